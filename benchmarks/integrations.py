@@ -47,7 +47,7 @@ CLOSED = {"Connection": "close"}
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """What a conversation took. In promptkit's variants every turn is answered, and nothing is refused."""
+    """The figures of one conversation. In promptkit's variants every turn is answered, and nothing is refused."""
 
     turns: int
     """Turns that were answered."""

@@ -60,7 +60,7 @@ CONCURRENT = 3
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """What a preset did. Zero is right for `invalid_requests`, `lost`, `repeated_tool_runs` and `longest_wait_over_limit`."""
+    """The figures of one preset. Zero is right for `invalid_requests`, `lost`, `repeated_tool_runs` and `longest_wait_over_limit`."""
 
     requests: int
     """Requests to the provider, those for summaries included."""
@@ -95,7 +95,7 @@ class _Limited:
 
 @attrs.define
 class _Outcome:
-    """What is counted while the conversation is held."""
+    """Counts that are taken while the conversation is held."""
 
     users: Counter[str] = attrs.field(factory=Counter[str])
     answered: int = 0

@@ -115,7 +115,7 @@ class Files:
 
 
 SUMMARIES = ("good", "refusal", "vague", "cut", "busy", "good", "hang", "good", "good")
-"""What becomes of the first, second, … summary request, again and again. A vague summary has all headings, and names none of the files."""
+"""The outcomes of the first, second, … summary request; after the last one they start over. A vague summary has all headings, and names no file."""
 
 
 class Model:
@@ -174,7 +174,7 @@ class Model:
 
 
 class _Shown:
-    """What a request shows."""
+    """A request, as the model sees it."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.messages = exchange.messages

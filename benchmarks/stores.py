@@ -41,7 +41,7 @@ TEXT = " ".join(["word"] * 60)
 
 @attrs.frozen(kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """The amounts that are written and read."""
 
     writers: int = 3
     """Processes that append to one conversation."""
@@ -105,20 +105,25 @@ def open_places() -> Generator[dict[str, Callable[[str], Callable[[], Transcript
             "sqlite": lambda name: partial(SqlStore, f"sqlite:///{folder}/talks.db", name),
             "folder": lambda name: partial(ObjectStore, f"file://{folder}/objects", name),
         }
-        try:
+        with _reported_as_left_out("postgresql"):
             url = stack.enter_context(postgres_server())
             places["postgresql"] = lambda name: partial(SqlStore, url, f"{name} {run}")
-        except pytest.skip.Exception as reason:
-            sys.stderr.write(f"postgresql is left out: {reason}\n")
-        try:
+        with _reported_as_left_out("s3"):
             environment = stack.enter_context(s3_server("talks"))
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             for variable, value in environment.items():
                 patch.setenv(variable, value)
             places["s3"] = lambda name: partial(ObjectStore, "s3://talks/folder", name)
-        except pytest.skip.Exception as reason:
-            sys.stderr.write(f"s3 is left out: {reason}\n")
         yield places
+
+
+@contextmanager
+def _reported_as_left_out(name: str) -> Generator[None]:
+    """Report a store whose server cannot be started. The servers are those of the tests, which skip a test where a program is missing."""
+    try:
+        yield
+    except pytest.skip.Exception as reason:
+        sys.stderr.write(f"{name} is left out: {reason}\n")
 
 
 def _long_conversation(entries: int) -> Iterator[list[Entry]]:

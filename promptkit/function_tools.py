@@ -31,7 +31,7 @@ __all__ = ["AnyTool", "as_tool", "tool", "tool_definitions"]
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
 
 AnyTool: TypeAlias = Tool | ToolDefinition | Function
-"""What is accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
+"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -49,7 +49,7 @@ def tool(function: Function, /) -> Tool: ...
 def tool(
     *, name: str | None = None, description: str | None = None, strict: bool = False, seconds: float | None = None
 ) -> Callable[[Function], Tool]: ...
-def tool(  # keywords
+def tool(
     function: Function | None = None,
     /,
     *,

@@ -63,7 +63,7 @@ def is_error_result(message: Message) -> bool:
 
 
 ToolOutput: TypeAlias = "str | Sequence[Part] | ToolResult | None"
-"""What a tool returns: text, parts such as images, or a result that may be an error. None if there is nothing to tell the model."""
+"""The result of a tool function: text, parts such as images, or a result that may be an error. None if there is nothing to tell the model."""
 
 
 @attrs.frozen(kw_only=True)

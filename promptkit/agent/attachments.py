@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Attachment", "check_attachments", "fit_attachments", "read_attachments"]
 
 Attachment: TypeAlias = Path | ImagePart | DocumentPart | OpaquePart
-"""What can be attached to a user message: a file, or a part such as an image."""
+"""An attachment of a user message: a file, or a part such as an image."""
 
 MAX_FILE_BYTES = 50_000_000
 """The largest file that is read, in bytes. Providers accept no larger request."""

@@ -115,9 +115,8 @@ class BranchMethods:
     _redactor: Redactor | None
     _reopen: Callable[..., Self]
     """Opens a window with the same settings for a model, a budget and a transcript."""
-
-    def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        raise NotImplementedError
+    _summarizer_context: Callable[[ContextBudget], SummarizerContext]
+    """Returns what summarizers are made of, for a budget."""
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -227,6 +226,6 @@ class BranchMethods:
         return self._reopen(model=self.model, budget=self.compaction.budget, transcript=self.transcript.fork(store, at=at))
 
     def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the conversation as it was, and tell the hooks where it continues."""
+        """Discard what was prepared for the branch that is left, such as a background summary, and tell the hooks of the new branch."""
         self.compaction.reset(reason)
         self.compaction.compactor.report_branch_change()

@@ -64,7 +64,7 @@ FULL_SHARE = 0.98
 
 def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
     """Find the replies at the end of a path that were cut off, one after the other, oldest first. Empty if the newest reply is whole."""
-    replies = list(_replies_from_the_end(path))
+    replies = list(_iter_last_replies(path))
     return [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
 
 
@@ -97,8 +97,8 @@ async def retry_cut_reply(transcript: Transcript, compaction: CompactionControll
 def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
     """Return the tool calls without a result of the reply that a path ends with, if it is whole."""
     answered = set[str | None]()
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case MessageEntry(message=message) if message.role == "tool":
                 answered.add(message.tool_call_id)
             case MessageEntry(message=message, finish=finish):
@@ -113,7 +113,7 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
 def join_reply_text(path: Sequence[Entry]) -> str:
     """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
     taken_out = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF}
-    replies = [entry for entry, _ in _replies_from_the_end(path)][::-1]
+    replies = [entry for entry, _ in _iter_last_replies(path)][::-1]
     shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
     return "".join(entry.message.text for entry in shown if entry.message is not None)
 
@@ -131,8 +131,8 @@ def ask_to_go_on() -> CustomMessage:
 def may_go_on(path: Sequence[Entry]) -> bool:
     """Return whether the model may be asked to go on: once for each user message, and again if it has called tools since."""
     called_tools = False
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case CustomMessage(name=name) if name == AUTO_CONTINUE:
                 return called_tools
             case MessageEntry(message=message) if message.role == "user":
@@ -163,14 +163,14 @@ def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget
     return request_tokens + reply_tokens >= FULL_SHARE * budget.window
 
 
-def _replies_from_the_end(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
+def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
     """Yield the newest reply and the cut ones before it, newest first, each with its finish reason."""
     newest = True
-    for at in range(len(path) - 1, -1, -1):
-        match path[at].payload:
+    for entry in reversed(path):
+        match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (newest or finish == CUT_FINISH):
                 newest = False
-                yield path[at], finish
+                yield entry, finish
             case MessageEntry() | Reset():
                 return
             case _:

@@ -19,14 +19,14 @@ __all__ = ["ToolDecision", "TurnHooks", "run_after_tool", "run_before_request", 
 T = TypeVar("T")
 
 MaybeAsync: TypeAlias = T | Awaitable[T]
-"""What a plain function returns, or an `async` one."""
+"""The result of a plain function, or of an `async` one."""
 
 _LOGGER = logging.getLogger("promptkit")
 
 
 @attrs.frozen(kw_only=True)
 class ToolDecision:
-    """What a hook decides about a tool call. The default approves it."""
+    """The decision of a hook about a tool call. The default approves it."""
 
     refusal: str | None = None
     """Do not run the call, for this reason: the model is told it as the call's error."""

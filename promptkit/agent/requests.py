@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
+from promptkit.agent.wire import is_recorded
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from promptkit.transcript.view import TranscriptView, ViewItem
 
 __all__ = [
-    "IssuedRequest",
+    "Origin",
+    "PendingRequest",
     "RefusedRequest",
     "RequestAdaptation",
     "RequestBuilder",
@@ -55,6 +57,14 @@ __all__ = [
 
 _ANY_MESSAGE = Message(role="user", content=("x",))
 """A message beside which the rest of a request is measured."""
+
+
+@attrs.frozen
+class Origin:
+    """A caller's own object, and the message that was read from it."""
+
+    message: Message
+    value: object
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +90,7 @@ class WindowRequest:
     """The tokens of the context window that are reserved for the reply, if they are known."""
     _render: Callable[[], Rendered] = attrs.field(alias="render", repr=False, eq=False)
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
-    _origins: Mapping[str, object] = attrs.field(alias="origins_by_entry", factory=dict[str, object], repr=False, eq=False)
+    _origins: Mapping[str, Origin] = attrs.field(alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False)
 
     @cached_property
     def rendered(self) -> Rendered:
@@ -92,7 +102,12 @@ class WindowRequest:
         """The caller's own object for each of `messages`; None for a message that was changed, or that is not the caller's."""
         if not self._origins:
             return (None,) * len(self.messages)
-        return tuple(None if item is None else self._origins.get(item.entry_id) for item in match_items(self.messages, self._items))
+        return tuple(map(self._find_origin, match_items(self.messages, self._items)))
+
+    def _find_origin(self, item: ViewItem | None) -> object | None:
+        """Return the object of the entry that an item shows, unless the view changed the message: capped, edited, or made of its calls."""
+        origin = None if item is None else self._origins.get(item.entry_id)
+        return None if item is None or origin is None or not is_recorded(item.message, origin.message) else origin.value
 
     def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
         """Return the messages for Chat Completions (`messages=`). `cache=False` leaves out cache breakpoints."""
@@ -140,8 +155,8 @@ class WindowRequest:
 
 
 @attrs.frozen(kw_only=True)
-class IssuedRequest:
-    """The last request that was returned, the state in which it was made, and who was to answer it."""
+class PendingRequest:
+    """A request that has no reply yet, the state in which it was made, and the model that is to answer it."""
 
     request: WindowRequest
     state: RequestState

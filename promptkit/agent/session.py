@@ -150,7 +150,7 @@ class AgentSession:
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
         check_types(turn_hooks=turn_hooks)
-        self._auto_continue = resolve_preset(preset).auto_continue if auto_continue is None else auto_continue
+        self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
         self.window = ContextWindow(
             model=self._model,
@@ -243,7 +243,7 @@ class AgentSession:
         parts = await self._add_attachments(content, check_attachments(attachments))
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
-            return await self._turn_of(on_text).run()
+            return await self._make_turn(on_text).run()
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that an error, a cancellation or the end of the program cut short.
@@ -264,7 +264,7 @@ class AgentSession:
             if not items or items[-1].message.role not in {"user", "tool"} or not self._is_pending():
                 raise NoPendingMessageError
             self.compaction.on_user_message()
-            return await self._turn_of(on_text).run()
+            return await self._make_turn(on_text).run()
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.
@@ -409,9 +409,10 @@ class AgentSession:
         await self.close()
 
     def _is_pending(self) -> bool:
-        """Tell whether the last message waits for a reply. After a compaction in the middle of a turn the view may end with the summary.
+        """Return whether the last message waits for a reply.
 
-        A program that was killed while tools ran has left calls without results, which the view answers.
+        The transcript tells it, and not the view: after a compaction in the middle of a turn the view may end with the summary, and it
+        completes the calls that a program left without results when it was killed.
         """
         path = self.transcript.path()
         for entry in reversed(path):
@@ -447,7 +448,7 @@ class AgentSession:
         fitted = fit_attachments(read, budget=self.window.budget, tokenizer=self.tokenizer)
         return check_content((*filter(None, own), *fitted))
 
-    def _turn_of(self, on_text: Callable[[str], object] | None) -> Turn:
+    def _make_turn(self, on_text: Callable[[str], object] | None) -> Turn:
         return Turn(
             window=self.window,
             find_model=lambda: self.model,

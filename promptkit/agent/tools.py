@@ -74,11 +74,11 @@ async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
         if tasks:
             await asyncio.wait(tasks.values())
         for at, task in tasks.items():
-            results[at] = await run_after_tool(hooks, calls[at], _result_of(task))
+            results[at] = await run_after_tool(hooks, calls[at], _read_result(task))
     finally:
         for at, task in tasks.items():
             task.cancel()
-            results[at] = results[at] or _result_of(task)
+            results[at] = results[at] or _read_result(task)
         on_results(
             [(result or ToolResult(NOT_STARTED, is_error=True)).to_message(call) for call, result in zip(calls, results, strict=True)]
         )
@@ -91,10 +91,10 @@ class _Run:
     tool: Tool
     arguments: Mapping[str, object]
     note: str = ""
-    """What the result begins with."""
+    """Text that is put before the result."""
 
     async def run(self) -> ToolResult:
-        """Run the tool. What it raises, or returns that is no content, is the result."""
+        """Run the tool. An exception, or a value that cannot be content, becomes an error that the model is told of."""
         limit = asyncio.timeout(self.tool.seconds)
         try:
             async with limit:
@@ -171,7 +171,7 @@ def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) 
     return f"[The call was run with changed arguments: {text}{without}]\n"
 
 
-def _result_of(task: asyncio.Future[ToolResult]) -> ToolResult:
+def _read_result(task: asyncio.Future[ToolResult]) -> ToolResult:
     """Return the result of a task, or CANCELLED: a tool may also cancel itself."""
     if not task.done() or task.cancelled() or task.exception() is not None:
         return ToolResult(CANCELLED, is_error=True)

@@ -40,7 +40,7 @@ class TurnResult:
     usage: tuple[Usage, ...]
     """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """Why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,7 +84,7 @@ class Turn:
             if reply.finish == "length":  # none of its tool calls is run: any of them may be cut in two
                 if await self.window.retry_cut_reply():
                     continue
-            elif reply.message.tool_calls and reply.finish != "content_filter":  # as above: the rest was withheld
+            elif reply.message.tool_calls and reply.finish != "content_filter":  # a withheld reply may be cut, too
                 await run_tools(
                     self.tools,
                     reply.message.tool_calls,

@@ -1,4 +1,4 @@
-"""How full a context window is, by part, and at which size the conversation is compacted next."""
+"""The use of a context window: the size of the next request by part, and the size from which the conversation is compacted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNKNOWN_WINDOW_TOKENS = 10_000_000
 
 @attrs.frozen(kw_only=True)
 class ContextUsage:
-    """How much of the context window the next request takes. All sizes are tokens."""
+    """The size of the next request, by part, and the room that the context window has for it. All sizes are tokens."""
 
     parts: UsageByPart
     """The local count by part: what the next request has, if nothing is compacted or pruned for it."""
@@ -43,7 +43,7 @@ class ContextUsage:
     threshold: int | None = None
     """The size from which the conversation is compacted next, with the preset's policy. None: unknown, or never automatically."""
     last: Usage | None = None
-    """What the provider reported for the last reply that is shown. None: nothing."""
+    """The provider's figures for the last reply that is shown. None: it reported none."""
 
     @property
     def tokens(self) -> int:
@@ -62,7 +62,7 @@ class ContextUsage:
 
 
 def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
-    """Find the smallest size from which a policy compacts, by asking it: whatever its rules are, they say it themselves.
+    """Find the smallest size from which a policy compacts, with a binary search over its decisions.
 
     Args:
         policy: The policy. It compacts from one size on, and not below it.

@@ -15,7 +15,7 @@ import attrs
 from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.requests import IssuedRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.requests import Origin, PendingRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
     from promptkit.function_tools import AnyTool
-    from promptkit.messages import ToolCall, Usage
+    from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
@@ -188,10 +188,10 @@ class ContextWindow(BranchMethods):
             events=events,
         )
         self.last_request: WindowRequest | None = None
-        self._sent: IssuedRequest | None = None
+        self._sent: PendingRequest | None = None
         self._retry: RefusedRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
-        self._origins: dict[str, object] = {}
+        self._origins: dict[str, Origin] = {}
         self._promotions = tuple(promotions)
         self._offer_promotion()
         reopen = partial(
@@ -315,7 +315,7 @@ class ContextWindow(BranchMethods):
         if not read:
             return []
         entries = self.transcript.append_messages(*read)
-        self._remember_origins(entries, origins)
+        self._remember_origins(entries, read, origins)
         if any(message.role == "user" for message in read):
             self.compaction.on_user_message()
         return entries
@@ -344,7 +344,7 @@ class ContextWindow(BranchMethods):
         branch = find_branch(self.transcript, read)
         common = branch.matched
         if origins is not None:
-            self._remember_origins(branch.entries[:common], origins[:common])
+            self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
             self._continue_from(branch.leaf, *branch.summaries)
         reply = next((at for at in range(common, len(read)) if read[at].role == "assistant"), None) if self._sent is not None else None
@@ -352,7 +352,7 @@ class ContextWindow(BranchMethods):
             return self.add(*read[common:], origins=None if origins is None else origins[common:])
         appended = self.add(*read[common:reply], origins=None if origins is None else origins[common:reply])
         appended.append(self.add_reply(read[reply]))
-        self._remember_origins(appended[-1:], None if origins is None else origins[reply : reply + 1])
+        self._remember_origins(appended[-1:], read[reply : reply + 1], None if origins is None else origins[reply : reply + 1])
         return appended + self.add(*read[reply + 1 :], origins=None if origins is None else origins[reply + 1 :])
 
     async def request(self) -> WindowRequest:
@@ -388,10 +388,10 @@ class ContextWindow(BranchMethods):
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
         self.compaction.on_rendered(state, request.tokens)
-        self._check_least()  # what a prompt of one's own takes is known now
+        self._check_least()  # the size of a prompt function's own messages is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = IssuedRequest(request=request, state=state, model=model)
+        self._sent = PendingRequest(request=request, state=state, model=model)
         return request
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
@@ -558,9 +558,11 @@ class ContextWindow(BranchMethods):
         super()._forget(reason)
         self._sent = self._retry = None
 
-    def _remember_origins(self, entries: Sequence[Entry], origins: Sequence[object] | None) -> None:
+    def _remember_origins(self, entries: Sequence[Entry], messages: Sequence[Message], origins: Sequence[object] | None) -> None:
         if origins is not None:
-            self._origins.update((entry.id, origin) for entry, origin in zip(entries, origins, strict=True))
+            for entry, message, value in zip(entries, messages, origins, strict=True):
+                known = self._origins.get(entry.id)  # its message is equal, and already in memory
+                self._origins[entry.id] = Origin(message if known is None else known.message, value)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
         name = model_name(self.model)

@@ -7,7 +7,6 @@ The JSON has one line for each point and element, so that changes are easy to re
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
@@ -17,7 +16,7 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "Versions", "read_run", "run_to_json", "write_atomically"]
+__all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "Versions", "read_run", "run_to_json"]
 
 
 @attrs.frozen(kw_only=True)
@@ -179,23 +178,3 @@ def _lines(value: Value, level: int) -> str:
     else:
         start, items, end = "[", [_lines(item, level + 1) for item in below], "]"
     return f"{start}\n{indent}  " + f",\n{indent}  ".join(items) + f"\n{indent}{end}"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically: to a temporary file beside it, which is flushed to disk and then renamed. Raises OSError.
-
-    A symbolic link is followed. Anything but a regular file, such as a pipe, is written to directly.
-    """
-    place = path.resolve()
-    if place.exists() and not place.is_file():
-        place.write_bytes(content)
-        return
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    try:
-        with beside.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""The command line. The console script is `promptkit.cli.main:main`; click and rich are imported only when it runs."""
+"""The command line. The console script is `promptkit.__main__:main`; click and rich are imported only when it runs."""

@@ -29,7 +29,7 @@ from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_sum
 from promptkit.compaction.pruning.tool_outputs import CappedView
 from promptkit.compaction.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
+from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
@@ -411,6 +411,7 @@ class Compactor:
         """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too short, too large or saves too little."""
         if self._redactor is not None:
             summary = redact_summary(summary, self._redactor)
+        summary = attrs.evolve(summary, text=remove_breadcrumb_lines(summary.text))
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
@@ -496,8 +497,7 @@ class Compactor:
                 reason=failed.reason,
                 detail=failed.detail,
                 seconds=failed.seconds,
-                input_tokens=failed.usage.input_tokens if failed.usage else 0,
-                output_tokens=failed.usage.output_tokens if failed.usage else 0,
+                usage=sum_usage([failed.usage]),
             )
         )
 

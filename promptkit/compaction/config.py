@@ -46,7 +46,7 @@ class CompactionConfig:
     policy: Policy | None = None
     keep: Keep | None = None
     reduce: ReduceToolResults | None = None
-    """Which tool results are replaced by placeholders, permanently."""
+    """Replaces old and superseded tool results by placeholders, permanently. None: as the preset does."""
     summarizer: Summarizer | None = None
     hooks: CompactionHooks | None = None
     redactor: Redactor | None = None

@@ -90,9 +90,11 @@ def find_promotion(
     Returns:
         The promotion, or None if there is no such model.
     """
-    for model in models if window is not None else ():
+    if window is None:
+        return None
+    for model in models:
         size = ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window
-        if size is not None and window is not None and size > window:
+        if size is not None and size > window:
             return Promotion(model=model.name, switch=partial(switch, model))
     return None
 
@@ -159,7 +161,7 @@ class CompactionController:
         self._cache_seconds = cache_seconds
         self._clock = clock
         self._asked_at: float | None = None
-        """When the model was last sent a request, or replied; None: not since this conversation or this model was opened."""
+        """The time of the last request or reply; None: there was none since this conversation or this model was opened."""
         self._model_change: _ModelChange | None = None
         self._failure_counted = False
         self._overflowed_reply: str | None = None
@@ -481,8 +483,8 @@ class CompactionController:
     async def _compact(self, decision: Compact, *, reuse_request: bool = True, fits: bool = True) -> bool:
         """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised.
 
-        Where no document for a handoff is made, the conversation is summarized as at any threshold. While the next request still `fits`, only a model's summary is put in place. A failure then does not use up the attempt of a
-        request that does not fit.
+        If no document for a handoff is made, the conversation is summarized as at any threshold. While the next request still `fits`,
+        only a model's summary is put in place, and a failure does not use up the attempt of a request that does not fit.
         """
         before = self.usage().tokens
         compactor = self.compactor

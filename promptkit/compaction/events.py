@@ -76,7 +76,8 @@ class Events:
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
     """Make a subscriber that logs one line for each event.
 
-    Failures are warnings. Decisions, turns, requests and tool calls are debug messages, and the rest is information. Texts of the conversation, such as the summary, are not logged.
+    Failures are warnings. Decisions, turns, requests and tool calls are debug messages, and the rest is information. Texts of the
+    conversation, such as the summary, are not logged.
     """
 
     def write(event: Event) -> None:
@@ -104,7 +105,7 @@ class DecisionMade:
     tokens: int | None = None
     """Tokens of the current request. None: unknown."""
     ratio: float | None = None
-    """These tokens as a share of the budget's base."""
+    """These tokens as a share of the size from which on a request overflows."""
     threshold: float | None = None
     """What the ratio was compared with."""
     warm: bool | None = None
@@ -182,9 +183,8 @@ class SummaryAttemptFailed:
     detail: str
     """The error's text."""
     seconds: float
-    input_tokens: int = 0
-    """The cost of the attempt, as far as the provider reported it."""
-    output_tokens: int = 0
+    usage: Usage | None = None
+    """The cost of the attempt. None: the provider reported none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -269,7 +269,7 @@ class ReplyReceived:
     seconds: float
     usage: Usage
     finish: str
-    """Why the model stopped, as in `Reply`."""
+    """The reason why the model stopped, as in `Reply`."""
     request_id: str | None = None
     """The provider's name for the request, where it gave one."""
     message: Message | None = attrs.field(default=None, repr=False)

@@ -143,7 +143,7 @@ class _Recorder:
                     attributes["gen_ai.conversation.id"] = event.conversation
                 self._start("compaction", event.number, SPAN, attributes, current=False)
             case TurnEnded():
-                self._end("turn", event.number, _usage_attributes(event.usage), seconds=event.seconds, error=event.error)
+                self._end("turn", event.number, _describe_usage(event.usage), seconds=event.seconds, error=event.error)
             case ReplyReceived():
                 self._end_request(event)
             case RequestFailed():
@@ -154,7 +154,7 @@ class _Recorder:
             case SummaryAttemptFailed():
                 opened = self._open.get(("compaction", event.number))
                 if opened is not None:
-                    opened.span.add_event(f"{PREFIX}summary_attempt_failed", _select_attributes(event))
+                    opened.span.add_event(f"{PREFIX}summary_attempt_failed", {**_select_attributes(event), **_describe_usage(event.usage)})
             case DecisionMade(decision="NoAction"):
                 pass  # most decisions are of this kind, and they change nothing
             case DecisionMade():
@@ -183,7 +183,7 @@ class _Recorder:
         self._start("request", event.number, f"chat {event.model}", attributes, keys=keys, span_kind=SpanKind.CLIENT, parent=parent)
 
     def _end_request(self, event: ReplyReceived) -> None:
-        attributes = _usage_attributes(event.usage)
+        attributes = _describe_usage(event.usage)
         attributes["gen_ai.response.finish_reasons"] = [event.finish]
         if event.request_id is not None:
             attributes[f"{PREFIX}request_id"] = event.request_id
@@ -248,7 +248,7 @@ def _name_operation(operation: str, conversation: str | None) -> Attributes:
     return attributes if conversation is None else {**attributes, "gen_ai.conversation.id": conversation}
 
 
-def _usage_attributes(usage: Usage | None) -> Attributes:
+def _describe_usage(usage: Usage | None) -> Attributes:
     if usage is None or not usage.input_tokens:  # the provider reported nothing
         return {}
     written = {"gen_ai.usage.cache_creation.input_tokens": usage.written_tokens} if usage.written_tokens else {}

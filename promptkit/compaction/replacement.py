@@ -21,7 +21,7 @@ from promptkit.elements.fit_history import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.view import build_summary_message, escape_closing_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,12 +118,12 @@ class ReplacementMessages:
 
 @attrs.frozen(kw_only=True)
 class Replacement:
-    """How the messages are built.
+    """Builds the messages that replace what a checkpoint covers.
 
     By default: pinned messages; the summary in its tags, with the open todos, the skills and the user's earlier messages after it; and
     the messages that are replayed.
 
-    >>> Replacement(originals=VerbatimUserMessages(tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
+    >>> Replacement(originals=VerbatimUserMessages(max_tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
     """
 
     place: Literal["first", "last"] = "first"
@@ -133,7 +133,7 @@ class Replacement:
     preface: str | None = None
     """Text before the summary, instead of the tags around it."""
     originals: UserMessageHistory | VerbatimUserMessages | None = attrs.field(factory=UserMessageHistory)
-    """How the user's messages stay: as one text after the summary, or as messages. None: only those stay that are replayed."""
+    """The form in which the user's messages stay: one text after the summary, or messages. None: only those stay that are replayed."""
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
     """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
     carry_tokens: int | None = 4_000
@@ -289,4 +289,4 @@ def _indent(text: str) -> str:
 
 def _neutralize(text: str, tag: str) -> str:
     """Neutralize tags in a text, so that it ends neither its own block nor that of a summary."""
-    return neutralize_tags(text).replace(f"</{tag}", f"<\\/{tag}")
+    return escape_closing_tag(neutralize_tags(text), tag)

@@ -13,9 +13,8 @@ import anyio.to_thread
 import attrs
 
 from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
-from promptkit.errors import ContextLengthExceededError, UnknownModelError
-from promptkit.fitting import Fitted, fit
-from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.errors import UnknownModelError
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow
 from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
@@ -26,7 +25,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 except ImportError as error:
@@ -41,10 +40,10 @@ if TYPE_CHECKING:
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
 
-    from promptkit.agent.requests import WindowRequest
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.fitting import Fitted
     from promptkit.integrations.windows import IssuedRequest
     from promptkit.messages import Json
     from promptkit.providers.model import Model
@@ -95,10 +94,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
-        self._tokenizer = tokenizer
-        self._keep: Literal["newest", "oldest"] = keep
-        self._shorten = shorten
-        self._learned = LearnedBudgets(tokenizer)
+        self._fitter = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send what fits."""
@@ -107,7 +103,7 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             return handler(request.override(messages=_write_all(fitted.messages)))
         except Exception as error:
-            if not self._learn(facts, fitted, error):
+            if not self._fitter.learn(facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)):
                 raise
         return handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
 
@@ -118,28 +114,12 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             return await handler(request.override(messages=_write_all(fitted.messages)))
         except Exception as error:
-            if not self._learn(facts, fitted, error):
+            if not self._fitter.learn(facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)):
                 raise
         return await handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
 
     def _fit(self, request: Request, facts: ModelFacts) -> Fitted[BaseMessage]:
-        return fit(
-            cast("list[BaseMessage]", request.messages),  # a union of subclasses
-            budget=self._learned.get(facts),
-            model=facts.model,
-            tools=facts.tools,
-            tokenizer=self._tokenizer,
-            keep=self._keep,
-            shorten=self._shorten,
-            system=facts.instructions,
-            convert=_read_message,
-            rebuild=_rebuild,
-        )
-
-    def _learn(self, facts: ModelFacts, fitted: Fitted[BaseMessage], error: Exception) -> bool:
-        """Lower the budget of a model after a refusal. Returns False if the error is about something else."""
-        refusal = _find_refusal(error, facts.model)
-        return refusal is not None and self._learned.learn(facts, fitted.tokens, refusal)
+        return self._fitter.fit(cast("list[BaseMessage]", request.messages), facts)  # a union of subclasses
 
 
 # Any: as above
@@ -189,10 +169,10 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         issued = loop.wait(make)
         while True:
             try:
-                response = handler(_show(request, issued.request))
+                response = handler(_show(request, issued))
                 break
             except Exception as error:
-                refusal = _find_refusal(error, issued.request.model)
+                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
                 if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
                     raise
             issued = loop.wait(make)
@@ -205,10 +185,10 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         issued = await loop.wait_async(make)
         while True:
             try:
-                response = await handler(_show(request, issued.request))
+                response = await handler(_show(request, issued))
                 break
             except Exception as error:
-                refusal = _find_refusal(error, issued.request.model)
+                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
                 if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
                     raise
             issued = await loop.wait_async(make)
@@ -303,7 +283,7 @@ def _write(message: Message) -> BaseMessage:
 
 
 def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:  # Any: LangChain's union of its message classes
-    """Return the messages to send. Those that repair what the state has, such as a result that is missing, are not LangChain's yet."""
+    """Return the messages to send. Summaries, and results that the state lacks, are not LangChain's yet."""
     return [_write(message) if isinstance(message, Message) else message for message in messages]
 
 
@@ -317,22 +297,10 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     return original.model_copy(update=update)
 
 
-def _show(request: Request, shown: WindowRequest) -> Request:
-    """Return the request with the messages that a window shows: the agent's own objects, copies of shortened ones, and summaries."""
-    results = {message.tool_call_id: message for message in request.messages if isinstance(message, ToolMessage)}
-    calls = {call["id"]: message for message in request.messages if isinstance(message, AIMessage) for call in message.tool_calls}
-    pairs = list(zip(shown.origins, shown.messages, strict=True))
-    if request.system_message is not None and request.system_message.text:
-        pairs = pairs[1:]  # LangChain sends its own
-    messages: list[Any] = []  # Any: LangChain's union of its message classes
-    for origin, message in pairs:
-        if origin is not None:
-            messages.append(origin)
-            continue
-        call_id = message.tool_calls[0].id if message.tool_calls else None
-        original = results.get(message.tool_call_id or "") if message.role == "tool" else calls.get(call_id)
-        messages.append(_write(message) if original is None else _rebuild(original, message))
-    return request.override(messages=messages)
+def _show(request: Request, issued: IssuedRequest) -> Request:
+    """Return the request with the messages that a window shows."""
+    shown = issued.show(_rebuild)
+    return request.override(messages=_write_all(shown))
 
 
 def _find_thread() -> str:
@@ -342,14 +310,6 @@ def _find_thread() -> str:
     except RuntimeError:  # outside of a graph
         return ""
     return str(configurable.get("thread_id", ""))
-
-
-def _find_refusal(error: Exception, model: str) -> BaseException | None:
-    """Return the error that says that a request was too large; None if it says something else."""
-    found = find_overflow(error)
-    if found is None and isinstance(error, ContextOverflowError):
-        return ContextLengthExceededError(str(error), model=model)
-    return found
 
 
 def _read_usage(message: AIMessage) -> Usage | None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from promptkit.emitters import to_responses
 from promptkit.emitters.responses import group_responses
-from promptkit.fitting import fit
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, ThreadWindows, WindowOptions
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions
 from promptkit.messages import ToolDefinition, copy_json
 from promptkit.tokens.models import model_name
 from promptkit.transcript.entries import CustomEntry
@@ -36,11 +35,10 @@ if TYPE_CHECKING:
     from agents import Agent
     from agents.items import TResponseInputItem
 
-    from promptkit.agent.requests import WindowRequest
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Json
+    from promptkit.messages import Json, Message
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
@@ -83,22 +81,11 @@ def fit_input_filter(
     Returns:
         A function for `RunConfig.call_model_input_filter`, for any number of runs.
     """
+    fitter: RequestFitter[Item] = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild)
 
     async def filter_input(data: Data) -> ModelInputData:
-        facts = await _read_facts(data, budget, model)
-        fitted = fit(
-            cast("Sequence[Item]", data.model_data.input),  # a union of TypedDicts
-            budget=budget,
-            model=facts.model,
-            tools=facts.tools,
-            tokenizer=tokenizer,
-            keep=keep,
-            shorten=shorten,
-            system=facts.instructions,
-            format="responses",
-            rebuild=_rebuild,
-        )
-        return _to_input(fitted.messages, data)
+        items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
+        return _to_input(fitter.fit(items, await _read_facts(data, budget, model)).messages, data)
 
     return filter_input
 
@@ -150,7 +137,8 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
         origins = [tuple(items[at] for at in indices) for _, indices in groups]
         name = "" if thread is None else thread(data)
         issued = await windows.loop.wait_async(partial(windows.request, name, facts, messages, origins, end_turns=True))
-        return _to_input(_show(issued.request, items, has_instructions=facts.instructions is not None), data)
+        shown = issued.show(_rebuild_group)
+        return _to_input([item for each in shown for item in (each if isinstance(each, tuple) else _write(each))], data)
 
     return filter_input
 
@@ -259,19 +247,14 @@ def _rebuild(original: Item, shortened: Any) -> Item:  # noqa: ANN401  # JSON, a
     return {**original, **{name: shortened[name] for name in ("content", "output") if name in shortened}}
 
 
-def _show(request: WindowRequest, items: Sequence[Item], *, has_instructions: bool) -> list[Item]:
-    """Return the items of the messages that a window shows: the run's own, copies of shortened outputs, and summaries."""
-    outputs = {str(item["call_id"]): item for item in items if item.get("type") == "function_call_output"}
-    pairs = list(zip(request.origins, request.messages, strict=True))[1 if has_instructions else 0 :]
-    shown: list[Item] = []
-    for origin, message in pairs:
-        if origin is not None:
-            shown.extend(cast("tuple[Item, ...]", origin))  # as the filter made it
-            continue
-        written = to_responses([message], cache=False)
-        original = outputs.get(message.tool_call_id or "") if message.role == "tool" else None
-        shown.extend(written if original is None else [_rebuild(original, written[0])])
-    return shown
+def _rebuild_group(group: tuple[Item, ...], message: Message) -> tuple[Item, ...]:
+    """Return the items of a message that was changed: a copy of an output, and new items for the others."""
+    written = _write(message)
+    return (_rebuild(group[0], written[0]),) if message.role == "tool" else tuple(written)
+
+
+def _write(message: Message) -> list[Item]:
+    return to_responses([message], cache=False)
 
 
 def _to_input(items: Sequence[object], data: Data) -> ModelInputData:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
-from promptkit.errors import ContextLengthExceededError
-from promptkit.fitting import Fitted, fit
-from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.tokens.models import model_name
 
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.fitting import Fitted
     from promptkit.integrations.windows import IssuedRequest
     from promptkit.messages import Part
     from promptkit.providers.model import Model
@@ -101,12 +100,11 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> None:
         self._budget = budget
         self._model = None if model is None else model_name(model)
-        self._learned = LearnedBudgets(tokenizer)
-        self._fit = partial(fit, tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild)
+        self._fitter = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild)
 
     async def prepare_model_request(self, ctx: Context, request_context: ModelRequestContext) -> ModelRequestContext:  # noqa: ARG002  # the hook's
         """Send what fits."""
-        fitted = self._fit_messages(request_context)
+        fitted = self._fit(request_context, self._read_facts(request_context))
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -118,22 +116,17 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
         refusal = _find_refusal(error, request_context)
-        facts = _read_facts(request_context, self._budget, self._model)
-        if refusal is not None and not request_context.attempt > FIRST:
-            tokens = self._fit_messages(request_context).tokens
-            if self._learned.learn(facts, tokens, refusal):
+        if refusal is not None and request_context.attempt <= FIRST:
+            facts = self._read_facts(request_context)
+            if self._fitter.learn(facts, self._fit(request_context, facts), refusal):
                 raise RetryModelRequest from error
         raise error
 
-    def _fit_messages(self, request: ModelRequestContext) -> Fitted[_Unit]:
-        facts = _read_facts(request, self._budget, self._model)
-        return self._fit(
-            _split(request.messages),
-            budget=self._learned.get(facts),
-            model=facts.model,
-            tools=facts.tools,
-            system=facts.instructions,
-        )
+    def _read_facts(self, request: ModelRequestContext) -> ModelFacts:
+        return _read_facts(request, self._budget, self._model)
+
+    def _fit(self, request: ModelRequestContext, facts: ModelFacts) -> Fitted[_Unit]:
+        return self._fitter.fit(_split(request.messages), facts)
 
 
 class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
@@ -184,15 +177,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self._issued[ctx.run_id or ""] = issued
         if len(self._issued) > self._max_issued:  # of runs that were cancelled
             self._issued.popitem(last=False)
-        pairs = list(zip(issued.request.origins, issued.request.messages, strict=True))[1 if facts.instructions else 0 :]
-        by_call = {message.tool_call_id: unit for unit in units if (message := _read(unit)).role == "tool"}
-        shown: list[_Unit | Message] = []
-        for origin, message in pairs:
-            original = by_call.get(message.tool_call_id) if message.role == "tool" else None
-            if origin is not None:
-                shown.append(cast("_Unit", origin))  # as the window was given it
-            else:
-                shown.append(message if original is None else _rebuild(original, message))
+        shown = issued.show(_rebuild)
         return replace(request_context, messages=_join(request_context.messages, shown))
 
     async def after_model_request(
@@ -355,7 +340,4 @@ def _write(message: Message) -> ModelMessage:
 
 def _find_refusal(error: Exception, request: ModelRequestContext) -> BaseException | None:
     """Return the error that says that a request was too large; None if it says something else."""
-    found = find_overflow(error)
-    if found is None and isinstance(error, ModelContextWindowExceededError):
-        return ContextLengthExceededError(str(error), model=request.model.model_name)
-    return found
+    return find_overflow(error, ModelContextWindowExceededError, model=request.model.model_name)

@@ -1,4 +1,4 @@
-"""What the adapters of frameworks share: a context window for each conversation, and the refusals of providers."""
+"""Shared by the adapters of frameworks: a context window for each conversation, budgets, and the refusals of providers."""
 
 from __future__ import annotations
 
@@ -6,31 +6,43 @@ import threading
 import weakref
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import attrs
 
 from promptkit.agent.sync import LoopThread
 from promptkit.agent.window import ContextWindow
-from promptkit.errors import InvalidArgumentError
+from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
+from promptkit.fitting import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import budget_after_overflow, resolve_budget
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from promptkit.agent.requests import WindowRequest
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.emitters.parts import WireFormat
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MAX_THREADS", "IssuedRequest", "LearnedBudgets", "ModelFacts", "ThreadWindows", "WindowOptions", "find_overflow"]
+__all__ = [
+    "MAX_THREADS",
+    "IssuedRequest",
+    "LearnedBudgets",
+    "ModelFacts",
+    "RequestFitter",
+    "ThreadWindows",
+    "WindowOptions",
+    "find_overflow",
+]
 
 T = TypeVar("T")
 
@@ -40,7 +52,7 @@ MAX_THREADS = 100
 
 @attrs.frozen(kw_only=True)
 class WindowOptions:
-    """What the user of an adapter chose for all windows."""
+    """The settings of all windows, from the user of an adapter."""
 
     preset: str | Preset
     summarizer: Summarizer | Model | None
@@ -50,7 +62,7 @@ class WindowOptions:
 
 @attrs.frozen(kw_only=True)
 class ModelFacts:
-    """What a framework's request says besides its messages."""
+    """Everything in a framework's request except its messages."""
 
     model: str
     """The model's name."""
@@ -91,17 +103,49 @@ class _Thread:
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
 
+_CallKey: TypeAlias = tuple[str, str]
+"""The role of a message, and the id of a tool call that it has or answers."""
+
+
 @attrs.frozen(eq=False)
 class IssuedRequest:
     """A request, and the window that made it."""
 
     request: WindowRequest
     window: ContextWindow
+    originals: Mapping[_CallKey, object]
+    """The framework's own objects of the conversation that have tool calls or are results, by the ids of the calls."""
+    has_instructions: bool
+    """Whether the request begins with the system prompt, which the framework sends itself."""
 
     @property
     def is_last(self) -> bool:
         """Whether the window made no other request since, for the same conversation in another place."""
         return self.window.last_request is self.request
+
+    def show(self, rebuild: Callable[[T, Message], T]) -> list[T | Message]:
+        """Return what the framework sends, without the system prompt.
+
+        These are its own objects, copies of those whose message was shortened, and `Message` values that are new, such as summaries.
+
+        Args:
+            rebuild: Returns a copy of one of the framework's objects with the content of the shortened message.
+        """
+        shown: list[T | Message] = []
+        for origin, message in islice(zip(self.request.origins, self.request.messages, strict=True), int(self.has_instructions), None):
+            if origin is not None:
+                shown.append(cast("T", origin))  # as the framework gave it
+                continue
+            original = next((self.originals[key] for key in _call_keys(message) if key in self.originals), None)
+            shown.append(message if original is None else rebuild(cast("T", original), message))  # as above
+        return shown
+
+
+def _call_keys(message: Message) -> Iterator[_CallKey]:
+    if message.role == "tool":
+        yield message.role, message.tool_call_id or ""
+    for call in message.tool_calls:
+        yield message.role, call.id
 
 
 class ThreadWindows:
@@ -153,11 +197,12 @@ class ThreadWindows:
                 window.sync(messages[:-1], origins[:-1])
                 await window.end_turn()
             window.sync(messages, origins)
-            return IssuedRequest(await window.request(), window)
+            originals = {key: origin for message, origin in zip(messages, origins, strict=True) for key in _call_keys(message)}
+            return IssuedRequest(await window.request(), window, originals, facts.instructions is not None)
 
     async def reply(self, issued: IssuedRequest, message: Message, usage: Usage | None) -> None:
         """Add the reply to a request, and end the turn if it has no tool calls. Called in the loop."""
-        if issued.is_last:  # otherwise the next list of messages has it
+        if issued.is_last:  # otherwise the reply comes with the next list of messages
             issued.window.add_reply(message, usage=usage)
             if not message.tool_calls:
                 await issued.window.end_turn()
@@ -219,8 +264,48 @@ class LearnedBudgets:
         return True
 
 
-def find_overflow(error: BaseException) -> BaseException | None:
-    """Return the exception among an error and its causes that says that a request was too large; None if none does."""
+class RequestFitter(Generic[T]):
+    """Fit the requests of a framework, each to the budget of its model, which refusals lower.
+
+    Args:
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        keep: Which of the older rounds stay longest.
+        shorten: Whether messages may be shortened.
+        rebuild: As for `promptkit.fit`.
+        convert: As for `promptkit.fit`.
+        format: As for `promptkit.fit`.
+    """
+
+    def __init__(  # noqa: PLR0913  # keywords
+        self,
+        *,
+        tokenizer: Tokenizer | None,
+        keep: Literal["newest", "oldest"],
+        shorten: bool,
+        rebuild: Callable[[T, Any], T],  # Any: a Message or a dict, as `convert` returns it
+        convert: Callable[[T], Message] | None = None,
+        format: WireFormat | None = None,  # noqa: A002  # as `fit` calls it
+    ) -> None:
+        self._options = partial(fit, tokenizer=tokenizer, keep=keep, shorten=shorten, rebuild=rebuild, convert=convert, format=format)
+        self._learned = LearnedBudgets(tokenizer)
+
+    def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
+        """Fit the messages of a request. Raises what `promptkit.fit` raises."""
+        return self._options(messages, budget=self._learned.get(facts), model=facts.model, tools=facts.tools, system=facts.instructions)
+
+    def learn(self, facts: ModelFacts, fitted: Fitted[T], refusal: BaseException | None) -> bool:
+        """Lower the budget of a model after the refusal of a request, if it was refused. Returns True if a smaller one should be made."""
+        return refusal is not None and self._learned.learn(facts, fitted.tokens, refusal)
+
+
+def find_overflow(error: BaseException, *own: type[BaseException], model: str = "") -> BaseException | None:
+    """Return the exception among an error and its causes that says that a request was too large; None if none does.
+
+    Args:
+        error: The error.
+        own: The framework's own classes for such errors. In place of one of these, a ContextLengthExceededError is returned.
+        model: The name of the model, for that.
+    """
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -228,4 +313,4 @@ def find_overflow(error: BaseException) -> BaseException | None:
             return cause
         seen.add(id(cause))
         cause = cause.__cause__ or cause.__context__
-    return None
+    return ContextLengthExceededError(str(error), model=model) if isinstance(error, own) else None

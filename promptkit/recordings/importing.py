@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.files import write_output
 from promptkit.recordings.counts import RecordingCounts, RecordingTotals
 from promptkit.recordings.formats.anthropic import AnthropicFormat
 from promptkit.recordings.formats.claude_code import ClaudeCodeFormat
@@ -24,7 +25,6 @@ from promptkit.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.recordings.reading.format import Batch, read_head
 from promptkit.recordings.reading.source import open_source
 from promptkit.transcript.addresses import create_conversation, is_url, open_reader
-from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import ReadProblem
@@ -139,7 +139,7 @@ def import_recording(
     # A device, such as /dev/null, has no other writers, and no lock file can be created beside it.
     with nullcontext() if special else store.lock():
         try:
-            replace_file(store.path, write)
+            write_output(store.path, write, locked=not special)
         except OSError as error:
             problem = f"nothing was written: {error.strerror}."
             raise TranscriptWriteError(problem, file=str(out)) from error

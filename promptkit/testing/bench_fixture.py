@@ -132,10 +132,11 @@ def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
 
 
 def _write(path: Path, run: Run) -> None:
-    from promptkit.bench.results import run_to_json, write_atomically
+    from promptkit.bench.results import run_to_json
+    from promptkit.files import write_output
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, run_to_json(run).encode())
+    write_output(path, lambda file: file.write(run_to_json(run).encode()), mode=0o666)
 
 
 def _compare_with_baseline(run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest) -> None:

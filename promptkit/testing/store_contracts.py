@@ -93,7 +93,7 @@ class StoreContract:
         assert [entry.id for entry in open_store().load().entries] == ids
 
     def test_refreshing_returns_what_others_appended(self, open_store: Callable[[], TranscriptStore]) -> None:
-        """What was returned before may be repeated; what is new must be there."""
+        """Check that new entries are returned. Entries that were returned before may be repeated."""
         one, other = open_store(), open_store()
         one.load()
         other.load()
@@ -144,7 +144,7 @@ class StoreContract:
             assert build_view(again.path(leaf.id)) == build_view(transcript.path(leaf.id))
 
     def test_two_writers_in_turns_make_one_line(self, open_store: Callable[[], TranscriptStore]) -> None:
-        """What one appends, the other continues from."""
+        """Check that each writer continues from the entries of the other."""
         transcripts = [Transcript(open_store()) for _ in range(2)]
         for number in range(8):
             transcripts[number * 5 % 3 % 2].append_messages(Message(role="user", content=(str(number),)))

@@ -44,7 +44,7 @@ CONNECTIONS = 16
 """Objects that are read at the same time."""
 
 ATTEMPTS = 20
-"""How often an operation is tried again because another process wrote or archived in between."""
+"""The most attempts at an operation, when other processes write or archive in between."""
 
 _BATCH = re.compile(r"([0-9]{10})\.jsonl")
 _ARCHIVE = re.compile(r"([0-9]{10})-([0-9]{10})\.jsonl\.gz")
@@ -184,11 +184,11 @@ class ObjectStore:
         try:
             obstore.put(self._bucket, name, gzip.compress(lines, mtime=0), use_multipart=False)
             for batch in moved:
-                obstore.put(self._bucket, self._name(batch.number), b"", use_multipart=False)
+                obstore.put(self._bucket, self._make_name(batch.number), b"", use_multipart=False)
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
             self._fail(f"the entries could not be archived: {_describe(error)}.", error)
 
-    def _name(self, number: int) -> str:
+    def _make_name(self, number: int) -> str:
         return f"{self._folder}/{number:010}.jsonl"
 
     def _create(self, number: int, content: bytes) -> bool:
@@ -196,12 +196,12 @@ class ObjectStore:
         import obstore
 
         try:
-            obstore.put(self._bucket, self._name(number), content, mode="create", use_multipart=False)
+            obstore.put(self._bucket, self._make_name(number), content, mode="create", use_multipart=False)
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-            return self._get(self._name(number)) == content  # an answer was lost, and the request was sent again
+            return self._get(self._make_name(number)) == content  # an answer was lost, and the request was sent again
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
             try:
-                done = self._get(self._name(number)) == content
+                done = self._get(self._make_name(number)) == content
             except TranscriptError:
                 self._fail(f"{_describe(error)}. The connection broke, so it is not known if the batch was written.", error)
             if not done:
@@ -210,8 +210,8 @@ class ObjectStore:
 
     def _read_after(self, number: int) -> list[_Batch]:
         """Read the batches after one, in their order."""
-        if number and self._get(self._name(number + 1)) is None:
-            return []  # mostly there is nothing new, which one request finds out
+        if number and self._get(self._make_name(number + 1)) is None:
+            return []  # usually nothing is new, and one request finds that out without a listing
         for _ in range(ATTEMPTS):
             found = self._fetch(self._list(number))
             if found is not None:
@@ -225,7 +225,7 @@ class ObjectStore:
 
         batches: dict[int, str] = {}
         archives: list[tuple[int, int, str]] = []
-        start = self._name(after) if after else None
+        start = self._make_name(after) if after else None
         try:
             listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
@@ -279,7 +279,7 @@ class ObjectStore:
 
     def _parse(self, number: int, content: bytes, *, archived: bool) -> list[_Batch]:
         """Parse an object. An archive holds several batches."""
-        name = f"{self.address}: {self._name(number)}"
+        name = f"{self.address}: {self._make_name(number)}"
         try:
             lines = (gzip.decompress(content) if archived else content).split(b"\n")
         except (OSError, EOFError, zlib.error) as error:
@@ -295,7 +295,7 @@ class ObjectStore:
                 batches[-1].entries.append(parsed.entry)
                 batches[-1].lines += line + b"\n"
             elif parsed:
-                batches[-1].problems.append(ReadProblem(line=at, detail=f"in {self._name(number)}: {parsed}"))
+                batches[-1].problems.append(ReadProblem(line=at, detail=f"in {self._make_name(number)}: {parsed}"))
         return batches
 
     def _fail(self, why: str, error: Exception | None) -> NoReturn:

@@ -65,7 +65,7 @@ def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> 
     for quote in entry.quotes:
         source = find(quote.entry)
         if source is not None and text.startswith(QUOTE_MARK, quote.at):
-            pieces += (text[done : quote.at], _source_text(source)[quote.start : quote.end])
+            pieces += (text[done : quote.at], _get_source_text(source)[quote.start : quote.end])
             done = quote.at + len(QUOTE_MARK)
     return attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),)) if pieces else entry.message
 
@@ -89,7 +89,7 @@ def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[t
         if source is None or source.message is None:
             continue
         searches -= 1
-        origin = _source_text(source)
+        origin = _get_source_text(source)
         start = heading.end() + 1
         body = text[start:end].rstrip("\n")
         whole = origin.find(body) if len(body) >= MIN_QUOTE_CHARACTERS else -1
@@ -104,6 +104,6 @@ def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[t
                 yield start + match.start(), Quote(entry=source.id, start=at, end=at + len(match[0]))
 
 
-def _source_text(source: Entry) -> str:
+def _get_source_text(source: Entry) -> str:
     """Return the text of an entry with plain line feeds, as the tool `recall` shows it."""
     return "" if source.message is None else "\n".join(source.message.text.splitlines())

@@ -6,7 +6,6 @@ Redaction never changes the transcript or the messages that the model is shown.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
@@ -15,88 +14,20 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import attrs
 
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.transcript.secret_patterns import SECRET_PATTERNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from promptkit.messages import Json, Message, Part
 
-__all__ = ["SECRET_PATTERNS", "Redactor", "SecretPattern", "redact_json", "redact_message", "redact_secrets"]
+__all__ = ["Redactor", "redact_json", "redact_message", "redact_secrets"]
 
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.
 
 An exception of the redactor ends the compaction or the export that called it, so no text leaves without having been checked.
 """
-
-
-@attrs.frozen
-class SecretPattern:
-    """A kind of secret and the pattern that finds it. The pattern must take linear time on every text.
-
-    The group `value` of a match is replaced, or the whole match if the pattern has no such group. If the pattern has a group `proof`, a
-    match in which that group is empty is left unchanged.
-    """
-
-    name: str
-    """The kind of secret, as the replacement names it: `[redacted: api key]`."""
-    pattern: re.Pattern[str]
-    """The pattern."""
-
-    def redact(self, text: str) -> str:
-        """Replace every secret of this kind."""
-        return self.pattern.sub(self._replacement, text)
-
-    def _replacement(self, match: re.Match[str]) -> str:
-        groups = match.groupdict("")
-        if groups.get("proof") == "":
-            return match[0]
-        start, end = match.span("value") if "value" in groups else match.span()
-        return f"{match.string[match.start() : start]}[redacted: {self.name}]{match.string[end : match.end()]}"
-
-
-_GAP = r"(?:\s|\\[nr])"  # a line break, plain or escaped in JSON
-_PEM = r"-----{} (?:[A-Z0-9]{{1,20}} ){{0,4}}PRIVATE KEY(?: BLOCK)?-----"
-_BEGIN, _END = _PEM.format("BEGIN"), _PEM.format("END")
-_BODY = rf"(?:{_GAP}*+[A-Za-z0-9+/=]{{16,}}+)*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,64}}+)?+"
-_HEADERS = rf"(?:{_GAP}{{1,2}}[A-Z][A-Za-z-]{{1,20}}: [A-Za-z0-9,. +/@()-]{{0,200}})*+"
-_NAMES = r"secret|passw(?:or)?d|passphrase|token|api[_-]?key|access[_-]?key|private[_-]?key"
-
-SECRET_PATTERNS: tuple[SecretPattern, ...] = (
-    # A key is redacted as well if its beginning or its end was cut off.
-    SecretPattern("private key", re.compile(rf"{_BEGIN}{_HEADERS}{_BODY}(?:{_GAP}*+{_END})?+")),
-    SecretPattern(
-        "private key",
-        re.compile(rf"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/=]{{40,}}+{_GAP}++)++(?:[A-Za-z0-9+/=]{{1,64}}+{_GAP}++)?+(?P<proof>{_END})?+"),
-    ),
-    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])sk-(?=[A-Za-z_-]{0,40}[0-9])[A-Za-z0-9_-]{20,}+")),
-    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])[rsp]k_(?:live|test)_[A-Za-z0-9]{16,}+")),
-    SecretPattern("api key", re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])")),
-    SecretPattern("access key", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
-    SecretPattern("access token", re.compile(r"(?<![A-Za-z0-9])(?:gh[opsur]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{40,}+)")),
-    SecretPattern(
-        "access token", re.compile(r"(?<![A-Za-z0-9])(?:glpat-[A-Za-z0-9_-]{20,}+|xox[abeoprs]-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{10,}+)")
-    ),
-    SecretPattern("access token", re.compile(r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36,}+|pypi-[A-Za-z0-9_-]{50,}+|hf_[A-Za-z0-9]{30,}+)")),
-    SecretPattern("token", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]{0,}+)?+")),
-    SecretPattern("bearer token", re.compile(r"(?<![a-z])bearer[ \t]{1,4}(?P<value>[a-z0-9._~+/=-]{16,}+)", re.IGNORECASE)),
-    SecretPattern(
-        "credentials",
-        re.compile(
-            r"authorization[\\\"']{0,4}\s{0,3}[:=]\s{0,3}[\\\"']{0,4}(?:basic|token|digest)\s{1,3}(?P<value>[^\s\"',;\[\\]{8,}+)",
-            re.IGNORECASE,
-        ),
-    ),
-    SecretPattern("password", re.compile(r"(?<=://)[^\s/:@]{0,100}+:(?P<value>[^\s/@]{1,200}+)@")),
-    SecretPattern(
-        "value",
-        re.compile(
-            rf"(?:{_NAMES})[\\\"']{{0,4}}\s{{0,3}}[:=]\s{{0,3}}[\\\"']{{0,4}}(?P<value>(?=[a-z+/_.~-]{{0,64}}[0-9])[a-z0-9+/_.~=-]{{12,}}+)",
-            re.IGNORECASE,
-        ),
-    ),
-)
-"""The patterns of `redact_secrets`: common keys and tokens, private keys, passwords in URLs, values of names such as `api_key`."""
 
 
 def redact_secrets(text: str) -> str:

@@ -112,7 +112,7 @@ class SqlStore:
         with self._database.read() as connection:
             if connection is None:
                 return LoadedEntries()
-            last_number, last_id, archived = self._row(connection)  # first, so that nothing in it has not been read
+            last_number, last_id, archived = self._read_row(connection)  # before the entries, so that all up to this number are read
             if self._read_archives:
                 archived = 0
             loaded = self._select(connection, "number > :after ORDER BY number", after=max(self._number, archived))
@@ -144,12 +144,12 @@ class SqlStore:
         if not entries:
             return
         with self._database.write(lambda: self._holds(entries[0].id)) as connection:
-            last_number, last_id, _ = self._row(connection, lock=True)
+            last_number, last_id, _ = self._read_row(connection, lock=True)
             if expect not in {None, last_id}:
                 new = self._select(connection, "number > :after ORDER BY number", after=self._number)
                 raise TranscriptConflictError(expect or "", new.entries)
             rows = [
-                {"c": self._conversation, "n": last_number + at, "i": _escape(entry.id), "r": record, "w": _index(entry)}
+                {"c": self._conversation, "n": last_number + at, "i": _escape(entry.id), "r": record, "w": _extract_terms(entry)}
                 for at, (entry, record) in enumerate(zip(entries, records, strict=True), 1)
             ]
             self._database.insert(connection, rows)
@@ -180,7 +180,7 @@ class SqlStore:
         Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the database cannot be written.
         """
         with self._database.write(None) as connection:
-            last_number, _, archived = self._row(connection, lock=True)
+            last_number, _, archived = self._read_row(connection, lock=True)
             found = self._select(connection, "id = :id ORDER BY number", id=_escape(through))
             number = found.line_numbers[0] if found.line_numbers else 0
             if number in {0, last_number}:
@@ -206,7 +206,7 @@ class SqlStore:
         with self._database.read() as connection:
             return connection is not None and bool(self._select(connection, "id = :id", id=_escape(entry_id)).line_numbers)
 
-    def _row(self, connection: Connection, *, lock: bool = False) -> tuple[int, str, int]:
+    def _read_row(self, connection: Connection, *, lock: bool = False) -> tuple[int, str, int]:
         """Return the number and the id of the last entry, and the number up to which entries are archived."""
         if lock:
             values = "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING"
@@ -245,7 +245,7 @@ class _Database:
     """A database: its connections, its schema, and the statements that differ between databases."""
 
     def __init__(self, url: str | Engine) -> None:
-        self._engine = _engine(url, os.getpid()) if isinstance(url, str) else url
+        self._engine = _open_engine(url, os.getpid()) if isinstance(url, str) else url
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self._schema_known = False
         self._file: Path | None = None
@@ -313,9 +313,9 @@ class _Database:
             words = [{"c": row["c"], "n": row["n"], "w": " ".join(row["w"])} for row in rows if row["w"]]
             if words:
                 select = "SELECT key, :w FROM promptkit_entries WHERE conversation = :c AND number = :n"
-                _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)  # constants
+                _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)
             return
-        values = [row | {"w": _vector(row["w"])} for row in rows]
+        values = [row | {"w": _format_vector(row["w"])} for row in rows]
         insert = "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))"
         _execute(connection, insert, values)
 
@@ -375,7 +375,7 @@ class _Database:
 
 
 @lru_cache(maxsize=64)
-def _engine(url: str, _process: int) -> Engine:
+def _open_engine(url: str, _process: int) -> Engine:
     """Return the engine for a URL, one for each process. Raises InvalidArgumentError for a database that is not supported."""
     try:
         import sqlalchemy as sa
@@ -467,12 +467,12 @@ def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
 
 
-def _index(entry: Entry) -> list[str]:
+def _extract_terms(entry: Entry) -> list[str]:
     """Return the terms under which an entry is found."""
     return encode_words(extract_words("\n".join(list_lines(entry))))
 
 
-def _vector(terms: list[str]) -> str | None:
+def _format_vector(terms: list[str]) -> str | None:
     """Write terms as a `tsvector`. None if they are too many."""
     vector = " ".join(terms)
     return vector if len(vector) <= MAX_VECTOR_BYTES else None

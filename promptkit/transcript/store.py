@@ -40,7 +40,7 @@ class TranscriptStore(Protocol):
 
     @property
     def address(self) -> str | None:
-        """Where the transcript is, for people and models: an absolute path or a URL without secrets. None if it is only in memory."""
+        """The place of the transcript, for people and models: an absolute path or a URL without secrets. None if it is only in memory."""
         ...
 
     def load(self) -> LoadedEntries:
@@ -182,15 +182,14 @@ def split_address(address: str) -> tuple[str, str | None]:
 
 def check_conversation(conversation: str | None) -> str:
     """Return the id of a conversation. Raises InvalidArgumentError if there is none, or if databases would refuse it."""
-    problem = None
     if not conversation:
         problem = "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
-    elif len(conversation) > MAX_CONVERSATION_CHARACTERS or any(
-        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
-    ):
-        problem = f"the id {conversation[:40]!r} of the conversation has more than 200 characters, or one that cannot be printed."
-    if problem or conversation is None:
-        raise InvalidArgumentError(problem or "")
+        raise InvalidArgumentError(problem)
+    unprintable = any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
+    if unprintable or len(conversation) > MAX_CONVERSATION_CHARACTERS:
+        why = f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        problem = f"the id {conversation[:40]!r} of the conversation {why}."
+        raise InvalidArgumentError(problem)
     return conversation
 
 

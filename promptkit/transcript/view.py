@@ -7,6 +7,7 @@ the same messages, byte for byte, so that the provider's prompt cache applies.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
@@ -32,6 +33,7 @@ __all__ = [
     "ViewItem",
     "build_summary_message",
     "build_view",
+    "escape_closing_tag",
     "find_edits",
 ]
 
@@ -296,6 +298,14 @@ def _edited_text(text: str, edit: Edit | None) -> str:
     return "".join(part for part in edit.content or () if isinstance(part, str))
 
 
+def escape_closing_tag(text: str, tag: str) -> str:
+    r"""Escape what a model may read as the end of a block with this tag: any spelling in capitals, and with spaces.
+
+    >>> print(escape_closing_tag("</plan> </ PLAN>", "plan"))
+    <\/plan> <\/ PLAN>
+    """
+    return re.sub(rf"<(\s*+)/(?=\s*+{re.escape(tag)})", r"<\1\\/", text, flags=re.IGNORECASE)
+
+
 def _tag_message(tag: str, text: str) -> Message:
-    escaped = text.replace(f"</{tag}", f"<\\/{tag}")
-    return Message(role="user", content=(f"<{tag}>\n{escaped}\n</{tag}>",))
+    return Message(role="user", content=(f"<{tag}>\n{escape_closing_tag(text, tag)}\n</{tag}>",))

@@ -84,6 +84,7 @@ SMALL_WITH_ONE_IMPORTER = {
     "promptkit.recordings.formats.*": "one file for each format",
     "promptkit.cli.commands.*": "one file for each command",
     "promptkit.testing.snapshots.plugin": "pytest loads it by its entry point",
+    "promptkit.cli.chat.protected_paths": "a list of names, which grows by itself",
 }
 """Modules (or patterns of modules) that may be small and have one importer, each with the reason."""
 

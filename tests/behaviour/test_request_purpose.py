@@ -1,4 +1,4 @@
-"""What a proxy or a log sees of a summary request: a header, over real HTTP."""
+"""Summary requests have a header that a proxy or a log can read. Over real HTTP."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ CHEAP = VSCode(summary_model="gpt-4o-mini", summary_model_filter=("GPT-5", "sonn
 
 
 def ways(window: ContextWindow) -> list[tuple[str, str, int]]:
-    """How the summarizers are asked, in order: the kind, the model, the window in tokens."""
+    """Return the kind, the model and the window in tokens of each summarizer, in the order in which they are asked."""
     chain = window.compaction.compactor.summarizer
     assert isinstance(chain, FallbackSummarizer)
     return [

@@ -1,4 +1,4 @@
-"""What survives a compaction whatever a model writes: the user's own words, the plan, the open points, the newest files."""
+"""These survive a compaction whatever a model writes: the user's own words, the plan, the open points, the newest files."""
 
 from __future__ import annotations
 

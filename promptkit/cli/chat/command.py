@@ -35,6 +35,9 @@ Examples:
 )
 @click.option("--write", is_flag=True, help="Let the model write and edit files in the folder. Without it, it only reads.")
 @click.option(
+    "--allow", "allowed", metavar="PATH", multiple=True, help="With --write: let it also write PATH, such as .vscode, which is protected."
+)
+@click.option(
     "--model",
     default="gpt-5-mini",
     show_default=True,
@@ -52,6 +55,7 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     transcript: Path | None,
     folder: Path,
     write: bool,
+    allowed: tuple[str, ...],
     model: str,
     window: int | None,
     instructions: str | None,
@@ -78,6 +82,8 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
         usage_error("chat does not work on this system, because it cannot confine the file tools to a folder.")
     if transcript and not transcript.absolute().parent.is_dir():
         usage_error(f"there is no folder {transcript.parent}: create it first.")
+    if allowed and not write:
+        usage_error("--allow needs --write.")
     if not model.strip():
         usage_error("--model is empty: use the name of a model, such as gpt-5-mini.")
     key = missing_key(model)
@@ -86,6 +92,7 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
             transcript=transcript,
             folder=folder.resolve(),
             write=write,
+            allowed=allowed,
             model=None if demo or key else model,
             missing_key=None if demo else key,
             window=window,

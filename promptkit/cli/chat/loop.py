@@ -15,6 +15,7 @@ import attrs
 import click
 
 from promptkit.cli.chat.notices import CompactionNotices
+from promptkit.cli.chat.sandbox import Folder
 from promptkit.cli.chat.screen import PROMPT, Screen
 from promptkit.cli.chat.session import WINDOW, open_session
 from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
@@ -58,6 +59,8 @@ class ChatOptions:
     """The folder of the file tools, as an absolute path."""
     write: bool
     """Whether the model may write and edit files."""
+    allowed: tuple[str, ...]
+    """Protected paths that it may write, too."""
     model: str | None
     """None: the scripted model."""
     missing_key: str | None
@@ -88,7 +91,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
 
     chat = open_session(
         file,
-        folder=options.folder,
+        folder=Folder(options.folder, allowed=options.allowed),
         write=options.write,
         model=options.model,
         window=options.window,

@@ -1,4 +1,4 @@
-"""A folder that file tools are confined to. Paths are descriptor step by step, without following links."""
+"""A folder that file tools are confined to. Paths are opened step by step, without following links."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 import attrs
+
+from promptkit.cli.chat.protected_paths import explain_protection
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -50,7 +52,7 @@ class FolderEntry:
 class Folder:
     """A folder and everything below it. Paths are relative to it, or absolute and inside it.
 
-    Each folder of a path is descriptor relative to the one before it, and links are never followed. So neither `..` nor a link, not even one
+    Each folder of a path is opened relative to the one before it, and links are never followed. So neither `..` nor a link, not even one
     that is created meanwhile, leads out of the folder.
     """
 
@@ -58,6 +60,8 @@ class Folder:
     """The folder as an absolute path, with links resolved."""
     transcript: Path | None = None
     """A file that may be read even outside the folder, and never written."""
+    allowed: tuple[str, ...] = ()
+    """Paths that may be written although they are protected, as `.vscode`, and all below them."""
 
     @staticmethod
     def is_supported() -> bool:
@@ -151,21 +155,25 @@ class Folder:
             why = f"the text is too large: it has {len(data):,} bytes, and at most {MAX_WRITTEN_BYTES:,} are written."
             raise RefusedError(why)
         steps = self.split_path(path)
-        if not steps or self._is_transcript_or_lock(steps):
-            why = f"{path} must not be written."
+        protected = explain_protection(steps, [self.split_path(each) for each in self.allowed])
+        if protected is not None:
+            why = f"{path} must not be written: it is or is in {protected}, which runs by itself. Tell the user what you wanted to change."
             raise RefusedError(why)
-        with self._folder(steps[:-1], path) as folder:
-            mode = None
-            with suppress(FileNotFoundError):
-                status = os.stat(steps[-1], dir_fd=folder, follow_symlinks=False)
-                if new or not stat.S_ISREG(status.st_mode):
-                    why = f"{path} already exists." if new else _not_a_file(path)
-                    raise RefusedError(why)
-                mode = stat.S_IMODE(status.st_mode)
-            try:
+        try:
+            if not steps or self._is_transcript_or_lock(steps):
+                why = f"{path} must not be written."
+                raise RefusedError(why)
+            with self._folder(steps[:-1], path) as folder:
+                mode = None
+                with suppress(FileNotFoundError):
+                    status = os.stat(steps[-1], dir_fd=folder, follow_symlinks=False)
+                    if new or not stat.S_ISREG(status.st_mode):
+                        why = f"{path} already exists." if new else _not_a_file(path)
+                        raise RefusedError(why)
+                    mode = stat.S_IMODE(status.st_mode)
                 _replace(folder, steps[-1], data, mode)
-            except OSError as error:
-                raise RefusedError(_explain_error(path, error)) from error
+        except OSError as error:
+            raise RefusedError(_explain_error(path, error)) from error
 
     def _is_transcript(self, path: str) -> bool:
         return self.transcript is not None and path.strip() == str(self.transcript)
@@ -253,7 +261,7 @@ def _not_a_file(path: str) -> str:
 
 
 def _explain_error(path: str, error: OSError) -> str:
-    """Return why a path could not be descriptor. Systems report links in different ways."""
+    """Return why a path could not be opened. Systems report links in different ways."""
     if isinstance(error, FileNotFoundError):
         return f"there is no {path}."
     if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, TypeVar
 
+import attrs
+
 from promptkit.agent.session import AgentSession
 from promptkit.agent.sync import SyncSession
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
-from promptkit.cli.chat.sandbox import Folder
 from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.agent.turns import TurnResult
+    from promptkit.cli.chat.sandbox import Folder
     from promptkit.compaction.events import Events
     from promptkit.providers.model import Model
 
@@ -47,7 +49,7 @@ INSTRUCTIONS = (
 def open_session(  # noqa: PLR0913  # what a conversation is made of
     file: Path,
     *,
-    folder: Path,
+    folder: Folder,
     write: bool,
     model: str | None,
     window: int | None,
@@ -59,7 +61,7 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
 
     Args:
         file: The transcript file. It is created if it does not exist.
-        folder: The folder that the file tools are confined to, as an absolute path.
+        folder: The folder that the file tools are confined to.
         write: Whether the tools may write and edit files.
         model: The model's name. None: the scripted model.
         window: The context window in tokens. None: that of the model.
@@ -82,7 +84,7 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         if known.limit is None
         else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR))
     )
-    tools = file_tools(Folder(folder, transcript=store.path), characters=characters, write=write, on_tool_call=on_tool_call)
+    tools = file_tools(attrs.evolve(folder, transcript=store.path), characters=characters, write=write, on_tool_call=on_tool_call)
     budget = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, tools=[tool.definition for tool in tools], window=window)
     chosen, close = _model(model)
     session = AgentSession(

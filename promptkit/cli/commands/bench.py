@@ -163,9 +163,9 @@ def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | Non
 
 
 def _write(path: Path, content: bytes) -> None:
-    from promptkit.bench.results import write_atomically
+    from promptkit.files import write_output
 
     try:
-        write_atomically(path, content)
+        write_output(path, lambda file: file.write(content), mode=0o666)
     except OSError as error:
         usage_error(f"cannot write {path}: {error.strerror}.")

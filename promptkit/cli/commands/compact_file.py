@@ -89,7 +89,7 @@ class Outcome:
     before: int
     after: int
     beside: str = ""
-    """What stands after the summary: the user's earlier messages, the open todos."""
+    """The text after the summary: the user's earlier messages, the open todos."""
     limit: int | None = None
     """The tokens that a request may have. None: unknown."""
 

@@ -11,7 +11,7 @@ import click
 
 from promptkit.cli.input.params import ADDRESS
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+from promptkit.cli.output.terminal import escape_control_chars, show_json, show_spinner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -114,11 +114,11 @@ def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
     """Write to a file, or to stdout, or end the program with a sentence."""
     if output is None:
         for chunk in chunks:
-            sys.stdout.write(chunk.decode("utf-8", errors="surrogatepass"))
+            sys.stdout.write(show_json(chunk.decode("utf-8", errors="surrogatepass")))
         return
-    from promptkit.transcript.jsonl.files import replace_file
+    from promptkit.files import write_output as write_file
 
     try:
-        replace_file(output.resolve(), lambda out: out.writelines(chunks))
+        write_file(output, lambda out: out.writelines(chunks))
     except OSError as error:
         usage_error(f"cannot write {output}: {error.strerror}.")

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.terminal import print_json, show_spinner
+from promptkit.cli.output.terminal import escape_control_chars, print_json, show_spinner
 
 __all__ = ["render"]
 
@@ -68,4 +68,4 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
     else:
         print_messages(rendered)
     if explain:
-        click.echo(rendered.explain(), err=True)
+        click.echo(escape_control_chars(rendered.explain()), err=True)

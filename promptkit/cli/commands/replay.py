@@ -200,9 +200,9 @@ def _check_outputs(files: tuple[Path | str, ...], json_file: Path | None, plot: 
 
 
 def _write(path: Path, content: bytes) -> None:
-    from promptkit.bench.results import write_atomically
+    from promptkit.files import write_output
 
     try:
-        write_atomically(path, content)
+        write_output(path, lambda file: file.write(content), mode=0o666)
     except OSError as error:
         usage_error(f"cannot write {path}: {error.strerror}.")

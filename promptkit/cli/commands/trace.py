@@ -73,12 +73,12 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
 
 
 def _write(page: str, output: Path) -> None:
-    from promptkit.bench.results import write_atomically
+    from promptkit.files import write_output
 
     if str(output) == "-":
         sys.stdout.buffer.write(page.encode())
         return
     try:
-        write_atomically(output, page.encode())
+        write_output(output, lambda file: file.write(page.encode()))
     except OSError as error:
         usage_error(f"cannot write {output}: {error.strerror}.")

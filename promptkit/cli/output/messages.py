@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import print_legend
+from promptkit.cli.output.terminal import print_legend, show_text
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.sizing import Sizer
 
@@ -75,9 +75,9 @@ def print_messages(rendered: Rendered) -> None:
     console = Console(highlight=False)
     for message in rendered.messages:
         heading = " ".join(word for word in (message.role, message.name, message.tool_call_id) if word)
-        console.print(Text(f"── {heading} ".ljust(BAR, "─"), style=STYLES[message.role]))
+        console.print(Text(f"── {show_text(heading)} ".ljust(BAR, "─"), style=STYLES[message.role]))
         for line in (*_text(message, console).splitlines(), *_calls(message, console)):
-            console.print(Text(line), soft_wrap=True)
+            console.print(Text(show_text(line)), soft_wrap=True)
         console.print()
     removed = len(rendered.removals)
     console.print(
@@ -132,7 +132,7 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
 
 
 def _print_row(console: Console, start: str, text: str, style: str) -> None:
-    line = Text.assemble((start, style), text)
+    line = Text.assemble((start, style), show_text(text))
     line.truncate(console.width, overflow="ellipsis")
     console.print(line, soft_wrap=True)
 

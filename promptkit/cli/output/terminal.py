@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.text import Text
 
-__all__ = ["clip", "echo_wrapped", "escape_control_chars", "print_json", "print_legend", "print_table", "read_width", "show_spinner"]
+__all__ = [
+    "clip",
+    "echo_wrapped",
+    "escape_control_chars",
+    "print_json",
+    "print_legend",
+    "print_table",
+    "read_width",
+    "show_json",
+    "show_spinner",
+    "show_text",
+]
 
 
 # Control characters except tab and line feed; line and paragraph separators; characters that override or isolate the direction of
@@ -33,6 +44,16 @@ def escape_control_chars(text: str) -> str:
     'red: \\x1b[31m'
     """
     return DANGEROUS.sub(_escape, text)
+
+
+def show_text(text: str) -> str:
+    """Return a text as it is printed to stdout: for a terminal with control characters escaped, for a pipe or a file as it is."""
+    return escape_control_chars(text) if sys.stdout.isatty() else text
+
+
+def show_json(text: str) -> str:
+    r"""Return JSON as it is printed to stdout: for a terminal with control characters as `\u` escapes, which mean the same."""
+    return DANGEROUS.sub(lambda match: match[0] if match[0] == "\r" else f"\\u{ord(match[0]):04x}", text) if sys.stdout.isatty() else text
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -118,10 +118,8 @@ def _recall(
     elif "pattern" in texts:
         name, pages = "pattern", _group(conversation.search_pattern(texts["pattern"]), tokenizer, max_tokens)
     elif "query" in texts:
-        name, pages = (
-            "query",
-            chain.from_iterable(_group(group, tokenizer, max_tokens) for group in conversation.search_words(texts["query"], index)),
-        )
+        groups = conversation.search_words(texts["query"], index)
+        name, pages = "query", chain.from_iterable(_group(group, tokenizer, max_tokens) for group in groups)
     else:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     try:
@@ -161,7 +159,7 @@ def _readable(path: Sequence[Entry]) -> list[Entry]:
 
 
 def _is_recall(tool: str) -> bool:
-    """Tell whether a tool's name is that of this tool, with or without the prefix of an MCP server."""
+    """Return whether a tool's name is that of this tool, with or without the prefix of an MCP server."""
     return SERVER_PREFIX.split(tool)[-1] == RECALL.name
 
 

@@ -11,6 +11,7 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
+from promptkit.transcript.view import escape_closing_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,8 +113,8 @@ def shorten_message(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: s
 
 
 @attrs.frozen
-class _Said:
-    """A message of the user, ready to be shown in a line."""
+class _HistoryLine:
+    """A message of the user, as the history shows it."""
 
     mark: str
     text: str
@@ -123,8 +124,8 @@ class _Said:
     """Tokens of the text."""
 
     @classmethod
-    def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _Said:
-        shown = _hide_end(text)
+    def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _HistoryLine:
+        shown = escape_closing_tag(text, HISTORY_TAG)
         return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
 
 
@@ -149,21 +150,21 @@ class UserMessageHistory:
 
         Args:
             messages: The texts of the messages.
-            unanswered: How many of the newest ones no final reply has followed.
+            unanswered: The number of the newest ones that no final reply has followed.
             tokenizer: Counts the tokens.
         """
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        said = [_Said.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer) for at, text in enumerate(messages)]
-        text = _format_history([each.mark + each.text for each in said], omitted=0)
+        lines = [_HistoryLine.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer) for at, text in enumerate(messages)]
+        text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
-        room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(said)))
+        room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(lines)))
         while over > 0:
-            kept = _fit_newest(said, room, tokenizer)
+            kept = _fit_newest(lines, room, tokenizer)
             if not kept:
                 return ""
-            text = _format_history(kept, omitted=len(said) - len(kept))
+            text = _format_history(kept, omitted=len(lines) - len(kept))
             over = tokenizer.count(text) - self.max_tokens
             room -= over  # tokens that the joins of the lines cost
         return text
@@ -174,25 +175,25 @@ def has_history(text: str) -> bool:
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
 
 
-def _fit_newest(messages: Sequence[_Said], tokens: int, tokenizer: Tokenizer) -> list[str]:
+def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer) -> list[str]:
     """Return the newest messages that fit, in their order.
 
     The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens` suffices for them. Those that are older still
     are left out. A message of more than half of `tokens` is shortened in any case.
     """
-    shortest = (min(said.tokens, SHORTENED_TOKENS) + said.frame for said in messages)
+    shortest = (min(line.tokens, SHORTENED_TOKENS) + line.frame for line in lines)
     before = [0, *accumulate(shortest)]
     kept: list[str] = []
     left, most, for_older = tokens, tokens // 2, tokens // OLDER_DIVISOR
-    for at in range(len(messages) - 1, -1, -1):
-        said = messages[at]
+    for at in range(len(lines) - 1, -1, -1):
+        line = lines[at]
         reserved = min(before[at], for_older)
-        room = max(left - reserved, min(left, SHORTENED_TOKENS + said.frame))
-        shown = truncate_text(said.text, min(room, most) - said.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+        room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
+        shown = truncate_text(line.text, min(room, most) - line.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
         if not shown or shown == MARKER:
             break
-        kept.append(said.mark + shown)
-        left -= said.frame + (said.tokens if shown == said.text else tokenizer.count(shown))
+        kept.append(line.mark + shown)
+        left -= line.frame + (line.tokens if shown == line.text else tokenizer.count(shown))
     return kept[::-1]
 
 
@@ -200,7 +201,3 @@ def _format_history(lines: Sequence[str], *, omitted: int) -> str:
     what = "message is" if omitted == 1 else "messages are"
     note = [f"[{omitted:,} earlier {what} left out]"] if omitted else []
     return "\n".join([f"<{HISTORY_TAG}>", HISTORY_TITLE, *note, *lines, f"</{HISTORY_TAG}>"])
-
-
-def _hide_end(text: str) -> str:
-    return text.replace(f"</{HISTORY_TAG}", f"<\\/{HISTORY_TAG}")

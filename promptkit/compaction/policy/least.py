@@ -70,7 +70,7 @@ the newest message 40, the largest summary 1,500. Shorten the largest of them, o
         limit = "" if self.limit is None else f", and a request may have {self.limit:,}"
         return (
             f"the conversation can be compacted to {self.total:,} tokens at least{limit}: {listed}. "
-            f"Shorten the largest of them, or use a larger window or model."
+            "Shorten the largest of them, or use a larger window or model."
         )
 
     def check(self) -> None:
@@ -102,8 +102,8 @@ def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer, *, count
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     sizer = Sizer(tokenizer)
     largest = sorted(((sizer.count_message(message), at) for at, message in enumerate(messages)), key=lambda each: (-each[0], each[1]))
-    listed = (
-        f"{f'result of {name}' if (name := names.get(messages[at].tool_call_id or '')) else messages[at].role} {tokens:,}"
-        for tokens, at in largest[:count]
-    )
+    listed: list[str] = []
+    for tokens, at in largest[:count]:
+        tool = names.get(messages[at].tool_call_id or "")
+        listed.append(f"{f'result of {tool}' if tool else messages[at].role} {tokens:,}")
     return f"The largest messages: {', '.join(listed)}. Shorten them, or use a larger window or model."

@@ -1,4 +1,4 @@
-"""What the tokens of a request are spent on: instructions, tools, summary, messages and tool results."""
+"""The tokens of a request by part: instructions, tools, summary, messages and tool results."""
 
 from __future__ import annotations
 

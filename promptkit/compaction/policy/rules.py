@@ -74,6 +74,7 @@ PROBLEMS = {
     "rejected": "the provider refused the request",
     "incomplete": "the reply was cut off because the context window is full",
 }
+"""The reasons of decisions in these phases."""
 
 
 class Policy(Protocol):
@@ -363,7 +364,7 @@ def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",)
     return rule
 
 
-def compact_above(  # keywords
+def compact_above(
     max_tokens: Callable[[ContextBudget], float | None],
     *phases: Phase,
     inclusive: bool = False,

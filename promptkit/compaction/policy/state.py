@@ -65,7 +65,7 @@ CACHED_SHARE = 0.5
 def is_cache_warm(
     *, seconds_since_request: float | None, cached_share: float | None, mid_turn: bool, cache_seconds: float = CACHE_SECONDS
 ) -> bool:
-    """Tell whether the provider's prompt cache holds the start of the next request, by what is known of the last one.
+    """Return whether the provider's prompt cache holds the start of the next request, by what is known of the last one.
 
     Args:
         seconds_since_request: Seconds since the last request or reply. None: none is known, so that the cache is cold.

@@ -27,7 +27,7 @@ FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause than the way of counting."""
 
 MAX_OVERFLOW = 2
-"""How many times the context window a count may be. A larger one is not that of a request."""
+"""The largest count that is taken for that of a request, in context windows."""
 
 MAX_FACTORS = 5
 """Number of the newest provider counts that the correction is made of."""
@@ -200,8 +200,8 @@ class UsageMeter:
                 continue
             newest = newest or count
             cached = cached or count.cached_tokens > 0
-            if window is not None and count.input_tokens > window:  # whatever the provider did with that request, it is no measure
-                continue
+            if window is not None and count.input_tokens > window:
+                continue  # the provider may have cut that request, so that its count does not correct local ones
             factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
             if len(factors) == MAX_FACTORS:
                 break
@@ -333,9 +333,11 @@ def _check_count(
 ) -> ProviderCount | RejectedCount:
     """Return the count of the reply at an index of a path, or why it is unusable."""
     entry_id, usage = path[at].id, reply.usage
-    why = "no tokens were counted" if usage is None else next(_iter_problems(path, at, reply, usage, model, window), None)
-    if usage is None or why is not None:
-        return RejectedCount(entry_id=entry_id, why=str(why))
+    if usage is None:
+        return RejectedCount(entry_id=entry_id, why="no tokens were counted")
+    why = next(_iter_problems(path, at, reply, usage, model, window), None)
+    if why is not None:
+        return RejectedCount(entry_id=entry_id, why=why)
     # Cached tokens are part of the input tokens: they are not added again.
     return ProviderCount(
         entry_id=entry_id, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens

@@ -38,7 +38,7 @@ class GSV:
     extract_memories: bool = setting(default=True, names=("compaction.extractMemories",))
     """Whether the answers with the summary list memories. `MemoryExtractionHook` writes them to files."""
     reset: Literal["manual", "daily", "idle"] = setting("daily", names=("session.defaultResetPolicy.mode",))
-    """When the conversation starts over."""
+    """The occasion on which the conversation starts over: only when asked to, once a day, or after an idle time."""
     reset_hour: int = setting(4, names=("session.defaultResetPolicy.atHour",), minimum=0, maximum=23)
     """Hour of the day of a daily reset."""
     reset_idle_minutes: float = setting(60.0, names=("session.defaultResetPolicy.idleMinutes",), minimum=1)

@@ -23,7 +23,7 @@ class GSVProcess:
     """The settings of the preset."""
 
     mode: Literal["auto-compact", "fail"] = setting("auto-compact", names=("overflow",))
-    """Whether the conversation is compacted automatically, or a request that is too large fails."""
+    """The reaction at the threshold: the conversation is compacted. `fail`: a request that is too large fails."""
     compact_at_pressure: float = setting(0.9, names=("compactAtPressure",), minimum=0, maximum=1)
     """Share of the context window, without the model's longest output, at which the conversation is compacted."""
     keep_last: int = setting(80, names=("keepLast",), minimum=1)

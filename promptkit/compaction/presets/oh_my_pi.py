@@ -55,7 +55,7 @@ class OhMyPi:
     auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
     """Whether the model is asked to go on after a compaction at the end of a turn."""
     strategy: Literal["context-full", "handoff"] = setting("context-full", names=("compaction.strategy",))
-    """What happens at the threshold. `handoff`: a document for the rest of the work replaces the whole conversation."""
+    """The kind of compaction. `handoff`: a document for the rest of the work replaces the whole conversation."""
     promote: bool = setting(default=True, names=("contextPromotion.enabled",))
     """Whether to switch to a larger model, if there is one, before summarizing."""
 

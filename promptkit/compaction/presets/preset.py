@@ -98,7 +98,7 @@ class Preset:
     processors: tuple[Processor, ...] = (truncate_history(),)
     """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     reduce: ReduceToolResults | None = None
-    """Which old and superseded tool results are replaced by placeholders in the view, permanently, before a request. None: none."""
+    """Replaces old and superseded tool results by placeholders in the view, permanently, before a request. None: none are replaced."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
     """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
     cache_seconds: float = CACHE_SECONDS

@@ -49,19 +49,19 @@ class OriginalName:
     name: str
     """The variable, or the key with its groups: `compaction.reserveTokens` is `reserveTokens` in the table `compaction`."""
     unit: str | None = None
-    """What the value means there, for the documentation. None: the same as here."""
+    """The unit or meaning of the value there, for the documentation. None: the same as here."""
     read: Callable[[object], object] | None = None
     """Converts the value to one of the setting. Returns None if the value means the default; raises ValueError. None: it is the same."""
 
 
 def percent(name: str) -> OriginalName:
     """Declare a name whose value is a percentage of what is a share here. A percentage of 0 or less means the default."""
-    return OriginalName(name, unit="percent", read=lambda value: share / 100 if (share := _as(float, value)) > 0 else None)
+    return OriginalName(name, unit="percent", read=lambda value: share / 100 if (share := _convert_to(float, value)) > 0 else None)
 
 
 def disables(name: str) -> OriginalName:
     """Declare a name whose value "true" switches the setting off. Any other value means the default."""
-    return OriginalName(name, unit="true: off", read=lambda value: False if _as(bool, value) else None)
+    return OriginalName(name, unit="true: off", read=lambda value: False if _convert_to(bool, value) else None)
 
 
 def optional(name: str) -> OriginalName:
@@ -232,7 +232,7 @@ def _rename(values: _Values, originals: Iterable[tuple[attrs.Attribute[Any], Ori
     return renamed
 
 
-def _as(kind: type[T], value: object) -> T:
+def _convert_to(kind: type[T], value: object) -> T:
     """Convert the value of a variable or a file. Raises ValueError."""
     converted = _convert(kind, value, text=isinstance(value, str))
     return cast("T", converted)  # _convert returns a value of this type
@@ -240,7 +240,7 @@ def _as(kind: type[T], value: object) -> T:
 
 def _is_not_positive(value: object) -> bool:
     try:
-        return _as(float, value) <= 0
+        return _convert_to(float, value) <= 0
     except ValueError:
         return False
 

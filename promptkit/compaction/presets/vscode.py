@@ -25,7 +25,7 @@ class VSCode:
     enabled: bool = setting(default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",))
     """Whether automatic compaction is on."""
     mode: Literal["auto", "full", "simple"] = setting("auto", names=("github.copilot.chat.advanced.agentHistorySummarizationMode",))
-    """How the model is asked. `auto`: at the end of the conversation, then as `full`. `full`: with a copy of it, then as `simple`. `simple`: as text."""
+    """The way the model is asked. `auto`: at the end of the conversation, then as `full`. `full`: with a copy of it, then as `simple`. `simple`: as text."""
     context_size: int | None = setting(None, names=(optional("modelConfiguration.contextSize"),), minimum=1)
     """Tokens that requests may take at most, if that is less than the model takes. None: what the model takes."""
     threshold: float | None = setting(
@@ -55,9 +55,12 @@ class VSCode:
 
     def make_summarizer(self, context: defaults.SummarizerContext) -> Summarizer:
         """Make the summarizer of the mode. A model that does not answer is never asked at the end of the conversation: it has no cache of it."""
-        ways = (defaults.make_inline_summarizer, defaults.make_full_summarizer, defaults.make_simple_summarizer)
-        first = {"auto": int(context.has_other_model), "full": 1, "simple": 2}[self.mode]
-        return defaults.make_fallback_factory(*ways[first:])(context)
+        ways = [defaults.make_simple_summarizer]
+        if self.mode != "simple":
+            ways.insert(0, defaults.make_full_summarizer)
+        if self.mode == "auto" and not context.has_other_model:
+            ways.insert(0, defaults.make_inline_summarizer)
+        return defaults.make_fallback_factory(*ways)(context)
 
 
 def vscode(settings: VSCode | None = None) -> Preset:

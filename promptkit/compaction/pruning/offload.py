@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import stat
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.pruning.messages import find_tool_names, replace_messages
+from promptkit.files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -118,12 +117,4 @@ def _write(path: Path, content: bytes) -> None:
     else:
         if stat.S_ISREG(found.st_mode) and found.st_size == len(content) and path.read_bytes() == content:
             return
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    replace_file(path, lambda file: file.write(content))

@@ -77,7 +77,7 @@ class ViewProcessor:
 
     def __init__(self, processors: Sequence[Processor] = ()) -> None:
         self._processors = tuple(processors)
-        self._standing = tuple(process for process in processors if not isinstance(process, LastResort))
+        self._unconditional = tuple(process for process in processors if not isinstance(process, LastResort))
         self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
 
     def process(self, view: TranscriptView, limits: RequestLimits) -> TranscriptView:
@@ -85,7 +85,7 @@ class ViewProcessor:
 
         A message that replaces one at the same place comes from the same entry, and one that equals its last version is the same object.
         """
-        processors = self._processors if limits.pruned else self._standing
+        processors = self._processors if limits.pruned else self._unconditional
         if not processors:
             return view
         last = self._last

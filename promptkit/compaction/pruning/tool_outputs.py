@@ -134,13 +134,13 @@ def prune_outputs(
     count = Sizer(tokenizer).count_part
     found: dict[str, list[Edit]] = {PRUNED_REASON: [], SUPERSEDED_REASON: []}
     saved = {PRUNED_REASON: 0, SUPERSEDED_REASON: 0}
-    newer: dict[_Shown, int] = {}
+    newer: dict[_Subject, int] = {}
     seen = 0
     for output in _iter_outputs(items):
         item, name = items[output.at], names.get(output.at)
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        call = _find_shown(output.call, file_rules) if reduce.superseded and output.call else _ShownByCall()
-        superseded = any(newer.get(shown, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for shown in call.superseded_by)
+        subjects = _find_subjects(output.call, file_rules) if reduce.superseded and output.call else _CallSubjects()
+        superseded = any(newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in subjects.superseded_by)
         protected = name in reduce.protected_tools
         if not protected and output.is_answered and item.entry_id in after:
             seen += text_tokens
@@ -149,7 +149,7 @@ def prune_outputs(
         if (old or superseded) and output.is_answered and not output.is_newest and item.entry_id in after:
             edit, gain = _replace_output(item, text_tokens, count, superseded=superseded)
         if edit is None:
-            newer.update((shown, max(text_tokens, newer.get(shown, 0))) for shown in call.shows)
+            newer.update((each, max(text_tokens, newer.get(each, 0))) for each in subjects.own)
         else:
             found[edit.reason].append(edit)
             saved[edit.reason] += gain
@@ -162,20 +162,21 @@ def prune_outputs(
 
 
 @attrs.frozen
-class _Shown:
-    """What an output shows: the result of a call with certain arguments, or a whole file."""
+class _Subject:
+    """The subject of an output: a call with certain arguments, or a whole file. A newer output of the same subject supersedes it."""
 
     tool: str | None
-    subject: str
-    """The arguments of the call, or with no tool the path of the file."""
+    """The name of the tool. None: the subject is a file."""
+    key: str
+    """The arguments of the call, or the path of the file."""
 
 
 @attrs.frozen
-class _ShownByCall:
-    """What the output of a call shows, and the newer outputs that supersede it."""
+class _CallSubjects:
+    """The subjects of a call's output, and those of the newer outputs that supersede it."""
 
-    shows: tuple[_Shown, ...] = ()
-    superseded_by: tuple[_Shown, ...] = ()
+    own: tuple[_Subject, ...] = ()
+    superseded_by: tuple[_Subject, ...] = ()
 
 
 def _replace_output(item: ViewItem, text_tokens: int, count: Callable[[Part], int], *, superseded: bool) -> tuple[Edit | None, int]:
@@ -190,17 +191,17 @@ def _replace_output(item: ViewItem, text_tokens: int, count: Callable[[Part], in
     return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else (None, 0)
 
 
-def _find_shown(call: ToolCall, file_rules: Sequence[FileRule]) -> _ShownByCall:
-    """Return what the output of a call shows, and what newer outputs must show to supersede it."""
+def _find_subjects(call: ToolCall, file_rules: Sequence[FileRule]) -> _CallSubjects:
+    """Return the subjects of a call's output, and the subjects that a newer output must have to supersede it."""
     parsed = _parse_arguments(call.arguments)
-    same = _Shown(call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True))
+    same = _Subject(call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True))
     used = None if parsed is None else find_file_call(call.name, parsed, file_rules)
     if parsed is None or used is None or used.use != "read" or len(used.paths) != 1:
-        return _ShownByCall((same,), (same,))
+        return _CallSubjects((same,), (same,))
     path = used.paths[0]
-    file = _Shown(None, path)
+    file = _Subject(None, path)
     is_whole = all(value in (path, [path], "view", None) for value in parsed.values())  # not a range of lines
-    return _ShownByCall((same, file) if is_whole else (same,), (same, file))
+    return _CallSubjects((same, file) if is_whole else (same,), (same, file))
 
 
 def _parse_arguments(arguments: str) -> Mapping[str, object] | None:

@@ -19,8 +19,8 @@ from filelock import FileLock
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
+from promptkit.files import replace_file
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.jsonl.format import (
     ARCHIVE_SUFFIX,
     EntryLine,

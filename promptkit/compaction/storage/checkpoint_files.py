@@ -14,8 +14,8 @@ from filelock import FileLock
 
 from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.files import replace_file
 from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.files import replace_file
 from promptkit.transcript.view import find_edits
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from promptkit.compaction.storage.checkpoint_files import format_comment, parse_comment
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.transcript.jsonl.files import replace_file
+from promptkit.files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,7 +96,7 @@ class MemoryDirectory:
             def fill(file: BinaryIO) -> None:
                 file.write(new.encode("utf-8", "backslashreplace"))
 
-            replace_file(path, fill)
+            replace_file(path, fill, locked=True)
         return path
 
     def load(self, today: date, *, include_curated: bool, max_characters: int = 20_000) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["add_breadcrumb", "format_call", "strip_breadcrumb"]
+__all__ = ["add_breadcrumb", "format_call", "remove_breadcrumb_lines", "strip_breadcrumb"]
 
-_BREADCRUMB_START = "\n\nEverything that was said before, tool results in full included, is kept in the transcript"
+_BREADCRUMB_LINE = "Everything that was said before, tool results in full included, is kept in the transcript"
+_BREADCRUMB_START = f"\n\n{_BREADCRUMB_LINE}"
 _BREADCRUMB_HINT = "Where a detail is missing here (code, an error text, an output), look it up there: "
 
 
@@ -41,6 +42,14 @@ def format_call(tool: str, arguments: Mapping[str, object]) -> str:
     'recall({"query": "parser.py"})'
     """
     return f"{tool}({_quote(dict(arguments))})"
+
+
+def remove_breadcrumb_lines(summary: str) -> str:
+    """Return a summary without lines that pose as a breadcrumb. A model copies an old one, or is told to by a text that it read."""
+    if _BREADCRUMB_LINE.lower() not in summary.lower():
+        return summary
+    start = _BREADCRUMB_LINE.lower()
+    return "\n".join(line for line in summary.split("\n") if start not in line.lower()).rstrip()
 
 
 def strip_breadcrumb(summary: str) -> str:

@@ -106,7 +106,9 @@ class ChunkedSummarizer:
 
         Raises SummaryError if none is left.
         """
-        sample = attrs.evolve(collect_dropped_items(task)[0], message=Message(role="user", content=(".",)))  # the rest is measured
+        sample = attrs.evolve(
+            collect_dropped_items(task)[0], message=Message(role="user", content=(".",))
+        )  # the rest of the request is measured with it
         plan = Plan(leaf=task.plan.leaf, dropped=(sample,))
         request = SummaryOfText(
             task=attrs.evolve(task, plan=plan), quirks=find_quirks(self.model.name), max_result_tokens=1, template=self.template

@@ -120,8 +120,8 @@ class ExtractiveSummary(PromptElement):
         facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
         several = f"{facts.messages:,} message is" if facts.messages == 1 else f"{facts.messages:,} messages are"
-        where = "stands after this summary, word for word." if self.requests_beside else "word for word:"
-        count = f"{several} summarized here. What the person said{'' if self.requests_beside else ','} {where}"
+        beside, inside = "What the person said stands after this summary, word for word.", "What the person said, word for word:"
+        count = f"{several} summarized here. {beside if self.requests_beside else inside}"
         tools = [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"] if facts.tools else []
         recent, older = facts.commands[-RECENT_COMMANDS:], facts.commands[:-RECENT_COMMANDS]
         last = [f"Last request: {request[:LAST_REQUEST_CHARACTERS]}" for request in facts.requests[-1:]]

@@ -112,9 +112,9 @@ def add_facts(summary: Summary, task: SummaryTask) -> Summary:
 
 
 def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
-    """Return the model with the options of a summary request, and reported as the task says: its purpose, the most likely words, and an output limit.
+    """Return the model with the options of a summary request: its purpose, the most likely words, and an output limit.
 
-    The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
+    Its requests are reported as events if the task asks for that. The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
 
     Args:
         model: The summarizing model.

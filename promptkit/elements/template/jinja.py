@@ -156,7 +156,7 @@ def _template_error(error: Exception, file: str, root: Path | Traversable | None
         message += ". Add it to `values`, or write what to do without it: `{{ name | default('…') }}`, `{% if name is defined %}`."
     if isinstance(error, TemplateNotFound):
         remedy = (
-            f" in {root}: write its path relative to that folder, with `/` and without `..`"
+            f" in {root}: write its path relative to that folder, with `/` and without `..`; a link that leads out of it is not followed"
             if root
             else ": give the Template a `root` to read it from"
         )
@@ -197,16 +197,16 @@ def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lr
 def _read_template(root: Path | Traversable | None, name: str) -> tuple[str, str, Callable[[], bool]] | None:
     """Read a template for Jinja: its text, its path, and a function that returns whether the file is unchanged.
 
-    `name` is a relative path with `/`. Returns None if `root` has no such file. A name that leads out of `root` is not found; a
-    symbolic link inside `root` is followed.
+    `name` is a relative path with `/`. Returns None if `root` has no such file. A name or a symbolic link that leads out of `root` is
+    not found.
     """
     parts = name.split("/")
     if root is None or {"", ".."} & set(parts) or "\\" in name:
         return None
     path = root.joinpath(*parts)
-    if isinstance(path, Path) and not path.is_relative_to(cast("Path", root)):  # by a drive letter, on Windows; a Path joins to a Path
-        return None
     if not path.is_file():
+        return None
+    if isinstance(path, Path) and not path.resolve().is_relative_to(cast("Path", root).resolve()):  # a Path joins to a Path
         return None
     version = _read_file_version(path)
     # utf-8-sig: the byte order mark of an editor is not part of a prompt.

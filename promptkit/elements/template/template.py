@@ -82,6 +82,8 @@ class Template(PromptElement):
         if self.file is None:
             return root, ""
         file = Path(self.file)
+        if self.root is None and file.is_symlink():
+            file = file.resolve()  # the user named it; what it includes is beside the file itself
         if root is None:
             return file.parent, file.name
         return root, (

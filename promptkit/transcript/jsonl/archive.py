@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.transcript.jsonl.files import replace_file
+from promptkit.files import replace_file
 from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, VERSION, Header, TranscriptArchive, encode_header
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 
@@ -87,7 +87,7 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
     archive_path = _archive_path(path, entries)
     mode = stat.S_IMODE(path.stat().st_mode)
     if not archive_path.exists():
-        replace_file(archive_path, lambda file: _write_archive(path, entries, file), mode=mode)
+        replace_file(archive_path, lambda file: _write_archive(path, entries, file), mode=mode, locked=True)
     if not _archive_holds(archive_path, path, entries):
         problem = f"{archive_path.name} does not contain what was written to it"
         raise OSError(problem)
@@ -97,7 +97,7 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
         file.write(encode_header(Header(archives=(*entries.header.archives, archive))))
         file.writelines(_read_chunks(path, entries.end, None))
 
-    replace_file(path, write_rest, mode=mode)
+    replace_file(path, write_rest, mode=mode, locked=True)
     return archive
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NoReturn
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.files import replace_file, sync_directory
 from promptkit.transcript.jsonl.archive import move_entries
-from promptkit.transcript.jsonl.files import replace_file, sync_directory
 from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.store import LoadedEntries, ReadProblem
@@ -285,8 +285,8 @@ class JsonlStore:
         try:
             mode = stat.S_IMODE(self._path.stat().st_mode)
             old_content = self._path.read_bytes()
-            replace_file(self._backup_path(position.header.version, old_content), write_old_content, mode=mode)
-            replace_file(self._path, write_entries, mode=mode)
+            replace_file(self._backup_path(position.header.version, old_content), write_old_content, mode=mode, locked=True)
+            replace_file(self._path, write_entries, mode=mode, locked=True)
         except OSError as error:
             self._fail(f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.", error)
         self._read(None)

@@ -1,4 +1,4 @@
-"""What an event says about a compaction: sizes by part, model, cost, and the summary."""
+"""The events of a compaction name its sizes by part, its model, its cost, and the summary."""
 
 from __future__ import annotations
 

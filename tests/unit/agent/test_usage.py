@@ -1,4 +1,4 @@
-"""How full a context window is, by part."""
+"""The measured use of a context window, by part."""
 
 from __future__ import annotations
 

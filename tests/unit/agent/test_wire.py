@@ -13,7 +13,7 @@ from openai.types.responses import Response
 from promptkit import ContextWindow, Message, ToolCall, Usage, to_chat, to_responses
 from promptkit.errors import EmptyReplyError, InvalidArgumentError
 from promptkit.messages import OpaquePart
-from promptkit.transcript import MessageEntry
+from promptkit.transcript import Edit, MessageEntry
 
 CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 TOOL_USE: dict[str, Any] = {"type": "tool_use", "id": "d", "name": "read", "input": {}}
@@ -83,6 +83,13 @@ class TestOrigins:
         each.add(Message(role="user", content="Hello"))
         each.add(Message(role="assistant", content=[], tool_calls=[TOOL_USE]), {"role": "user", "content": RESULT_AND_TEXT})
         assert set(asyncio.run(each.request()).origins) == {None}
+
+    def test_are_none_for_messages_that_an_edit_changed_and_for_results_that_the_caller_does_not_have(self) -> None:
+        each = window()
+        given = [QUESTION, {"role": "assistant", "content": None, "tool_calls": [CALL]}, QUESTION]
+        entries = each.sync(given)
+        each.transcript.append(Edit(target=entries[0].id, content=("Is it?",), reason="pruned"))
+        assert asyncio.run(each.request()).origins == (None, given[1], None, given[2])
 
     def test_that_are_given_must_be_as_many_as_the_messages(self) -> None:
         with pytest.raises(InvalidArgumentError, match="1 messages have 2 origins"):

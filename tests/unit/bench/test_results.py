@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from promptkit.bench.results import UnreadableRunError, read_run, run_to_json, write_atomically
+from promptkit.bench.results import UnreadableRunError, read_run, run_to_json
 from promptkit.bench.sweep import measure
 from tests.unit.bench.prompts import Review, run_of, sweep_of
 
@@ -33,7 +31,7 @@ RUNS = [
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    write_atomically(path, run_to_json(run).encode())
+    path.write_bytes(run_to_json(run).encode())
     assert read_run(path) == run
 
 
@@ -96,44 +94,3 @@ def test_a_file_that_is_no_run_is_refused(content: bytes, said: str, tmp_path: P
         read_run(path)
     with pytest.raises(UnreadableRunError, match="cannot be read: No such file"):
         read_run(tmp_path / "missing.json")
-
-
-def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    write_atomically(path, b"first")
-    with path.open("rb") as reader:
-        write_atomically(path, b"second, and longer")
-        assert reader.read() == b"first"
-    assert path.read_bytes() == b"second, and longer"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run.json"
-    write_atomically(path, b"first")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, b"second")
-    assert path.read_bytes() == b"first"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
-    link = tmp_path / "link.json"
-    link.symlink_to(tmp_path / "real.json")
-    write_atomically(link, b"content")
-    assert link.is_symlink()
-    assert (tmp_path / "real.json").read_bytes() == b"content"
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_atomically(pipe, b"content")
-        assert os.read(reader, 100) == b"content"
-    finally:
-        os.close(reader)
-    assert stat.S_ISFIFO(pipe.stat().st_mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
+from promptkit import JsonlStore, Message, Transcript
 from promptkit.cli.main import main, program
+from promptkit.transcript import MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,6 +144,54 @@ class TestColours:
         assert colours(shown) == []
         if arguments[0] not in {"render", "replay"}:
             assert colours(read_terminal(folder, *arguments, NO_COLOR="")) != []  # the check sees colours
+
+
+class TestHostileText:
+    HOSTILE = "red \x1b[31m, title \x1b]0;x\x07, \x9b2J, \u202egnp.exe, \x7f"
+
+    @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["render", "prompt.py:Hostile", "--budget", "1k", "--explain"],
+            ["render", "prompt.py:Hostile", "--format", "openai"],
+            ["export", "talk.jsonl", "--to", "openai"],
+            ["export", "talk.jsonl", "--to", "anthropic"],
+            ["export", "talk.jsonl", "--to", "promptkit"],
+            ["fit", "talk.jsonl", "--budget", "1k"],
+            ["transcript", "show", "talk.jsonl", "--full"],
+        ],
+        ids=" ".join,
+    )
+    def test_never_controls_the_terminal(self, folder: Path, arguments: list[str]) -> None:
+        source = f"""
+from promptkit import PromptElement, UserMessage, component
+
+@component
+class Hostile(PromptElement):
+    def render(self, sizing):
+        return UserMessage()[{self.HOSTILE!r}]
+"""
+        (folder / "prompt.py").write_text(source, encoding="utf-8")
+        transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
+        transcript.append(MessageEntry(message=Message(role="user", content=(self.HOSTILE,))))
+        shown = read_terminal(folder, *arguments)
+        assert "gnp.exe" in shown
+        for control in ("\x1b[31m", "\x1b]0", "\x07", "\x9b", "\u202e", "\x7f"):
+            assert control not in shown, repr(control)
+
+    def test_stays_as_it_is_for_another_program(self, folder: Path) -> None:
+        transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
+        transcript.append(MessageEntry(message=Message(role="user", content=(self.HOSTILE,))))
+        done = subprocess.run([SCRIPT, "export", "talk.jsonl", "--to", "openai"], cwd=folder, capture_output=True, check=True)
+        assert json.loads(done.stdout)[0]["content"] == self.HOSTILE
+        assert "\u202e".encode() in done.stdout
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_with_one_line(folder: Path) -> None:
+    (folder / "click.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "promptkit", "--help"], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "promptkit: interrupted\n")
 
 
 def colours(shown: str) -> list[str]:

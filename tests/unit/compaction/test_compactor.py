@@ -406,8 +406,7 @@ def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the
         reason="untagged",
         detail=str(error),
         seconds=3,
-        input_tokens=10,
-        output_tokens=2,
+        usage=Usage(input_tokens=10, output_tokens=2),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a tool result repeats of earlier entries is stored by reference, and every reader of the view sees its text."""
+"""Text that a tool result repeats of earlier entries is stored by reference, and every reader of the view sees it."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit import ToolCall
@@ -255,3 +256,46 @@ class TestWriting:
         assert "too large" in use(folder, "write_file", path="new.md", content="x" * 1_000_001)
         assert "there is no nowhere/new.md" in use(folder, "write_file", path="nowhere/new.md", content="x")
         assert "is not a file" in use(folder, "write_file", path="src", content="x")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/config", "sub/.git/hooks/pre-commit", ".GIT/config", ".git./config", ".git /config", ".git::$INDEX_ALLOCATION/config", "GIT~1/config",
+        ".g\u200cit/config", ".hg/hgrc", ".husky/pre-commit", ".vscode/tasks.json", ".bashrc", "sub/.ZSHENV", ".envrc", ".ssh/authorized_keys",
+        ".claude/settings.json", "lib/x.pth", "sitecustomize.py", ".gitmodules", ".emacs.d/init.el",
+    ],
+)  # fmt: skip
+def test_what_a_program_runs_by_itself_is_not_written(folder: Folder, path: str) -> None:
+    place = folder.root.joinpath(*path.split("/"))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    assert "must not be written" in use(folder, "write_file", path=path, content="evil")
+    place.write_text("old", encoding="utf-8")
+    assert "must not be written" in use(folder, "edit_file", path=path, old="old", new="evil")
+    assert place.read_text(encoding="utf-8") == "old"
+
+
+@pytest.mark.parametrize(
+    "path", ["git/config", ".gitignore", "src/hooks/use.ts", ".github/workflows/ci.yml", ".editorconfig", "bashrc", "a.pth.py"]
+)
+def test_names_that_are_only_similar_are_written(folder: Folder, path: str) -> None:
+    folder.root.joinpath(*path.split("/")).parent.mkdir(parents=True, exist_ok=True)
+    assert "must not" not in use(folder, "write_file", path=path, content="fine")
+    assert folder.root.joinpath(*path.split("/")).read_text(encoding="utf-8") == "fine"
+
+
+def test_a_protected_path_that_the_user_names_is_written_and_its_neighbour_is_not(folder: Folder) -> None:
+    (folder.root / ".vscode").mkdir()
+    (folder.root / ".idea").mkdir()
+    named = attrs.evolve(folder, allowed=("./.vscode",))
+    assert "must not" not in use(named, "write_file", path=".vscode/tasks.json", content="{}")
+    assert "must not" in use(named, "write_file", path=".idea/run.xml", content="<x/>")
+    assert "must not" in use(named, "write_file", path=".vscode2/../.git/config", content="x")
+
+
+@pytest.mark.parametrize("tool", ["write_file", "edit_file", "read_file", "list_files", "search"])
+def test_a_name_that_is_too_long_is_told_to_the_model(folder: Folder, tool: str) -> None:
+    answer = use(folder, tool, path="x" * 300, content="x", old="x", new="y", text="x", pattern="x", query="x")
+    assert "too long" in answer
+    assert "Traceback" not in answer
+    assert "OSError" not in answer

@@ -146,9 +146,15 @@ def test_several_writers_lose_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_cannot_be_written_is_an_error_and_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error_and_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryDirectory(tmp_path)
-    (tmp_path / ".2026-01-02.md.new").mkdir()
-    with pytest.raises(OSError, match="2026-01-02"):
-        write(files, "c1", "Likes tabs.")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            write(files, "c1", "Likes tabs.")
     assert not files.has("c1")
+    assert not list(tmp_path.glob(".promptkit-*"))

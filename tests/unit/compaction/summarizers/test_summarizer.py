@@ -165,7 +165,7 @@ class Adjustable:
         return attrs.evolve(self, options=options)
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        raise NotImplementedError
+        raise NotImplementedError  # only the options are tested
 
 
 class TestOutputLimit:
@@ -196,7 +196,7 @@ class TestOutputLimit:
             name = "plain"
 
             async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-                raise NotImplementedError
+                raise NotImplementedError  # only the options are tested
 
         model = Plain()
         assert limit_output(model, TASK) is model

@@ -316,6 +316,28 @@ class TestFiles:
             children(template)
         assert children(Template(source="{% include name ignore missing %}", root=tmp_path / "root", values={"name": name})) == ()
 
+    def test_links_out_of_the_root_are_not_followed_and_links_within_it_are(self, tmp_path: Path) -> None:
+        root = tmp_path / "root"
+        (root / "in").mkdir(parents=True)
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "outside" / "secret").write_text("s3cret", encoding="utf-8")
+        (root / "there").write_text("there", encoding="utf-8")
+        (root / "in" / "link").symlink_to(tmp_path / "outside" / "secret")
+        (root / "folder").symlink_to(tmp_path / "outside")
+        (root / "in" / "near").symlink_to(root / "there")
+        for name in ("in/link", "folder/secret"):
+            with pytest.raises(TemplateError, match="a link that leads out of it is not followed"):
+                children(Template(source="{% include name %}", root=root, values={"name": name}))
+        assert children(Template(source="{% include 'in/near' %}", root=root)) == ("there",)
+
+    def test_the_named_file_may_be_a_link_and_includes_what_is_beside_its_target(self, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        (tmp_path / "real" / "x.j2").write_text("A {% include 'y.j2' %}", encoding="utf-8")
+        (tmp_path / "real" / "y.j2").write_text("B", encoding="utf-8")
+        (tmp_path / "y.j2").write_text("not this one", encoding="utf-8")
+        (tmp_path / "link.j2").symlink_to(tmp_path / "real" / "x.j2")
+        assert children(Template(file=tmp_path / "link.j2")) == ("A B",)
+
     def test_never_depend_on_the_current_directory(self) -> None:
         with pytest.raises(BadPropError, match=r"Path\(__file__\)\.with_name\('x\.j2'\)"):
             Template(file="x.j2")

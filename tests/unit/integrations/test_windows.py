@@ -1,0 +1,83 @@
+"""The parts that the adapters of frameworks share: what a window shows in a framework's own objects, and whose refusal an error is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import attrs
+import pytest
+
+from promptkit import ContextBudget, Message, ToolCall
+from promptkit.errors import ContextLengthExceededError
+from promptkit.integrations.windows import IssuedRequest, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from tests.conversations import words
+
+CALL = ToolCall(id="c1", name="read", arguments="{}")
+ROUND = [
+    Message(role="user", content=("Review.",)),
+    Message(role="assistant", tool_calls=(CALL,)),
+    Message(role="tool", content=(words(3_000),), tool_call_id="c1"),
+]
+
+
+@attrs.frozen(eq=False)
+class Own:
+    """A message of a framework."""
+
+    message: Message
+
+
+class TooLargeError(Exception):
+    """A framework's own error for a request that is too large."""
+
+
+def refuse(original: Own, shortened: Message) -> Own:
+    raise AssertionError(original, shortened)  # nothing is to be rebuilt
+
+
+def issue(given: list[Own], instructions: str | None = None) -> IssuedRequest:
+    """Return the request for a conversation that does not fit its window of 2,000 tokens."""
+    budget = ContextBudget(window=2_000, reserved_output_tokens=200)
+    facts = ModelFacts(model="gpt-4.1", budget=budget, instructions=instructions, tools=())
+    options = WindowOptions(preset="vscode", summarizer=None, tokenizer=None, events=None)
+    windows = ThreadWindows(options, transcripts=None, max_threads=1)
+    return asyncio.run(windows.request("talk", facts, [own.message for own in given], given))
+
+
+@pytest.mark.parametrize("instructions", [None, "Be brief."])
+def test_shown_messages_are_the_frameworks_own_or_copies_of_them_without_the_system_prompt(instructions: str | None) -> None:
+    given = [Own(message) for message in ROUND]
+    rebuilt: list[Own] = []
+
+    def rebuild(original: Own, shortened: Message) -> Own:
+        rebuilt.append(original)
+        return attrs.evolve(original, message=shortened)
+
+    shown = issue(given, instructions).show(rebuild)
+    assert rebuilt == [given[2]]
+    assert shown[:2] == given[:2]
+    (copy,) = shown[2:]
+    assert isinstance(copy, Own)
+    assert copy.message.tool_call_id == "c1"
+    assert len(copy.message.text) < len(ROUND[2].text)
+
+
+def test_messages_that_the_framework_does_not_have_are_shown_as_they_are() -> None:
+    given = [Own(ROUND[0]), Own(ROUND[1]), Own(Message(role="user", content=("And now?",)))]  # the call has no result
+    shown = issue(given).show(refuse)
+    assert [each.role for each in shown if isinstance(each, Message)] == ["tool"]
+    assert [each for each in shown if isinstance(each, Own)] == given
+
+
+def test_a_frameworks_own_refusal_is_one_that_names_the_model() -> None:
+    found = find_overflow(TooLargeError("no"), TooLargeError, model="gpt-4.1")
+    assert isinstance(found, ContextLengthExceededError)
+    assert "gpt-4.1" in str(found)
+    assert find_overflow(RuntimeError("no"), TooLargeError) is None
+
+
+def test_a_providers_refusal_behind_the_frameworks_is_returned_itself() -> None:
+    cause = ContextLengthExceededError("no", model="gpt-4.1")
+    error = TooLargeError("no")
+    error.__cause__ = cause
+    assert find_overflow(error, TooLargeError) is cause
