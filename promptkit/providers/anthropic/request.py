@@ -119,13 +119,16 @@ def _build_thinking(messages: Sequence[Message], effort: Effort | None, known: C
 
 
 def _calls_without_thinking(messages: Sequence[Message]) -> bool:
-    """Return whether the messages end with results of tool calls that the model made without thinking before them."""
+    """Return whether the messages end with a round of tool calls that the model made without thinking anywhere in its turn."""
+    in_turn = False
     for message in reversed(messages):
         if message.role == "assistant":
-            return bool(message.tool_calls) and not any(map(is_thinking, message.content))
-        if message.role != "tool":
-            return False
-    return False
+            if any(map(is_thinking, message.content)) or not (in_turn or message.tool_calls):
+                return False
+            in_turn = True
+        elif message.role == "user" and in_turn:
+            break
+    return in_turn
 
 
 def is_thinking(part: Part) -> TypeGuard[OpaquePart]:

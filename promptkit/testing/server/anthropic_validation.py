@@ -303,16 +303,20 @@ def _check_text(text: object, *, is_result: bool = False) -> None:
 
 
 def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
-    """Check that a round of tool calls that is going on began with thinking, as models with a thinking budget require."""
-    place = next((at for at in range(len(messages) - 1, -1, -1) if as_mapping(messages[at]).get("role") == "assistant"), None)
-    blocks = [] if place is None else [as_mapping(block).get("type") for block in _as_blocks(as_mapping(messages[place]).get("content"))]
-    after = (
-        []
-        if place is None
-        else [as_mapping(block).get("type") for each in messages[place + 1 :] for block in _as_blocks(each.get("content"))]
-    )
-    if "tool_use" in blocks and blocks[0] not in {"thinking", "redacted_thinking"} and set(after) <= {"tool_result"}:
-        _refuse(f"messages.{place}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{blocks[0]}`.")
+    """Check that a turn with tool calls that is going on has thinking in it, as models with a thinking budget require."""
+    calling: int | None = None
+    for place in range(len(messages) - 1, -1, -1):
+        message = as_mapping(messages[place])
+        kinds = [as_mapping(block).get("type") for block in _as_blocks(message.get("content"))]
+        if message.get("role") == "assistant":
+            if {"thinking", "redacted_thinking"} & set(kinds) or (calling is None and "tool_use" not in kinds):
+                return
+            calling = place if calling is None else calling
+        elif calling is not None and set(kinds) != {"tool_result"}:
+            break
+    if calling is not None:
+        first = as_mapping(_as_blocks(messages[calling]["content"])[0]).get("type")
+        _refuse(f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`.")
 
 
 def sign_thinking(text: str, prefix: str) -> str:

@@ -115,6 +115,18 @@ class TestThinkingWithABudget:
         messages = [HELLO, Message(role="assistant", content=content, tool_calls=(CALL,)), RESULT]
         assert ("thinking" in body_of(messages, name="claude-haiku-4-5", reasoning_effort="high", tools=[READ])) is thinks
 
+    def test_thinking_at_the_start_of_a_turn_is_enough_for_all_its_calls(self) -> None:
+        later = ToolCall(id="toolu_2", name="read")
+        messages = [
+            HELLO,
+            Message(role="assistant", content=(THOUGHT,), tool_calls=(CALL,)),
+            RESULT,
+            Message(role="assistant", tool_calls=(later,)),
+            Message(role="tool", tool_call_id="toolu_2", content="y"),
+        ]
+        body = body_of(messages, name="claude-haiku-4-5", reasoning_effort="high", tools=[READ])
+        assert body["thinking"]["type"] == "enabled"
+
     def test_the_next_turn_may_think_again(self) -> None:
         messages = [HELLO, Message(role="assistant", tool_calls=(CALL,)), RESULT, Message(role="assistant", content="Done."), HELLO]
         assert "thinking" in body_of(messages, name="claude-haiku-4-5", reasoning_effort="high", tools=[READ])
