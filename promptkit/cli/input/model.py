@@ -70,7 +70,9 @@ def _find_variables(name: str) -> tuple[str, str]:
 
     Claude is asked over Anthropic's own API, unless there is a server that speaks OpenAI's protocol.
     """
-    return ANTHROPIC if name.startswith("claude") and not os.environ.get(OPENAI[1]) else OPENAI
+    from promptkit.providers.model import is_anthropic_name
+
+    return ANTHROPIC if is_anthropic_name(name) else OPENAI
 
 
 def _is_url(text: str) -> bool:
