@@ -13,6 +13,7 @@ from promptkit.recordings.importing import read_recording
 from promptkit.recordings.reading import json_stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -22,7 +23,7 @@ def test_one_long_text_is_given_to_the_parser_in_few_pieces_since_each_makes_it_
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"x": "a" * 16_000_000}), encoding="utf-8")
     pieces: list[int] = []
-    send = json_stream._send
+    send: Callable[[object, bytes], Exception | None] = vars(json_stream)["_send"]
 
     def count(parser: object, chunk: bytes) -> Exception | None:
         pieces.append(len(chunk))
