@@ -16,7 +16,16 @@ import attrs
 
 from promptkit.messages import Message, Repair
 from promptkit.tool_pairing import ToolCallPairer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.entries import (
+    PRUNED_REASON,
+    SUPERSEDED_REASON,
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Edit,
+    MessageEntry,
+    Reset,
+)
 from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
@@ -57,6 +66,8 @@ class ViewItem:
     """The id of the entry."""
     recorded: Message | None = None
     """The message as it is stored, if it repeats earlier entries: with marks in place of its quotes."""
+    unpruned: Message | None = None
+    """The message as it was before its text gave way to a placeholder, if it is a tool result that was pruned. None if a program edited it."""
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
@@ -130,6 +141,7 @@ class _View:
 
     def __init__(self, path: Sequence[Entry]) -> None:
         self._edits = find_edits(path)
+        self._rewritten = {edit.target for entry in path if isinstance(edit := entry.payload, Edit) and not _prunes(edit)}
         self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
         self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
@@ -251,13 +263,14 @@ class _View:
         if message.role == "tool" and message.tool_call_id in self._hidden_calls:
             return
         self._hidden_calls -= calls
+        unpruned = message if edit is not None and message.role == "tool" and _prunes(edit) and entry.id not in self._rewritten else None
         if edit is not None and edit.content is not None:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
         recorded = entry.message if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes else None
-        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, kind=kind))
+        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind))
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
@@ -289,6 +302,10 @@ def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
             if undo is None or undo.content is not None:
                 edits.setdefault(payload.target, payload)
     return edits
+
+
+def _prunes(edit: Edit) -> bool:
+    return edit.reason in {PRUNED_REASON, SUPERSEDED_REASON}
 
 
 def _edited_text(text: str, edit: Edit | None) -> str:

@@ -9,10 +9,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
+from promptkit.compaction.planning.skill_calls import is_skill_tool
 from promptkit.compaction.pruning.messages import cap_results, find_tool_names
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["PRUNED_REASON", "SUPERSEDED_REASON", "CappedView", "Pruning", "ReduceToolResults", "edits_from_reduction", "prune_outputs"]
+__all__ = ["CappedView", "Pruning", "ReduceToolResults", "edits_from_reduction", "prune_outputs"]
 
 MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
@@ -35,12 +36,6 @@ COMPARABLE_SHARE = 0.5
 
 MAX_ARGUMENTS = 10_000
 """Number of characters of a call's arguments from which on they are compared as they are, without being parsed."""
-
-PRUNED_REASON = "pruned"
-"""The reason in the edits of old outputs."""
-
-SUPERSEDED_REASON = "superseded"
-"""The reason in the edits of superseded outputs."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +50,7 @@ class ReduceToolResults:
     replaced where the cache is cold anyway. In a warm cache they are replaced only in a request that is large, if that saves much: there,
     a summary would soon break the cache as well, and lose more.
 
-    >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("skill", "read_plan")))
+    >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("read_plan",)))
     """
 
     protect_tokens: int = 40_000
@@ -64,8 +59,8 @@ class ReduceToolResults:
     """Tokens that replacing old results must save, or only superseded ones are replaced."""
     max_age: int | None = None
     """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its age does not matter."""
-    protected_tools: Sequence[str] = ("skill",)
-    """Names of the tools whose results never get old. They are replaced where they are superseded."""
+    protected_tools: Sequence[str] = ()
+    """Names of the tools whose results never get old, as those that load a skill never do. They are replaced where they are superseded."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
@@ -141,7 +136,7 @@ def prune_outputs(
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
         subjects = _find_subjects(output.call, file_rules) if reduce.superseded and output.call else _CallSubjects()
         superseded = any(newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in subjects.superseded_by)
-        protected = name in reduce.protected_tools
+        protected = name is not None and (name in reduce.protected_tools or is_skill_tool(name))
         if not protected and output.is_answered and item.entry_id in after:
             seen += text_tokens
         old = not protected and (seen > reduce.protect_tokens or (reduce.max_age is not None and output.age > reduce.max_age))

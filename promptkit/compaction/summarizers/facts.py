@@ -14,6 +14,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
+from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "Skill", "extend_facts", "find_skill_name", "redact_facts", "thinking_from_facts"]
+__all__ = ["Command", "Facts", "Skill", "extend_facts", "redact_facts", "thinking_from_facts"]
 
 
 MAX_ENTRIES = 400
@@ -54,9 +55,7 @@ MAX_THINKING_CHARACTERS = 100_000
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
-SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
 PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
-SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
 CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
@@ -175,17 +174,6 @@ def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Jso
     return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
 
 
-def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
-    """Return the name of the skill that a tool call invokes, or None for any other call.
-
-    >>> find_skill_name("Skill", {"command": "pdf"})
-    'pdf'
-    """
-    if tool.lower() not in SKILL_TOOLS:
-        return None
-    return next((text.strip() for name in SKILL_ARGUMENTS if isinstance(text := arguments.get(name), str) and text.strip()), None)
-
-
 class _FactCollector:
     """Collects facts message by message."""
 
@@ -225,7 +213,7 @@ class _FactCollector:
             for call in message.tool_calls:
                 self._add_call(call)
         elif message.role == "tool":
-            self._add_result(message.tool_call_id or "", text, failed=is_error_result(message))
+            self._add_result(message.tool_call_id or "", (item.unpruned or message).text, failed=is_error_result(message))
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""

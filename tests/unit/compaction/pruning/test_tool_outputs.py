@@ -8,8 +8,6 @@ import pytest
 
 from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import (
-    PRUNED_REASON,
-    SUPERSEDED_REASON,
     Pruning,
     ReduceToolResults,
     edits_from_reduction,
@@ -18,6 +16,7 @@ from promptkit.compaction.pruning.tool_outputs import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON
 from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer(per_image=100)
@@ -25,7 +24,7 @@ PLACEHOLDER = 6  # "[old tool output removed: 100 tokens]"
 IMAGE = ImagePart(url="https://example.com/x.png")
 
 
-def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("skill",), **more: Any) -> Pruning:  # Any: figures
+def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("notes",), **more: Any) -> Pruning:  # Any: figures
     reduce = ReduceToolResults(protect_tokens=protect, protected_tools=tools, **{"superseded": False, **more})
     return prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)
 
@@ -81,13 +80,18 @@ def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
 
 
 def test_outputs_of_protected_tools_stay_and_are_not_counted() -> None:
-    talk = outputs(5_000, 5_000, name="skill")
+    talk = outputs(5_000, 5_000, name="notes")
     assert pruned(prune(talk)) == []
     talk.round("x", words(900))
     talk.round("y", words(200))
     talk.answer("done")
     assert pruned(prune(talk)) == ["e10"]
     assert pruned(prune(talk, tools=())) == ["e3", "e5", "e10"]
+
+
+@pytest.mark.parametrize("name", ["skill", "Skill", "load_skill", "mcp__host__use_skill"])
+def test_a_skill_is_never_old_whatever_the_tool_is_called_that_loads_it(name: str) -> None:
+    assert pruned(prune(outputs(5_000, 5_000, name=name), tools=())) == []
 
 
 @pytest.mark.spec("E74")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import (
     MAX_SKILL_CHARACTERS,
@@ -18,7 +19,6 @@ from promptkit.compaction.summarizers.facts import (
     Facts,
     Skill,
     extend_facts,
-    find_skill_name,
 )
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
@@ -237,6 +237,8 @@ def test_hostile_lists_cost_linear_time() -> None:
         ("skill", {"skill": 3, "skill_name": "x"}, "x"),
         ("skill", {}, None),
         ("skill", {"name": " "}, None),
+        ("mcp__host__load_skill", {"name": "pdf"}, "pdf"),
+        ("activate_skill", {"name": "pdf"}, "pdf"),
         ("read", {"name": "pdf"}, None),
     ],
 )
@@ -252,6 +254,26 @@ def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() 
     facts = Facts.from_json(extend_facts(Facts(skills=(Skill("old", "as ever"),)), talk.view.items).to_json())
     assert facts.skills == (Skill("old", "as ever"), Skill("sheets", "how to do it, 1"), Skill("pdf", "how to do it, 2"))
     assert [command.what for command in facts.commands] == ["no json"]
+
+
+def load_skill(talk: ConversationBuilder, text: str) -> str:
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
+    return talk.result("c", text)
+
+
+@pytest.mark.parametrize("reason", ["pruned", "superseded"])
+def test_the_text_of_a_skill_is_the_one_it_had_before_it_was_pruned(reason: str) -> None:
+    talk = ConversationBuilder()
+    talk.edit(load_skill(talk, "use tabs"), "[removed]", reason=reason)
+    assert facts_of(talk).skills == (Skill("pdf", "use tabs"),)
+
+
+def test_what_a_program_took_out_of_a_result_does_not_come_back_when_the_result_is_pruned() -> None:
+    talk = ConversationBuilder()
+    result = load_skill(talk, "use tabs, the password is x")
+    talk.edit(result, "use tabs", reason="redacted")
+    talk.edit(result, "[removed]", reason="pruned")
+    assert facts_of(talk).skills == (Skill("pdf", "[removed]"),)
 
 
 def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
