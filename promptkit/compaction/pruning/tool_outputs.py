@@ -13,6 +13,7 @@ from promptkit.compaction.planning.skill_calls import is_skill_tool
 from promptkit.compaction.pruning.messages import cap_results, find_tool_names
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
+from promptkit.tools import is_error_result
 from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder
 
@@ -32,7 +33,8 @@ MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
 
 COMPARABLE_SHARE = 0.5
-"""Share of an output that a newer one of the same call must have to supersede it: less is a failure, or says that nothing has changed."""
+"""Share of an output that a newer one of the same call must have to supersede it: less may be a failure that is not marked as one, or says that
+nothing has changed."""
 
 MAX_ARGUMENTS = 10_000
 """Number of characters of a call's arguments from which on they are compared as they are, without being parsed."""
@@ -43,8 +45,8 @@ class ReduceToolResults:
     """Replace the text of old and of superseded tool results by a placeholder. `reduce=` of presets, windows and sessions.
 
     A result is *superseded* by a newer one of the same tool with the same arguments, and a read of a file by a newer read of the whole
-    file. Results of the newest round stay, and so do results that the model has not replied to. The reduction is permanent: the
-    transcript gets an edit for each result, and keeps what it was.
+    file; a failed call supersedes nothing. Results of the newest round stay, and so do results that the model has not replied to. The
+    reduction is permanent: the transcript gets an edit for each result, and keeps what it was.
 
     A changed message makes the provider read everything behind it anew, at about ten times the price of its prompt cache. So results are
     replaced where the cache is cold anyway. In a warm cache they are replaced only in a request that is large, if that saves much: there,
@@ -143,9 +145,9 @@ def prune_outputs(
         edit, gain = None, 0
         if (old or superseded) and output.is_answered and not output.is_newest and item.entry_id in after:
             edit, gain = _replace_output(item, text_tokens, count, superseded=superseded)
-        if edit is None:
+        if edit is None and not is_error_result(item.message):
             newer.update((each, max(text_tokens, newer.get(each, 0))) for each in subjects.own)
-        else:
+        if edit is not None:
             found[edit.reason].append(edit)
             saved[edit.reason] += gain
     return Pruning(

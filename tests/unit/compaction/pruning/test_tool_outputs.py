@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from promptkit.compaction.pruning.messages import drop_images
@@ -16,6 +17,7 @@ from promptkit.compaction.pruning.tool_outputs import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.tools import ToolResult
 from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON
 from tests.conversations import ConversationBuilder, words
 
@@ -239,6 +241,19 @@ def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer
         words(100),
         words(1),
     ]
+
+
+def test_a_failed_call_supersedes_nothing() -> None:
+    talk = called(("read", A, 100))
+    failed = ToolCall(id="again", name="read", arguments=A)
+    talk.say(Message(role="assistant", tool_calls=(failed,)))
+    talk.say(ToolResult(words(100), is_error=True).to_message(failed))
+    talk.answer("it cannot be read again")
+    assert pruned(prune(talk, protect=10_000, superseded=True)) == []
+    talk.round("newest", words(1))
+    talk.say(Message(role="assistant", tool_calls=(attrs.evolve(failed, id="third"),)))
+    talk.result("third", words(100))
+    assert pruned(prune(talk, protect=10_000, superseded=True)) == ["e3", "e5"]
 
 
 @pytest.mark.parametrize(("age", "targets"), [(0, ["e3", "e5", "e7"]), (1, ["e3", "e5"]), (2, ["e3"]), (3, [])])
