@@ -20,7 +20,7 @@ from promptkit.transcript.view import TranscriptView, ViewBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.compaction.planning.file_calls import FileCall, FileRule
     from promptkit.compaction.pruning.messages import Reduction
     from promptkit.messages import Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
@@ -63,6 +63,8 @@ class ReduceToolResults:
     """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its age does not matter."""
     protected_tools: Sequence[str] = ()
     """Names of the tools whose results never get old, as those that load a skill never do. They are replaced where they are superseded."""
+    protect_reads: bool = False
+    """Whether results of calls that read files never get old, either: calls that the rules for file tools tell to be reads."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
@@ -136,9 +138,12 @@ def prune_outputs(
     for output in _iter_outputs(items):
         item, name = items[output.at], names.get(output.at)
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        subjects = _find_subjects(output.call, file_rules) if reduce.superseded and output.call else _CallSubjects()
+        parsed = _parse_arguments(output.call.arguments) if output.call else None
+        files = find_file_call(output.call.name, parsed, file_rules) if output.call and parsed is not None else None
+        subjects = _find_subjects(output.call, parsed, files) if reduce.superseded and output.call else _CallSubjects()
         superseded = any(newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in subjects.superseded_by)
         protected = name is not None and (name in reduce.protected_tools or is_skill_tool(name))
+        protected = protected or (reduce.protect_reads and files is not None and files.use == "read" and bool(files.paths))
         if not protected and output.is_answered and item.entry_id in after:
             seen += text_tokens
         old = not protected and (seen > reduce.protect_tokens or (reduce.max_age is not None and output.age > reduce.max_age))
@@ -188,11 +193,9 @@ def _replace_output(item: ViewItem, text_tokens: int, count: Callable[[Part], in
     return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else (None, 0)
 
 
-def _find_subjects(call: ToolCall, file_rules: Sequence[FileRule]) -> _CallSubjects:
+def _find_subjects(call: ToolCall, parsed: Mapping[str, object] | None, used: FileCall | None) -> _CallSubjects:
     """Return the subjects of a call's output, and the subjects that a newer output must have to supersede it."""
-    parsed = _parse_arguments(call.arguments)
     same = _Subject(call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True))
-    used = None if parsed is None else find_file_call(call.name, parsed, file_rules)
     if parsed is None or used is None or used.use != "read" or len(used.paths) != 1:
         return _CallSubjects((same,), (same,))
     path = used.paths[0]

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
+from promptkit.compaction.presets.oh_my_pi import oh_my_pi
 from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import (
     Pruning,
@@ -241,6 +242,23 @@ def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer
         words(100),
         words(1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"), [("read", True), ("Read", True), ("view_file", True), ("mcp__files__cat", True), ("edit", False)]
+)
+def test_results_of_calls_that_read_files_can_be_protected_whatever_the_tool_is_called(name: str, stays: bool) -> None:
+    talk = called((name, A, 5_000), LAST, LAST)
+    assert (pruned(prune(talk, protect_reads=True)) == []) is stays
+    assert pruned(prune(talk)) == ["e3"]
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("read_file", '{"filePath": "a.py"}'), ("Skill", '{"command": "pdf"}')])
+def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(name: str, arguments: str) -> None:
+    reduce = oh_my_pi().reduce
+    assert reduce is not None
+    talk = called((name, arguments, 90_000), ("grep", A, 90_000), LAST, LAST)
+    assert pruned(prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)) == ["e5"]
 
 
 def test_a_failed_call_supersedes_nothing() -> None:
