@@ -191,6 +191,7 @@ class _FactCollector:
         self.skills = {skill.name: skill.text for skill in known.skills}
         self._running: dict[str, int] = {}  # call id → index of its command
         self._loading: dict[str, str] = {}  # call id → name of its skill
+        self._using: dict[str, FileCall] = {}  # call id → its files, until the result tells that the call did not fail
 
     def add(self, item: ViewItem) -> None:
         """Add one message."""
@@ -217,6 +218,8 @@ class _FactCollector:
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
+        for call_id in list(self._using):  # their results are not among the messages
+            self._list_files(call_id)
         requests = _keep_newest(self.requests, len)
         return Facts(
             requests=requests if len(requests) == len(self.requests) else (self.requests[0], *requests),
@@ -249,18 +252,22 @@ class _FactCollector:
             self._loading[call.id] = _clip(skill, 100)
             return
         files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
-        known = {"read": self.read, "change": self.changed}.get(files.use)
-        if known is not None:
-            for path in files.paths:
-                _move_to_end(known, _clip(path))
+        lists_files = files.use in {"read", "change"} and bool(files.paths)
+        if lists_files:
+            self._list_files(call.id)  # of an earlier call with this id, which has no result
+            self._using[call.id] = files
         command = _find_text(arguments, COMMAND_ARGUMENTS)
         if command is None and files.use == "search":
             return  # the next calls read what the search found
-        if known is None or not files.paths or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
+        if not lists_files or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
     def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
+        if failed:
+            self._using.pop(call_id, None)
+        else:
+            self._list_files(call_id)
         at, skill = self._running.pop(call_id, None), self._loading.pop(call_id, None)
         if skill is not None and not failed:
             self.skills.pop(skill, None)
@@ -273,6 +280,14 @@ class _FactCollector:
         errors = [line for line in lines if ERROR_LINE.search(line)]
         for line in errors or (lines[:1] if failed else ()):
             _move_to_end(self.errors, _clip(line, 300))
+
+    def _list_files(self, call_id: str) -> None:
+        """List the files of a call, if it is not known to have failed."""
+        files = self._using.pop(call_id, None)
+        if files is not None:
+            known = self.read if files.use == "read" else self.changed
+            for path in files.paths:
+                _move_to_end(known, _clip(path))
 
     def _add_markdown_todos(self, text: str) -> None:
         points = list(TODO_LINE.finditer(text))

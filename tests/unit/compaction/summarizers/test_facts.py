@@ -6,8 +6,6 @@ Skills that were loaded are known by name and text, each once, over all checkpoi
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -22,11 +20,8 @@ from promptkit.compaction.summarizers.facts import (
 )
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
+from promptkit.transcript.view import ViewItem
 from tests.conversations import ConversationBuilder
-
-if TYPE_CHECKING:
-    from promptkit.transcript.view import ViewItem
-
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
 
@@ -77,6 +72,27 @@ def test_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> No
     assert facts.changed == ("c.py", "b.py")
     assert facts.commands == ()
     assert dict(facts.tools) == {"read_file": 1, "view": 1, "replace_string_in_file": 1, "write_file": 1, "edit": 1, "grep": 1}
+
+
+def test_files_of_calls_that_failed_or_were_refused_are_not_listed() -> None:
+    talk = ConversationBuilder()
+    call(talk, "read_file", path="a.py")
+    for number, (name, path) in enumerate((("write_file", "secret.env"), ("write_file", "a.py"), ("read_file", "gone.py"))):
+        made = ToolCall(id=f"f{number}", name=name, arguments=json.dumps({"path": path}))
+        talk.say(Message(role="assistant", tool_calls=(made,)))
+        talk.say(ToolResult("Error: refused", is_error=True).to_message(made))
+    assert (facts_of(talk).read, facts_of(talk).changed) == (("a.py",), ())
+
+
+def test_files_of_calls_without_a_result_are_listed_and_an_id_may_be_used_again() -> None:
+    talk = ConversationBuilder()
+    for path in ("a.py", "b.py"):
+        made = ToolCall(id="same", name="write_file", arguments=json.dumps({"path": path}))
+        talk.say(Message(role="assistant", tool_calls=(made,)))
+    items = [ViewItem(message=entry.message, entry_id=entry.id) for entry in talk.path if entry.message]
+    assert extend_facts(Facts(), items).changed == ("a.py", "b.py")
+    failed = ViewItem(message=ToolResult("Error", is_error=True).to_message(made), entry_id="e3")
+    assert extend_facts(Facts(), [*items, failed]).changed == ("a.py",)
 
 
 def test_commands_have_the_end_of_what_they_returned_and_errors_are_noted() -> None:
