@@ -39,7 +39,7 @@ MAX_ENTRY_CHARACTERS = 4_000
 
 
 MAX_LIST_CHARACTERS = 40_000
-"""Characters of one list. The oldest entries are removed first, except the first request."""
+"""Characters of one list. The oldest entries are removed first, except the first request. Of skills the oldest texts are, and the names stay."""
 
 
 MAX_REQUEST_CHARACTERS = 20_000
@@ -83,7 +83,7 @@ class Skill:
     name: str
     """The skill's name."""
     text: str
-    """The instructions: the result of the call that loaded the skill."""
+    """The instructions: the result of the call that loaded the skill. Empty where newer skills left no room for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -230,7 +230,7 @@ class _FactCollector:
             errors=_keep_newest(list(self.errors), len),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
-            skills=_keep_newest([Skill(*skill) for skill in self.skills.items()], lambda skill: len(skill.name) + len(skill.text)),
+            skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             last_reply=self.last_reply,
             messages=self.messages,
@@ -324,6 +324,17 @@ def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[It
             break
         start -= 1
     return tuple(items[start:])
+
+
+def _keep_newest_texts(skills: Sequence[Skill]) -> tuple[Skill, ...]:
+    """Return the skills, with the texts of the newest ones that fit a list. The others have their names alone."""
+    left = MAX_LIST_CHARACTERS
+    kept: list[Skill] = []
+    for skill in reversed(_keep_newest(skills, lambda skill: len(skill.name))):
+        fits = len(skill.text) <= left
+        left -= len(skill.text) if fits else 0
+        kept.append(skill if fits else attrs.evolve(skill, text=""))
+    return tuple(reversed(kept))
 
 
 def _clip(text: str, limit: int = MAX_ENTRY_CHARACTERS) -> str:

@@ -6,6 +6,7 @@ Skills that were loaded are known by name and text, each once, over all checkpoi
 from __future__ import annotations
 
 import json
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -301,12 +302,18 @@ def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
     assert facts.errors == ("no such skill",)
 
 
-def test_the_newest_skills_stay_within_the_bounds_of_a_list() -> None:
+def test_all_skills_are_named_and_the_newest_texts_stay_within_the_bounds_of_a_list() -> None:
     talk = ConversationBuilder()
     for number in range(5):
         arguments = json.dumps({"name": f"s{number}"})
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="skill", arguments=arguments),)))
         talk.result(f"c{number}", "x" * (MAX_SKILL_CHARACTERS + 1_000 if number == 3 else 15_000))
-    skills = extend_facts(Facts(), talk.view.items).skills
-    assert [skill.name for skill in skills] == ["s3", "s4"]
-    assert len(skills[0].text) == MAX_SKILL_CHARACTERS
+    facts = extend_facts(Facts(), talk.view.items)
+    assert [(skill.name, len(skill.text)) for skill in facts.skills] == [
+        ("s0", 0),
+        ("s1", 0),
+        ("s2", 0),
+        ("s3", MAX_SKILL_CHARACTERS),
+        ("s4", 15_000),
+    ]
+    assert extend_facts(facts, ()) == facts == Facts.from_json(facts.to_json())
