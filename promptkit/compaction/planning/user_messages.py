@@ -190,7 +190,7 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         reserved = min(before[at], for_older)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
         shown = truncate_text(line.text, min(room, most) - line.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
-        if not shown or shown == MARKER:
+        if shown != line.text and shown in {"", MARKER}:
             break
         kept.append(line.mark + shown)
         left -= line.frame + (line.tokens if shown == line.text else tokenizer.count(shown))
