@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
 
 __all__ = [
+    "BLOCK_TAGS",
     "CUT_FINISH",
     "INCOMPLETE_FINISHES",
     "UNREPLAYABLE_FINISHES",
@@ -42,6 +43,7 @@ __all__ = [
     "ViewItem",
     "build_summary_message",
     "build_view",
+    "escape_block_tags",
     "escape_closing_tag",
     "find_edits",
 ]
@@ -54,6 +56,23 @@ CUT_FINISH = "length"
 
 INCOMPLETE_FINISHES = frozenset({CUT_FINISH, "content_filter"})
 """The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown again."""
+
+BLOCK_TAGS = (
+    "conversation-summary",
+    "branch-summary",
+    "plan",
+    "todos",
+    "skills",
+    "agent",
+    "files",
+    "errors-seen",
+    "user-messages",
+    "recent-files",
+    "reminder",
+)
+"""The tags of the blocks that promptkit itself writes into conversations."""
+
+_BLOCK_TAG = re.compile(rf"<(?=\s*+/?\s*+(?:{'|'.join(BLOCK_TAGS)})(?![\w-]))", re.IGNORECASE)
 
 
 @attrs.frozen(kw_only=True)
@@ -322,6 +341,15 @@ def escape_closing_tag(text: str, tag: str) -> str:
     <\/plan> <\/ PLAN>
     """
     return re.sub(rf"<(\s*+)/(?=\s*+{re.escape(tag)})", r"<\1\\/", text, flags=re.IGNORECASE)
+
+
+def escape_block_tags(text: str) -> str:
+    r"""Escape what a model may read as the beginning or the end of a block of `BLOCK_TAGS`, in any spelling, so that a text imitates none.
+
+    >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
+    <\plan> <\/ PLAN> <div>
+    """
+    return _BLOCK_TAG.sub(r"<\\", text)
 
 
 def _tag_message(tag: str, text: str) -> Message:

@@ -11,7 +11,7 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import escape_closing_tag
+from promptkit.transcript.view import escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +125,7 @@ class _HistoryLine:
 
     @classmethod
     def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _HistoryLine:
-        shown = escape_closing_tag(text, HISTORY_TAG)
+        shown = escape_block_tags(text)
         return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
 
 
