@@ -115,10 +115,14 @@ class Dialog(TurnHooks):
         self.moment = moment
 
     async def before_tool(self, call: ToolCall) -> ToolDecision | None:
-        return None if self.moment == "after" else await self.ask()
+        if self.moment == "before":
+            await self.ask()
+        return None
 
     async def after_tool(self, call: ToolCall, result: ToolResult) -> ToolResult | None:
-        return None if self.moment == "before" else await self.ask()
+        if self.moment == "after":
+            await self.ask()
+        return None
 
     async def ask(self) -> None:
         answer = asyncio.get_running_loop().create_future()
