@@ -1,7 +1,8 @@
 """Run one conversation through real frameworks in a small context window, without promptkit and with it, and count what goes wrong.
 
 Each turn has two long tool results. The model is promptkit's server on this machine, which refuses requests that are too large or
-ill-formed. Variants: `without`, `own` (the framework's own means), `fit` and `compaction`.
+ill-formed. Variants: `without`, `own` (the framework's own means), `fit` and `compaction`. A framework that is not installed here runs in
+its environment (see `benchmarks.frameworks`); without one it is not measured.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import asyncio
 import json
 import sys
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import openai
 
+from benchmarks.frameworks import PACKAGES, find_framework, missing_reason, run_python
+from benchmarks.peers.environments import ROOT
 from promptkit import ContextBudget, OpenAIModel, ToolCall, Transcript
 from promptkit.compaction.summarizers.prompts import SECTIONS
 from promptkit.testing.server import Rule, serve
@@ -28,7 +32,18 @@ if TYPE_CHECKING:
 
     from promptkit.testing.server import Server
 
-__all__ = ["FRAMEWORKS", "VARIANTS", "Figures", "main", "run_langchain", "run_openai_agents", "run_pydantic_ai"]
+__all__ = [
+    "FRAMEWORKS",
+    "LACKING",
+    "VARIANTS",
+    "Figures",
+    "main",
+    "run_langchain",
+    "run_litellm",
+    "run_llama_index",
+    "run_openai_agents",
+    "run_pydantic_ai",
+]
 
 WINDOW = 4_000
 REPLY_TOKENS = 300
@@ -66,6 +81,11 @@ class Figures:
 def read_text(path: str) -> str:
     """Read a file."""
     return f"{path}: " + "def parse(text): return text.split()  # a line of code\n" * 25
+
+
+async def read_file(path: str) -> str:
+    """Read a file."""
+    return read_text(path)
 
 
 def start_server(turns: int) -> Server:
@@ -227,26 +247,114 @@ async def run_pydantic_ai(variant: str, turns: int = TURNS, *, responses: bool =
         return _read_figures(server, turns=answered, state_messages=len(history))
 
 
+async def run_litellm(variant: str, turns: int = TURNS, *, router: bool = True) -> Figures:
+    """Run the conversation through litellm, which has no agent: the loop is the program's. With its `Router`, or with `acompletion`."""
+    litellm: Any = import_module("litellm")  # Any: only in its own environment
+    trim: Any = import_module("litellm.utils").trim_messages  # Any: as above
+
+    from promptkit.integrations.litellm import FitHook
+
+    with start_server(turns) as server:
+        litellm.callbacks = [FitHook(BUDGET)] if variant == "fit" else []
+        place = {"model": "openai/gpt-4.1", "api_base": server.url, "api_key": "none"}
+        asked = litellm.Router(model_list=[{"model_name": "reviewer", "litellm_params": place}], num_retries=0) if router else litellm
+        own = {"model": "reviewer"} if router else place
+        function = {
+            "name": "read_file",
+            "description": read_text.__doc__,
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+        }
+        messages: list[dict[str, Any]] = [{"role": "system", "content": INSTRUCTIONS}]  # Any: JSON
+
+        async def ask(text: str) -> object:
+            messages.append({"role": "user", "content": text})
+            while True:
+                shown = trim(messages, model="gpt-4.1", max_tokens=WINDOW - REPLY_TOKENS) if variant == "own" else messages
+                answer = await asked.acompletion(
+                    messages=shown, tools=[{"type": "function", "function": function}], max_tokens=REPLY_TOKENS, **own
+                )
+                reply = answer.choices[0].message
+                messages.append(reply.model_dump(exclude_none=True))
+                if not reply.tool_calls:
+                    return reply
+                messages.extend(
+                    {"role": "tool", "tool_call_id": call.id, "content": read_text(**json.loads(call.function.arguments))}
+                    for call in reply.tool_calls
+                )
+
+        answered = await _count_turns(turns, ask)
+        return _read_figures(server, turns=answered, state_messages=len(messages) - 1)  # without the system prompt
+
+
+async def run_llama_index(variant: str, turns: int = TURNS, *, streaming: bool = True) -> Figures:
+    """Run the conversation through LlamaIndex's `FunctionAgent`."""
+    core: Any = import_module("llama_index.core.agent.workflow")  # Any: only in its own environment
+    memories: Any = import_module("llama_index.core.memory")  # Any: as above
+    models: Any = import_module("llama_index.llms.openai")  # Any: as above
+
+    from promptkit.integrations.llama_index import WindowMemory
+
+    with start_server(turns) as server:
+        model = models.OpenAI(model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=REPLY_TOKENS)
+        agent = core.FunctionAgent(
+            name="reviewer", tools=[read_file], llm=model, system_prompt=INSTRUCTIONS, streaming=streaming, timeout=None
+        )
+        make: Mapping[str, Callable[[], Any]] = {  # Any: memories of the framework's own type
+            "without": lambda: memories.Memory.from_defaults(token_limit=1_000_000),
+            "own": lambda: memories.Memory.from_defaults(token_limit=3_000),
+            "fit": lambda: WindowMemory.from_defaults(llm=model, instructions=INSTRUCTIONS, tools=[read_file], budget=BUDGET),
+            "compaction": lambda: WindowMemory.from_defaults(
+                llm=model, instructions=INSTRUCTIONS, tools=[read_file], budget=BUDGET, preset="vscode", summarizer=model
+            ),
+        }
+        memory = make[variant]()
+
+        async def ask(text: str) -> object:
+            return await agent.run(text, memory=memory)
+
+        answered = await _count_turns(turns, ask)
+        return _read_figures(server, turns=answered, state_messages=len(await memory.aget_all()))
+
+
 FRAMEWORKS: Mapping[str, tuple[str, Callable[[str, int], Awaitable[Figures]]]] = {
     "langchain": ("langchain_openai", run_langchain),
     "openai-agents": ("agents", run_openai_agents),
     "pydantic-ai": ("pydantic_ai", run_pydantic_ai),
+    "litellm": ("litellm", run_litellm),
+    "llama-index": ("llama_index", run_llama_index),
 }
-"""Each framework's module, without which it is skipped, and what runs it."""
-WITHOUT_MEANS = {"pydantic-ai"}
-"""Frameworks that have no means of their own for every provider: the variant `own` is left out."""
+"""Each framework's module, and what runs it."""
+LACKING: Mapping[str, str] = {"pydantic-ai": "own", "litellm": "compaction"}
+"""Framework → the variant that it lacks: pydantic-ai has no means of its own for every provider; litellm knows no conversations."""
 
 
-async def _run(names: Sequence[str], turns: int) -> dict[str, dict[str, Figures]]:
-    found: dict[str, dict[str, Figures]] = {}
+@attrs.frozen
+class _Found:
+    measured: dict[str, dict[str, Figures]]
+    not_measured: dict[str, str]
+    """Framework → why not."""
+
+
+async def _run(names: Sequence[str], turns: int) -> _Found:
+    found = _Found({}, {})
     for name in names:
         module, run = FRAMEWORKS[name]
-        if find_spec(module) is None:
-            print(f"{name} is skipped: {module} is not installed.", file=sys.stderr)
-            continue
-        variants = [variant for variant in VARIANTS if variant != "own" or name not in WITHOUT_MEANS]
-        found[name] = {variant: await run(variant, turns) for variant in variants}
+        if find_spec(module) is not None:
+            found.measured[name] = {variant: await run(variant, turns) for variant in VARIANTS if variant != LACKING.get(name)}
+        elif name not in PACKAGES:
+            found.not_measured[name] = f"{module} is not installed"
+        elif find_framework(name).python is None:
+            found.not_measured[name] = missing_reason(name)
+        else:
+            found.measured[name] = _run_elsewhere(name, turns)
     return found
+
+
+def _run_elsewhere(name: str, turns: int) -> dict[str, Figures]:
+    done = run_python(name, ["-m", "benchmarks.integrations", name, "--json", "--turns", str(turns)], folder=ROOT)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return {variant: Figures(**figures) for variant, figures in json.loads(done.stdout)["frameworks"][name].items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -261,18 +369,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no framework {unknown[0]!r}: use {', '.join(FRAMEWORKS)}")
     found = asyncio.run(_run(asked.frameworks, max(1, asked.turns)))
     if asked.json:
-        shown = {name: {variant: attrs.asdict(figures) for variant, figures in each.items()} for name, each in found.items()}
-        print(json.dumps({"frameworks": shown}, indent=2))
+        shown = {name: {variant: attrs.asdict(figures) for variant, figures in each.items()} for name, each in found.measured.items()}
+        print(json.dumps({"frameworks": shown, "not_measured": found.not_measured}, indent=2))
         return 0
     columns = [field.name for field in attrs.fields(Figures)]
     rows = [["framework", "variant", *columns]]
     rows += [
         [name, variant, *(str(getattr(figures, column)) for column in columns)]
-        for name, each in found.items()
+        for name, each in found.measured.items()
         for variant, figures in each.items()
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows))
+    print("".join(f"{name} is not measured: {reason}.\n" for name, reason in found.not_measured.items()), end="")
     return 0
 
 

@@ -1,19 +1,28 @@
-"""Writing files so that a crash leaves the old content or the new one."""
+"""Writing files so that a crash leaves the old content or the new one, and reading compressed ones that a stranger may have made."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import os
 import secrets
+import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["replace_file", "sync_directory", "write_output"]
+__all__ = ["MAX_LINE_BYTES", "open_gzip", "read_gzip", "read_lines", "replace_file", "sync_directory", "write_output"]
+
+MAX_LINE_BYTES = 1 << 28
+"""The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill the memory."""
+
+MAX_RATIO, CHECKED_BYTES = 100, 1 << 26
+"""Data that is compressed more than a hundredfold is refused once it has 64 MB: a small file could take minutes and fill the memory."""
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -82,3 +91,64 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_gzip(path: Path) -> BinaryIO:
+    """Open a compressed file for reading. See `read_gzip`.
+
+    Raises OSError if it is no regular file (opening a pipe would wait for a writer), or cannot be opened.
+    """
+    raw = os.fdopen(
+        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)), "rb"
+    )
+    if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+        raw.close()
+        problem = "it is not a regular file"
+        raise OSError(problem)
+    return io.BufferedReader(_GzipContent(raw, closes=True))
+
+
+def read_gzip(raw: BinaryIO) -> BinaryIO:
+    """Return the content of a compressed file that is open. Closing the content does not close the file.
+
+    Reading raises EOFError, zlib.error or gzip.BadGzipFile if the data is damaged, and OSError if it is compressed so much that it may have
+    been made to fill the memory.
+    """
+    return io.BufferedReader(_GzipContent(raw, closes=False))
+
+
+class _GzipContent(io.RawIOBase):
+    """The content of a compressed file. It checks the ratio while it is read."""
+
+    def __init__(self, raw: BinaryIO, *, closes: bool) -> None:
+        self._raw, self._closes = raw, closes
+        self._content = gzip.GzipFile(fileobj=raw, mode="rb")
+        self._unpacked = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  # Any: a writable buffer, which has no type before Python 3.12
+        data = self._content.read(len(buffer))
+        buffer[: len(data)] = data
+        self._unpacked += len(data)
+        if self._unpacked > CHECKED_BYTES and self._unpacked > MAX_RATIO * max(self._raw.tell(), 1):
+            problem = (
+                f"it is compressed more than {MAX_RATIO:,} times, as data made to fill the memory is; if you trust it, unpack it first"
+            )
+            raise OSError(problem)
+        return len(data)
+
+    def close(self) -> None:
+        if self._closes and not self.closed:
+            self._raw.close()
+        super().close()
+
+
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file. Raises OSError for a line of more than `MAX_LINE_BYTES`."""
+    while line := file.readline(MAX_LINE_BYTES):
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            problem = f"a line has more than {MAX_LINE_BYTES:,} bytes"
+            raise OSError(problem)
+        yield line

@@ -375,6 +375,9 @@ class Usage:
     cached_tokens: int = attrs.field(default=0, validator=_check_count)
     """Input tokens that the provider read from its prompt cache."""
 
+    written_tokens: int = attrs.field(default=0, validator=_check_count)
+    """Input tokens that the provider wrote to its prompt cache, where it reports and bills them apart, as Anthropic does."""
+
 
 def as_wire_object(value: object) -> Mapping[str, Json] | None:
     """Return a dict of a provider, or an SDK object as a dict without its empty fields. None for any other value."""

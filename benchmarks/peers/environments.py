@@ -11,7 +11,7 @@ import sys
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, Protocol
 
 import attrs
 
@@ -19,7 +19,7 @@ from benchmarks.maintenance.build_vocabularies import format_official
 from benchmarks.peers.peer import OWN, Peer
 from promptkit.tokens.encodings import load_vocabulary
 
-__all__ = ["SERVE", "Environments", "InstallError", "default_folder", "digest"]
+__all__ = ["ROOT", "SERVE", "Environments", "InstallError", "Installable", "default_folder", "digest", "python_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVE: Final = Path(__file__).with_name("serve.py")
@@ -29,6 +29,25 @@ CACHED: Final = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
 }
+
+
+class Installable(Protocol):
+    """What an environment is created for: a peer, or a framework."""
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        ...
+
+    @property
+    def runtime(self) -> Literal["python", "node"]:
+        """What installs its packages: pip or npm."""
+        ...
+
+    @property
+    def packages(self) -> Sequence[str]:
+        """Its packages, in the installer's syntax."""
+        ...
 
 
 class InstallError(Exception):
@@ -46,16 +65,16 @@ class Environments:
 
     folder: Path
 
-    def of(self, peer: Peer) -> Path:
+    def of(self, peer: Installable) -> Path:
         """Return the folder of a peer: a Python virtual environment, or a folder with `node_modules`."""
         return self.folder / peer.name
 
-    def has(self, peer: Peer) -> bool:
+    def has(self, peer: Installable) -> bool:
         """Return True if a peer is installed in its pinned version, and promptkit in the state of this checkout."""
         note = self._note(peer)
         return note.is_file() and note.read_text(encoding="utf-8") == _contents(peer)
 
-    def install(self, peer: Peer) -> None:
+    def install(self, peer: Installable) -> None:
         """Create a peer's environment if it is missing. Needs the package index. Raises InstallError."""
         if self.has(peer):
             return
@@ -66,7 +85,8 @@ class Environments:
             venv.create(folder, with_pip=True)
             checkout = [str(ROOT)] if peer.name == OWN else []
             _run(
-                [str(_python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *checkout, *peer.packages], folder
+                [str(python_of(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *checkout, *peer.packages],
+                folder,
             )
         else:
             (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
@@ -78,7 +98,7 @@ class Environments:
         folder = self.of(peer)
         if peer.runtime == "python":
             # -P: an adapter has the name of its peer, and must not be imported for it.
-            return [str(_python(folder)), "-P", str(SERVE), str(peer.adapter)]
+            return [str(python_of(folder)), "-P", str(SERVE), str(peer.adapter)]
         return ["node", "--expose-gc", str(peer.adapter), str(folder)]
 
     def environment(self) -> Mapping[str, str]:
@@ -100,16 +120,17 @@ class Environments:
     def _vocabulary(self) -> Path:
         return self.folder / "vocabulary"
 
-    def _note(self, peer: Peer) -> Path:
+    def _note(self, peer: Installable) -> Path:
         """Return the file that is written last, so that an incomplete environment is created again."""
         return self.of(peer) / "installed.json"
 
 
-def _python(folder: Path) -> Path:
+def python_of(folder: Path) -> Path:
+    """Return the Python of an environment."""
     return folder / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 
-def _contents(peer: Peer) -> str:
+def _contents(peer: Installable) -> str:
     return json.dumps({"packages": peer.packages, "python": sys.version, "source": digest(ROOT) if peer.name == OWN else None})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
@@ -37,7 +38,8 @@ class ToolDecision:
 class TurnHooks:
     """Base class of hooks around the rounds of a turn, which does nothing. Subclass it and override the methods you need.
 
-    Each method is a plain or an `async` one. A plain one blocks the event loop: what waits for a user should be `async`.
+    Each method is a plain or an `async` one. A plain one blocks the event loop: what waits for a user should be `async`. If what it waits
+    for is cancelled, such as the answer of a dialog that is closed, that counts as an error that the method raises.
 
     >>> class AskFirst(TurnHooks):
     ...     async def before_tool(self, call):
@@ -114,9 +116,17 @@ async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -
 
 
 async def _wait(value: MaybeAsync[T]) -> T:
-    if inspect.isawaitable(value):
+    """Return the result of a hook. If what it waits for is cancelled, and the turn is not, that is an error of the hook."""
+    if not inspect.isawaitable(value):
+        return value
+    try:
         return await cast("Awaitable[T]", value)  # of a hook that is awaited for its own result
-    return value
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        problem = "what the hook waited for was cancelled, and the turn was not."
+        raise RuntimeError(problem) from error
 
 
 def _check(value: T | None, kind: type[T], method: str) -> T | None:

@@ -18,9 +18,10 @@ from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
 from promptkit.elements.chat import SystemMessage
-from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic
+from promptkit.emitters import to_anthropic, to_chat, to_responses
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
+from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.renderer import Renderer, render
 from promptkit.rendering.sizing import Sizer
@@ -131,6 +132,9 @@ class WindowRequest:
     def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.messages.create(**request.anthropic_arguments())`.
 
+        For models that bind their thinking to the conversation they have `thinking` and `extra_headers`, with which the API leaves
+        thinking out that a compaction has made invalid.
+
         Args:
             max_tokens: The output limit, in tokens, which Anthropic requires. By default the tokens that are reserved for the reply.
 
@@ -141,10 +145,9 @@ class WindowRequest:
         if not limit:
             problem = "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
             raise InvalidArgumentError(problem)
-        arguments: dict[str, Any] = {"model": self.model, "max_tokens": limit, **to_anthropic(self.messages)}  # Any: as above
-        if self.tools:
-            arguments["tools"] = tools_to_anthropic(self.tools)
-        return arguments
+        body = build_body(self.model, self.messages, self.tools, {"max_output_tokens": limit})
+        headers = beta_headers(body)
+        return {**body, "extra_headers": headers} if headers else body
 
     def as_last_request(self) -> LastRequest:
         """Return the messages and tools, for a summarizer that continues this request."""

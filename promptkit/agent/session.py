@@ -20,7 +20,7 @@ from promptkit.agent.window import ContextWindow
 from promptkit.compaction.lifecycle.recall_tool import PAGE_TOKENS, RECALL, RecallSettings, build_recall_tool
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
-from promptkit.providers.model import Model
+from promptkit.providers.model import Model, is_anthropic_name
 from promptkit.tools import parse_content
 from promptkit.transcript.entries import Reset
 from promptkit.transcript.transcript import Transcript
@@ -103,7 +103,7 @@ class AgentSession:
         """Open a session over a new or an existing transcript.
 
         Args:
-            model: A model object, or the name of one of OpenAI's models.
+            model: A model object, or the name of one of OpenAI's or Anthropic's models.
             transcript: The conversation; by default a new one in memory. `Transcript(JsonlStore("talk.jsonl"))` keeps it in a file.
             instructions: The content of the system message.
             prompt: Makes the prompt of each request from a `ConversationView`; excludes `instructions`.
@@ -375,7 +375,7 @@ class AgentSession:
         """Continue with another model. If its window is smaller, the next request makes room.
 
         Args:
-            model: A model object, or the name of one of OpenAI's models.
+            model: A model object, or the name of one of OpenAI's or Anthropic's models.
             budget: What requests may take; by default what is known of the model.
         """
         self.window.set_model(_resolve_model(model), budget=budget)
@@ -468,11 +468,17 @@ class AgentSession:
 
 
 def _resolve_model(model: object) -> Model:
+    if isinstance(model, str) and is_anthropic_name(model):
+        from promptkit.providers.anthropic.client import AnthropicModel
+
+        return AnthropicModel(model)
     if isinstance(model, str):
         from promptkit.providers.openai.client import OpenAIModel
 
         return OpenAIModel(model)
     if not isinstance(model, Model):
-        problem = f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's models, not {model!r:.80}."
+        problem = (
+            f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."
+        )
         raise TypeError(problem)
     return model

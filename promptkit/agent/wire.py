@@ -12,9 +12,10 @@ from promptkit.emitters import messages_from_anthropic, messages_from_chat, mess
 from promptkit.emitters.wire import WireMessage, find_format
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, as_wire_object
+from promptkit.providers.anthropic.response import FINISHES, count_thinking
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.response import as_mapping, parse_chat_reply, parse_responses_reply
-from promptkit.recordings.reading.messages import ANTHROPIC_FINISHES, usage_from_anthropic
+from promptkit.recordings.reading.messages import usage_from_anthropic
 
 if TYPE_CHECKING:
     from promptkit.emitters.wire import WireRecord
@@ -94,8 +95,9 @@ def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Messag
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
             reason = record.get("stop_reason")
-            finish = ANTHROPIC_FINISHES.get(reason) if isinstance(reason, str) else None
-            return messages[0], usage or usage_from_anthropic(record.get("usage")), finish
+            finish = FINISHES.get(reason) if isinstance(reason, str) else None
+            answered = count_thinking(messages[0], as_mapping(record.get("usage")))
+            return answered, usage or usage_from_anthropic(record.get("usage")), finish
         case _:
             pass
     if isinstance(reply, Reply):

@@ -251,10 +251,12 @@ def _name_operation(operation: str, conversation: str | None) -> Attributes:
 def _describe_usage(usage: Usage | None) -> Attributes:
     if usage is None or not usage.input_tokens:  # the provider reported nothing
         return {}
+    written = {"gen_ai.usage.cache_creation.input_tokens": usage.written_tokens} if usage.written_tokens else {}
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+        **written,
     }
 
 

@@ -13,6 +13,7 @@ from promptkit.compaction.summarizers.file_lists import strip_line_range
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.tokens.truncation import truncate_text
+from promptkit.transcript.view import escape_closing_tag
 
 if TYPE_CHECKING:
     import logging
@@ -122,7 +123,7 @@ class RecentFiles:
 def _fit(path: str, text: str, tokens: int, tokenizer: Tokenizer) -> str:
     """Return the block of a file in at most `tokens`, or an empty text if not even the marker fits."""
     name = path.replace('"', "&quot;").replace("\n", " ")
-    safe = text.replace("</file", "<\\/file").replace(f"</{TAG}", f"<\\/{TAG}").rstrip("\n")
+    safe = escape_closing_tag(escape_closing_tag(text, "file"), TAG).rstrip("\n")
     frame = tokenizer.count(f'<file path="{name}">\n\n</file>\n')
     shown = truncate_text(safe, tokens - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
     return f'<file path="{name}">\n{shown}\n</file>' if shown and shown != MARKER else ""

@@ -55,6 +55,7 @@ def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewIt
             item,
             message=redact_message(item.message, redactor),
             recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
+            unpruned=None if item.unpruned is None else redact_message(item.unpruned, redactor),
         )
         for item in items
     )

@@ -21,7 +21,7 @@ from promptkit.elements.fit_history import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import build_summary_message, escape_closing_tag
+from promptkit.transcript.view import build_summary_message, escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,10 @@ _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) 
 
 @attrs.frozen(kw_only=True)
 class CarriedContext:
-    """Context that the host program carries past every checkpoint. It is repeated verbatim, and never summarized."""
+    """Context that the host program carries past every checkpoint. It is repeated verbatim, and never summarized.
+
+    Tags in it that promptkit itself uses are escaped, so that it can neither end its own block nor imitate another one.
+    """
 
     plan: str | None = None
     todos: Sequence[str] = ()
@@ -88,7 +91,7 @@ class CarriedContext:
         }
         for tag, text in blocks.items():
             if text and text.strip():
-                yield tag, _neutralize(text.strip(), tag)
+                yield tag, escape_block_tags(neutralize_tags(text.strip()))
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
@@ -285,8 +288,3 @@ def _join_lines(text: str) -> str:
 
 def _indent(text: str) -> str:
     return "\n  ".join(text.strip().splitlines())
-
-
-def _neutralize(text: str, tag: str) -> str:
-    """Neutralize tags in a text, so that it ends neither its own block nor that of a summary."""
-    return escape_closing_tag(neutralize_tags(text), tag)

@@ -1,3 +1,4 @@
+from .anthropic.client import AnthropicModel as AnthropicModel
 from .counting import count_exact as count_exact
 from .model import (
     AdjustableModel as AdjustableModel,

@@ -184,7 +184,7 @@ def _read_body(body: object) -> _ErrorBody:
             value = holder.get(key)
             if isinstance(value, str) and value.strip():
                 texts.append(value[:_MAX_TEXT])
-        code, param = holder.get("code"), holder.get("param")
+        code, param = holder.get("code") or holder.get("error_code"), holder.get("param")
         read.code = read.code or (code if isinstance(code, str) else None)
         read.param = read.param or (param if isinstance(param, str) else None)
         tokens, window = holder.get("n_prompt_tokens"), holder.get("n_ctx")  # llama.cpp

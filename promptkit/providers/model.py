@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import attrs
@@ -12,7 +13,17 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition, Usage
 
-__all__ = ["COMPACTION", "PURPOSE_HEADER", "AdjustableModel", "Effort", "Model", "ModelOptions", "Reply", "with_options"]
+__all__ = [
+    "COMPACTION",
+    "PURPOSE_HEADER",
+    "AdjustableModel",
+    "Effort",
+    "Model",
+    "ModelOptions",
+    "Reply",
+    "is_anthropic_name",
+    "with_options",
+]
 
 PURPOSE_HEADER = "X-Promptkit-Request"
 """The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from those of the conversation."""
@@ -109,6 +120,11 @@ class AdjustableModel(Model, Protocol):
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model with these options besides those that it has. The model itself is not changed."""
         ...
+
+
+def is_anthropic_name(name: str) -> bool:
+    """Return whether a model that is given by its name is asked over Anthropic's API: Claude is, unless a server is set for OpenAI's protocol."""
+    return name.startswith("claude") and not os.environ.get("OPENAI_BASE_URL")
 
 
 def with_options(model: Model, **options: Unpack[ModelOptions]) -> Model:

@@ -4,12 +4,13 @@
   `list_transcripts`
 * For stores of your own: `TranscriptStore`, `LoadedEntries`, `ReadProblem`, and what a store may add: `PagedStore`, `ArchivingStore`,
   `SearchableStore` with `extract_words`
+* In event loops: `AsyncTranscript`; stores that are asynchronous themselves: `AsyncTranscriptStore`, `BlockingStore`
 * Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Quote`, `Checkpoint`, `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`,
   `Observation`, `CustomMessage`, `CustomEntry`, `UnknownEntry`
 * Views: `TranscriptView`, `ViewItem`, `build_view`, `build_summary_message`
 * As JSON: `entry_to_json`, `entry_from_json`, `message_to_json`, `message_from_json`
 * Files: `find_problems` (validate a file)
-* Redaction: `redact_secrets`, `redact_message`, `redact_json`, `Redactor`, `SecretPattern`
+* Redaction: `redact_secrets`, `redact_message`, `redact_json`, `Redactor`
 * Statistics: `compute_statistics`, `TranscriptStatistics`
 """
 

@@ -1,4 +1,9 @@
 from .addresses import list_transcripts as list_transcripts, open_store as open_store
+from .async_access import (
+    AsyncTranscript as AsyncTranscript,
+    AsyncTranscriptStore as AsyncTranscriptStore,
+    BlockingStore as BlockingStore,
+)
 from .entries import (
     BranchSummary as BranchSummary,
     Checkpoint as Checkpoint,

@@ -15,6 +15,8 @@ from promptkit.messages import Json, Message, Part, Usage
 
 __all__ = [
     "KINDS",
+    "PRUNED_REASON",
+    "SUPERSEDED_REASON",
     "BranchSummary",
     "Checkpoint",
     "CustomEntry",
@@ -114,6 +116,13 @@ class BranchSummary:
     """The id of the last entry of the abandoned branch."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data about the branch, such as the files that were read and changed on it."""
+
+
+PRUNED_REASON = "pruned"
+"""The reason in the edits that replace old tool outputs by a placeholder."""
+
+SUPERSEDED_REASON = "superseded"
+"""The reason in the edits that replace superseded tool outputs by a placeholder."""
 
 
 @attrs.frozen(kw_only=True)

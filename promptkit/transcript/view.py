@@ -16,7 +16,16 @@ import attrs
 
 from promptkit.messages import Message, Repair
 from promptkit.tool_pairing import ToolCallPairer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.entries import (
+    PRUNED_REASON,
+    SUPERSEDED_REASON,
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Edit,
+    MessageEntry,
+    Reset,
+)
 from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
 
 __all__ = [
+    "BLOCK_TAGS",
     "CUT_FINISH",
     "INCOMPLETE_FINISHES",
     "UNREPLAYABLE_FINISHES",
@@ -33,6 +43,7 @@ __all__ = [
     "ViewItem",
     "build_summary_message",
     "build_view",
+    "escape_block_tags",
     "escape_closing_tag",
     "find_edits",
 ]
@@ -46,6 +57,23 @@ CUT_FINISH = "length"
 INCOMPLETE_FINISHES = frozenset({CUT_FINISH, "content_filter"})
 """The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown again."""
 
+BLOCK_TAGS = (
+    "conversation-summary",
+    "branch-summary",
+    "plan",
+    "todos",
+    "skills",
+    "agent",
+    "files",
+    "errors-seen",
+    "user-messages",
+    "recent-files",
+    "reminder",
+)
+"""The tags of the blocks that promptkit itself writes into conversations."""
+
+_BLOCK_TAG = re.compile(rf"<(?=\s*+/?\s*+(?:{'|'.join(BLOCK_TAGS)})(?![\w-]))", re.IGNORECASE)
+
 
 @attrs.frozen(kw_only=True)
 class ViewItem:
@@ -57,6 +85,8 @@ class ViewItem:
     """The id of the entry."""
     recorded: Message | None = None
     """The message as it is stored, if it repeats earlier entries: with marks in place of its quotes."""
+    unpruned: Message | None = None
+    """The message as it was before its text gave way to a placeholder, if it is a tool result that was pruned. None if a program edited it."""
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
@@ -130,6 +160,7 @@ class _View:
 
     def __init__(self, path: Sequence[Entry]) -> None:
         self._edits = find_edits(path)
+        self._rewritten = {edit.target for entry in path if isinstance(edit := entry.payload, Edit) and not _prunes(edit)}
         self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
         self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
@@ -251,13 +282,14 @@ class _View:
         if message.role == "tool" and message.tool_call_id in self._hidden_calls:
             return
         self._hidden_calls -= calls
+        unpruned = message if edit is not None and message.role == "tool" and _prunes(edit) and entry.id not in self._rewritten else None
         if edit is not None and edit.content is not None:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
         kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
         recorded = entry.message if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes else None
-        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, kind=kind))
+        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind))
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
@@ -291,6 +323,10 @@ def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
     return edits
 
 
+def _prunes(edit: Edit) -> bool:
+    return edit.reason in {PRUNED_REASON, SUPERSEDED_REASON}
+
+
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
     if edit is None:
@@ -305,6 +341,15 @@ def escape_closing_tag(text: str, tag: str) -> str:
     <\/plan> <\/ PLAN>
     """
     return re.sub(rf"<(\s*+)/(?=\s*+{re.escape(tag)})", r"<\1\\/", text, flags=re.IGNORECASE)
+
+
+def escape_block_tags(text: str) -> str:
+    r"""Escape what a model may read as the beginning or the end of a block of `BLOCK_TAGS`, in any spelling, so that a text imitates none.
+
+    >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
+    <\plan> <\/ PLAN> <div>
+    """
+    return _BLOCK_TAG.sub(r"<\\", text)
 
 
 def _tag_message(tag: str, text: str) -> Message:

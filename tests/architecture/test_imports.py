@@ -81,7 +81,6 @@ SMALL = 80
 """Lines below which a module with one importer belongs into that importer."""
 SMALL_WITH_ONE_IMPORTER = {
     "promptkit.compaction.presets.*": "one file for each agent's way to compact",
-    "promptkit.providers.openai.errors": "it imports the SDK, and is imported only where that is loaded already",
     "promptkit.recordings.formats.*": "one file for each format",
     "promptkit.cli.commands.*": "one file for each command",
     "promptkit.testing.snapshots.plugin": "pytest loads it by its entry point",

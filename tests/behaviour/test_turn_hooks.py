@@ -108,6 +108,38 @@ def test_a_check_that_fails_has_approved_nothing(caplog: pytest.LogCaptureFixtur
     assert "the list of rules is empty" in caplog.text
 
 
+class Dialog(TurnHooks):
+    """Waits for the answer of a dialog that is closed: its future is cancelled, and not the turn."""
+
+    def __init__(self, moment: str) -> None:
+        self.moment = moment
+
+    async def before_tool(self, call: ToolCall) -> ToolDecision | None:
+        if self.moment == "before":
+            await self.ask()
+        return None
+
+    async def after_tool(self, call: ToolCall, result: ToolResult) -> ToolResult | None:
+        if self.moment == "after":
+            await self.ask()
+        return None
+
+    async def ask(self) -> None:
+        answer = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(answer.cancel)
+        await answer
+
+
+@pytest.mark.parametrize(
+    ("moment", "result"), [("before", "and not run: the check before it failed with RuntimeError."), ("after", "done")]
+)
+def test_a_hook_whose_own_work_is_cancelled_does_not_cancel_the_turn(moment: str, result: str) -> None:
+    talk = Talk(Dialog(moment), calls("write"), "I see.")
+    assert talk.go().text == "I see."
+    assert talk.results()[0].endswith(result)
+    assert talk.ran == ([] if moment == "before" else [{}])
+
+
 def test_no_hook_is_asked_about_a_call_that_cannot_run() -> None:
     hooks = Decides()
     wrong = [ToolCall(id="c1", name="delete"), ToolCall(id="c2", name="read", arguments="[1]")]

@@ -39,6 +39,8 @@ NAMESPACES = (
     "promptkit.compaction",
     "promptkit.agent",
     "promptkit.integrations.langchain",
+    "promptkit.integrations.litellm",
+    "promptkit.integrations.llama_index",
     "promptkit.integrations.mcp",
     "promptkit.integrations.openai_agents",
     "promptkit.integrations.pydantic_ai",

@@ -7,6 +7,8 @@
 - A `jinja` block is parsed.
 - `file=NAME` after the language writes the block to that file, in a folder that the page's blocks run in; it is not run. It is there for
   the blocks below it.
+- `in=NAME` after `python` runs the block in a process of its own, in the environment of that framework (`benchmarks.frameworks`). Where it is
+  not installed, the test is skipped after all other blocks. Such a page is a slow test.
 - Other languages are for reading.
 
 Run with `PROMPTKIT_DOCS=write` in the environment, a page that prints something else is rewritten, and the test fails once.
@@ -27,6 +29,7 @@ from typing import Literal, NamedTuple
 import jinja2
 import pytest
 
+from benchmarks.frameworks import find_framework, missing_reason, run_python as run_framework
 from promptkit import PromptKitError, Template, render
 from tests.paths import ROOT
 from tests.processes import run_program
@@ -39,6 +42,7 @@ class Block(NamedTuple):
 
     language: str
     file: str | None
+    framework: str | None
     text: str
     line: int
     attached: bool
@@ -51,19 +55,26 @@ def blocks(page: Path) -> list[Block]:
     end = 0
     for match in re.finditer(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", text, re.MULTILINE | re.DOTALL):
         language, _, rest = match[2].strip().partition(" ")
-        name = re.fullmatch(r"file=(\S+)", rest.strip())
+        name, framework = (re.fullmatch(rf"{key}=(\S+)", rest.strip()) for key in ("file", "in"))
         attached = bool(found) and not text[end : match.start()].strip()
-        found.append(Block(language, name[1] if name else None, match[3], text.count("\n", 0, match.start(3)) + 1, attached))
+        line = text.count("\n", 0, match.start(3)) + 1
+        found.append(Block(language, name[1] if name else None, framework[1] if framework else None, match[3], line, attached))
         end = match.end()
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def mark_slow(page: Path) -> tuple[pytest.MarkDecorator, ...]:
+    """A framework takes seconds to start."""
+    return (pytest.mark.slow,) if any(block.framework for block in blocks(page)) else ()
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name, marks=mark_slow(page)) for page in PAGES])
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = blocks(page)
     stale: list[tuple[Block, str]] = []
+    missing = find_missing(found)
     module = types.ModuleType("page")
     for block, following in zip(found, [*found[1:], None], strict=False):
         if block.file:
@@ -73,15 +84,22 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
             parse_template(block)
         elif block.language == "console" and (printed := run_console(block)) != block.text:
             stale.append((block, printed))
-        elif block.language == "python" and not block.file:
+        elif block.language == "python" and not block.file and block.framework not in missing:
             if not block.text.startswith("# continues"):
                 module = types.ModuleType(f"page_{block.line}")
-            printed = run_python(page, block, module, monkeypatch)
+            printed = run_elsewhere(page, block, tmp_path) if block.framework else run_python(page, block, module, monkeypatch)
             if following and following.attached and following.language == "text" and printed != following.text:
                 stale.append((following, printed))
     if os.environ.get("PROMPTKIT_DOCS") == "write":
         write(page, stale)
     assert not stale, "\n".join(f"{page.name}:{block.line} should read:\n{text}" for block, text in stale)
+    if missing:
+        pytest.skip(missing_reason(missing[0]))
+
+
+def find_missing(found: list[Block]) -> list[str]:
+    """The frameworks of blocks whose environments are not installed."""
+    return [block.framework for block in found if block.framework and find_framework(block.framework).python is None]
 
 
 def write(page: Path, stale: list[tuple[Block, str]]) -> None:
@@ -107,6 +125,13 @@ def run_python(page: Path, block: Block, module: types.ModuleType, monkeypatch: 
     with redirect_stdout(io.StringIO()) as printed:
         exec(code, module.__dict__)  # noqa: S102  # the documentation is ours
     return printed.getvalue()
+
+
+def run_elsewhere(page: Path, block: Block, folder: Path) -> str:
+    assert block.framework is not None
+    done = run_framework(block.framework, ["-W", "ignore", "-c", block.text], folder=folder, path=[folder])
+    assert done.returncode == 0, f"{page.name}:{block.line}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def run_console(block: Block) -> str:

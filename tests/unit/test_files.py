@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.files import replace_file, write_output
+from promptkit.files import MAX_LINE_BYTES, open_gzip, read_lines, replace_file, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,3 +118,31 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_data_that_is_compressed_too_much_is_refused_and_common_data_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(80):
+            file.write(bytes(1_000_000))
+    with open_gzip(path) as content, pytest.raises(OSError, match="compressed more than 100 times"):
+        content.read()
+    lines = [f"line {number}: {os.urandom(30).hex()}\n".encode() for number in range(1_000)]
+    path.write_bytes(gzip.compress(b"".join(lines[:500])) + gzip.compress(b"".join(lines[500:])))
+    with open_gzip(path) as content:
+        assert list(read_lines(content)) == lines
+
+
+def test_a_pipe_with_the_name_of_an_archive_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.gz")
+    with pytest.raises(OSError, match="not a regular file"):
+        open_gzip(tmp_path / "x.gz")
+
+
+def test_a_line_that_could_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_LINE_BYTES == 1 << 28
+    monkeypatch.setattr("promptkit.files.MAX_LINE_BYTES", 1_000)
+    path = tmp_path / "x.gz"
+    path.write_bytes(gzip.compress(b"short\n" + os.urandom(600).hex().encode() + b"\n"))
+    with open_gzip(path) as content, pytest.raises(OSError, match="a line has more than 1,000 bytes"):
+        list(read_lines(content))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.model import is_keyless
+from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 
@@ -38,7 +38,10 @@ Examples:
     "--allow", "allowed", metavar="PATH", multiple=True, help="With --write: let it also write PATH, such as .vscode, which is protected."
 )
 @click.option(
-    "--model", default="gpt-5-mini", show_default=True, help="The model, over OpenAI's API or a compatible one at OPENAI_BASE_URL."
+    "--model",
+    default="gpt-5-mini",
+    show_default=True,
+    help="The model, over OpenAI's API, Anthropic's for Claude, or one like OpenAI's at OPENAI_BASE_URL.",
 )
 @click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
 @click.option("--instructions", metavar="TEXT", help="The system message, instead of the default one.")
@@ -67,7 +70,8 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     conversation is deleted when you leave. Messages come from the terminal, from -m, or from a pipe, one per line. Lines that begin with
     a slash are commands; /help lists them. Ctrl-C ends the model's turn, Ctrl-D ends the conversation.
 
-    Without OPENAI_API_KEY and OPENAI_BASE_URL, a scripted model answers: it needs no network and uses the same tools.
+    Without OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY), a scripted model answers: it needs no network and uses the
+    same tools.
     """
     from promptkit.cli.chat.loop import ChatOptions, run_chat
     from promptkit.cli.chat.sandbox import Folder
@@ -82,15 +86,15 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
         usage_error("--allow needs --write.")
     if not model.strip():
         usage_error("--model is empty: use the name of a model, such as gpt-5-mini.")
-    keyless = is_keyless()
+    key = missing_key(model)
     return run_chat(
         ChatOptions(
             transcript=transcript,
             folder=folder.resolve(),
             write=write,
             allowed=allowed,
-            model=None if demo or keyless else model,
-            keyless=keyless and not demo,
+            model=None if demo or key else model,
+            missing_key=None if demo else key,
             window=window,
             instructions=instructions,
             messages=messages,

@@ -37,7 +37,7 @@ __all__ = ["ChatOptions", "run_chat"]
 T = TypeVar("T")
 
 KEYLESS = (
-    "OPENAI_API_KEY is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
+    "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
     "Its context window is small ({window:,} tokens), and its summaries are extracted from the conversation. Set the key to chat with a "
     "model."
 )
@@ -63,8 +63,8 @@ class ChatOptions:
     """Protected paths that it may write, too."""
     model: str | None
     """None: the scripted model."""
-    keyless: bool
-    """Whether the scripted model answers because no API key is set."""
+    missing_key: str | None
+    """The variable of the API key that is not set, so that the scripted model answers. None: it is set, or not needed."""
     window: int | None
     """The context window in tokens. None: that of the model."""
     instructions: str | None
@@ -128,8 +128,8 @@ class _ChatLoop:
 
     def _greet(self) -> None:
         options, screen = self._options, self._screen
-        if options.keyless:
-            for line in wrap(KEYLESS.format(window=options.window or WINDOW), max(40, screen.console.width - 1)):
+        if options.missing_key:
+            for line in wrap(KEYLESS.format(key=options.missing_key, window=options.window or WINDOW), max(40, screen.console.width - 1)):
                 screen.print_note(line, "")
         elif options.model is None:
             screen.print_note("A scripted model answers.", "")

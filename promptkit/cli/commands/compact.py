@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.model import is_keyless
+from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 
@@ -21,7 +21,7 @@ Examples:
 """
 
 NO_MODEL = "No --model was given: the summary is extracted from the transcript, without a model."
-NO_KEY = "OPENAI_API_KEY is not set: the summary is extracted from the transcript, without a model."
+NO_KEY = "{key} is not set: the summary is extracted from the transcript, without a model."
 
 
 @click.command(short_help="Summarize the older part of a transcript.", epilog=EXAMPLES)
@@ -38,7 +38,7 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
     """Append a checkpoint to a transcript: from then on, a model receives a summary instead of the older messages.
 
     No message is lost: all of them stay in the file, and the summary says where to find them. Without --model, or without
-    OPENAI_API_KEY and OPENAI_BASE_URL, no model is used. If no summary can be made, the file is not changed.
+    OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY), no model is used. If no summary can be made, the file is not changed.
     """
     if model and extractive:
         usage_error("--extractive uses no model: leave out either --extractive or --model.")
@@ -47,8 +47,8 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
     if not file.exists():
         usage_error(f"there is no file {file}.")
     note = None
-    if model and is_keyless():
-        model, note = None, NO_KEY
+    if model and (key := missing_key(model)):
+        model, note = None, NO_KEY.format(key=key)
     elif not model and not extractive:
         note = NO_MODEL
     if instructions and not model:

@@ -36,6 +36,9 @@ PATH_ARGUMENTS = (
 MOVE_ARGUMENTS = ("source", "destination", "source_path", "destination_path", "old_path", "new_path", "src", "dst", *PATH_ARGUMENTS)
 """The arguments of tools that move a file."""
 
+EDIT_ARGUMENTS = (*PATH_ARGUMENTS, "replacements", "edits")
+"""The arguments of tools that make several edits, each of which may have a path of its own."""
+
 
 @attrs.frozen(kw_only=True)
 class FileRule:
@@ -61,6 +64,7 @@ FILE_RULES: tuple[FileRule, ...] = (
     FileRule(tools=r"director(?:y|ies)$|^mkdir|folder$", use="other"),
     FileRule(tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True),
     FileRule(tools=r"(?:search|find)_?(?:and_?)?replace", use="change"),
+    FileRule(tools=r"multi_?(?:replace|edit)", use="change", arguments=EDIT_ARGUMENTS),
     FileRule(tools=r"search|grep|find|glob|list|\bls\b|_ls$|^ls_|tree", use="search"),
     FileRule(tools=r"write|edit|replace|create|patch|diff|insert|delete|remove|append|update", use="change"),
     FileRule(tools=r"read|view|open|cat\b|load|show|get_?file|file_?content", use="read"),

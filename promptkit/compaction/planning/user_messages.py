@@ -11,7 +11,7 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import escape_closing_tag
+from promptkit.transcript.view import escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +125,7 @@ class _HistoryLine:
 
     @classmethod
     def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _HistoryLine:
-        shown = escape_closing_tag(text, HISTORY_TAG)
+        shown = escape_block_tags(text)
         return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
 
 
@@ -190,7 +190,7 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         reserved = min(before[at], for_older)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
         shown = truncate_text(line.text, min(room, most) - line.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
-        if not shown or shown == MARKER:
+        if shown != line.text and shown in {"", MARKER}:
             break
         kept.append(line.mark + shown)
         left -= line.frame + (line.tokens if shown == line.text else tokenizer.count(shown))

@@ -85,7 +85,7 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
         summarizer=file_list_summarizer,
         max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
-        reduce=ReduceToolResults(protected_tools=("read", "skill")),
+        reduce=ReduceToolResults(protected_tools=("read",), protect_reads=True),
         handoff=make_fallback_factory(make_handoff_summarizer, last_resort=False),
         auto_continue=chosen.auto_continue,
         enabled=chosen.enabled,

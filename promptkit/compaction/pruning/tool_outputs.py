@@ -9,48 +9,36 @@ import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
+from promptkit.compaction.planning.skill_calls import is_skill_tool
 from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names, format_cut_marker
 from promptkit.compaction.summarizers.breadcrumb import remove_missing_call
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit
+from promptkit.tools import is_error_result
+from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.compaction.planning.file_calls import FileCall, FileRule
     from promptkit.compaction.pruning.messages import Reduction
     from promptkit.messages import Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.view import ViewItem
 
-__all__ = [
-    "PRUNED_REASON",
-    "SUPERSEDED_REASON",
-    "CappedView",
-    "Pruning",
-    "ReduceToolResults",
-    "ResultLimits",
-    "edits_from_reduction",
-    "prune_outputs",
-]
+__all__ = ["CappedView", "Pruning", "ReduceToolResults", "ResultLimits", "edits_from_reduction", "prune_outputs"]
 
 MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
 
 COMPARABLE_SHARE = 0.5
-"""Share of an output that a newer one of the same call must have to supersede it: less is a failure, or says that nothing has changed."""
+"""Share of an output that a newer one of the same call must have to supersede it: less may be a failure that is not marked as one, or says that
+nothing has changed."""
 
 MAX_ARGUMENTS = 10_000
 """Number of characters of a call's arguments from which on they are compared as they are, without being parsed."""
-
-PRUNED_REASON = "pruned"
-"""The reason in the edits of old outputs."""
-
-SUPERSEDED_REASON = "superseded"
-"""The reason in the edits of superseded outputs."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,14 +46,14 @@ class ReduceToolResults:
     """Replace the text of old and of superseded tool results by a placeholder. `reduce=` of presets, windows and sessions.
 
     A result is *superseded* by a newer one of the same tool with the same arguments, and a read of a file by a newer read of the whole
-    file. Results of the newest round stay, and so do results that the model has not replied to. The reduction is permanent: the
-    transcript gets an edit for each result, and keeps what it was.
+    file; a failed call supersedes nothing. Results of the newest round stay, and so do results that the model has not replied to. The
+    reduction is permanent: the transcript gets an edit for each result, and keeps what it was.
 
     A changed message makes the provider read everything behind it anew, at about ten times the price of its prompt cache. So results are
     replaced where the cache is cold anyway. In a warm cache they are replaced only in a request that is large, if that saves much: there,
     a summary would soon break the cache as well, and lose more.
 
-    >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("skill", "read_plan")))
+    >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("read_plan",)))
     """
 
     protect_tokens: int = 40_000
@@ -74,8 +62,10 @@ class ReduceToolResults:
     """Tokens that replacing old results must save, or only superseded ones are replaced."""
     max_age: int | None = None
     """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its age does not matter."""
-    protected_tools: Sequence[str] = ("skill",)
-    """Names of the tools whose results never get old. They are replaced where they are superseded."""
+    protected_tools: Sequence[str] = ()
+    """Names of the tools whose results never get old, as those that load a skill never do. They are replaced where they are superseded."""
+    protect_reads: bool = False
+    """Whether results of calls that read files never get old, either: calls that the rules for file tools tell to be reads."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
@@ -149,18 +139,21 @@ def prune_outputs(
     for output in _iter_outputs(items):
         item, name = items[output.at], names.get(output.at)
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        subjects = _find_subjects(output.call, file_rules) if reduce.superseded and output.call else _CallSubjects()
+        parsed = _parse_arguments(output.call.arguments) if output.call else None
+        files = find_file_call(output.call.name, parsed, file_rules) if output.call and parsed is not None else None
+        subjects = _find_subjects(output.call, parsed, files) if reduce.superseded and output.call else _CallSubjects()
         superseded = any(newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in subjects.superseded_by)
-        protected = name in reduce.protected_tools
+        protected = name is not None and (name in reduce.protected_tools or is_skill_tool(name))
+        protected = protected or (reduce.protect_reads and files is not None and files.use == "read" and bool(files.paths))
         if not protected and output.is_answered and item.entry_id in after:
             seen += text_tokens
         old = not protected and (seen > reduce.protect_tokens or (reduce.max_age is not None and output.age > reduce.max_age))
         edit, gain = None, 0
         if (old or superseded) and output.is_answered and not output.is_newest and item.entry_id in after:
             edit, gain = _replace_output(item, text_tokens, count, superseded=superseded)
-        if edit is None:
+        if edit is None and not is_error_result(item.message):
             newer.update((each, max(text_tokens, newer.get(each, 0))) for each in subjects.own)
-        else:
+        if edit is not None:
             found[edit.reason].append(edit)
             saved[edit.reason] += gain
     return Pruning(
@@ -201,11 +194,9 @@ def _replace_output(item: ViewItem, text_tokens: int, count: Callable[[Part], in
     return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else (None, 0)
 
 
-def _find_subjects(call: ToolCall, file_rules: Sequence[FileRule]) -> _CallSubjects:
+def _find_subjects(call: ToolCall, parsed: Mapping[str, object] | None, used: FileCall | None) -> _CallSubjects:
     """Return the subjects of a call's output, and the subjects that a newer output must have to supersede it."""
-    parsed = _parse_arguments(call.arguments)
     same = _Subject(call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True))
-    used = None if parsed is None else find_file_call(call.name, parsed, file_rules)
     if parsed is None or used is None or used.use != "read" or len(used.paths) != 1:
         return _CallSubjects((same,), (same,))
     path = used.paths[0]

@@ -19,7 +19,7 @@ from filelock import FileLock
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
-from promptkit.files import replace_file
+from promptkit.files import MAX_LINE_BYTES, open_gzip, read_lines, replace_file
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.format import (
     ARCHIVE_SUFFIX,
@@ -120,9 +120,9 @@ def read_archive(path: Path) -> tuple[Entry, ...]:
     """
     entries: list[Entry] = []
     try:
-        with gzip.open(path, "rb") as file:
-            header_from_line(file.readline(), str(path))
-            for number, line in enumerate(file, 2):
+        with open_gzip(path) as file:
+            header_from_line(file.readline(MAX_LINE_BYTES), str(path))
+            for number, line in enumerate(read_lines(file), 2):
                 parsed = line_from_bytes(line)
                 if not isinstance(parsed, EntryLine):
                     raise TranscriptFormatError(parsed or "a blank line.", file=str(path), line=number)

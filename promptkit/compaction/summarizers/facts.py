@@ -14,6 +14,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
+from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "Skill", "extend_facts", "find_skill_name", "redact_facts", "thinking_from_facts"]
+__all__ = ["Command", "Facts", "Skill", "extend_facts", "redact_facts", "thinking_from_facts"]
 
 
 MAX_ENTRIES = 400
@@ -38,7 +39,7 @@ MAX_ENTRY_CHARACTERS = 4_000
 
 
 MAX_LIST_CHARACTERS = 40_000
-"""Characters of one list. The oldest entries are removed first, except the first request."""
+"""Characters of one list. The oldest entries are removed first, except the first request. Of skills the oldest texts are, and the names stay."""
 
 
 MAX_REQUEST_CHARACTERS = 20_000
@@ -54,9 +55,7 @@ MAX_THINKING_CHARACTERS = 100_000
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
-SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill"})
 PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
-SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
 CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
@@ -84,7 +83,7 @@ class Skill:
     name: str
     """The skill's name."""
     text: str
-    """The instructions: the result of the call that loaded the skill."""
+    """The instructions: the result of the call that loaded the skill. Empty where newer skills left no room for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -175,17 +174,6 @@ def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Jso
     return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
 
 
-def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
-    """Return the name of the skill that a tool call invokes, or None for any other call.
-
-    >>> find_skill_name("Skill", {"command": "pdf"})
-    'pdf'
-    """
-    if tool.lower() not in SKILL_TOOLS:
-        return None
-    return next((text.strip() for name in SKILL_ARGUMENTS if isinstance(text := arguments.get(name), str) and text.strip()), None)
-
-
 class _FactCollector:
     """Collects facts message by message."""
 
@@ -203,6 +191,7 @@ class _FactCollector:
         self.skills = {skill.name: skill.text for skill in known.skills}
         self._running: dict[str, int] = {}  # call id → index of its command
         self._loading: dict[str, str] = {}  # call id → name of its skill
+        self._using: dict[str, FileCall] = {}  # call id → its files, until the result tells that the call did not fail
 
     def add(self, item: ViewItem) -> None:
         """Add one message."""
@@ -225,10 +214,12 @@ class _FactCollector:
             for call in message.tool_calls:
                 self._add_call(call)
         elif message.role == "tool":
-            self._add_result(message.tool_call_id or "", text, failed=is_error_result(message))
+            self._add_result(message.tool_call_id or "", (item.unpruned or message).text, failed=is_error_result(message))
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
+        for call_id in list(self._using):  # their results are not among the messages
+            self._list_files(call_id)
         requests = _keep_newest(self.requests, len)
         return Facts(
             requests=requests if len(requests) == len(self.requests) else (self.requests[0], *requests),
@@ -239,7 +230,7 @@ class _FactCollector:
             errors=_keep_newest(list(self.errors), len),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
-            skills=_keep_newest([Skill(*skill) for skill in self.skills.items()], lambda skill: len(skill.name) + len(skill.text)),
+            skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             last_reply=self.last_reply,
             messages=self.messages,
@@ -261,18 +252,22 @@ class _FactCollector:
             self._loading[call.id] = _clip(skill, 100)
             return
         files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
-        known = {"read": self.read, "change": self.changed}.get(files.use)
-        if known is not None:
-            for path in files.paths:
-                _move_to_end(known, _clip(path))
+        lists_files = files.use in {"read", "change"} and bool(files.paths)
+        if lists_files:
+            self._list_files(call.id)  # of an earlier call with this id, which has no result
+            self._using[call.id] = files
         command = _find_text(arguments, COMMAND_ARGUMENTS)
         if command is None and files.use == "search":
             return  # the next calls read what the search found
-        if known is None or not files.paths or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
+        if not lists_files or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
             self._running[call.id] = len(self.commands)
             self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
 
     def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
+        if failed:
+            self._using.pop(call_id, None)
+        else:
+            self._list_files(call_id)
         at, skill = self._running.pop(call_id, None), self._loading.pop(call_id, None)
         if skill is not None and not failed:
             self.skills.pop(skill, None)
@@ -285,6 +280,14 @@ class _FactCollector:
         errors = [line for line in lines if ERROR_LINE.search(line)]
         for line in errors or (lines[:1] if failed else ()):
             _move_to_end(self.errors, _clip(line, 300))
+
+    def _list_files(self, call_id: str) -> None:
+        """List the files of a call, if it is not known to have failed."""
+        files = self._using.pop(call_id, None)
+        if files is not None:
+            known = self.read if files.use == "read" else self.changed
+            for path in files.paths:
+                _move_to_end(known, _clip(path))
 
     def _add_markdown_todos(self, text: str) -> None:
         points = list(TODO_LINE.finditer(text))
@@ -321,6 +324,17 @@ def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[It
             break
         start -= 1
     return tuple(items[start:])
+
+
+def _keep_newest_texts(skills: Sequence[Skill]) -> tuple[Skill, ...]:
+    """Return the skills, with the texts of the newest ones that fit a list. The others have their names alone."""
+    left = MAX_LIST_CHARACTERS
+    kept: list[Skill] = []
+    for skill in reversed(_keep_newest(skills, lambda skill: len(skill.name))):
+        fits = len(skill.text) <= left
+        left -= len(skill.text) if fits else 0
+        kept.append(skill if fits else attrs.evolve(skill, text=""))
+    return tuple(reversed(kept))
 
 
 def _clip(text: str, limit: int = MAX_ENTRY_CHARACTERS) -> str:

@@ -187,7 +187,7 @@ def _name_reason(error: Exception) -> str:
             return reason
         case TimeoutError():
             return "timeout"
-        case EmptyReplyError(finish="length" | "max_output_tokens"):  # the reasoning took the whole output limit
+        case EmptyReplyError(finish="length" | "max_output_tokens" | "max_tokens"):  # the reasoning took the whole output limit
             return "cut"
         case _:
             return type(error).__name__

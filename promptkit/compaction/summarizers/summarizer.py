@@ -212,6 +212,7 @@ def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
         input_tokens=sum(usage.input_tokens for usage in known),
         output_tokens=sum(usage.output_tokens for usage in known),
         cached_tokens=sum(usage.cached_tokens for usage in known),
+        written_tokens=sum(usage.written_tokens for usage in known),
     )
 
 

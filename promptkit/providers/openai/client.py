@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
-from weakref import WeakKeyDictionary
 
 import attrs
 
-from promptkit.errors import EmptyReplyError, ModelRequestError
+from promptkit.errors import ModelRequestError
 from promptkit.providers.model import COMPACTION, PURPOSE_HEADER, ModelOptions
 from promptkit.providers.openai.compact import build_compact_input, summary_from_compaction
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.providers.openai.response import ChatStream, ResponsesStream, parse_chat_reply, parse_responses_reply
+from promptkit.providers.sdk import LoopClients, Sdk, await_sdk, iterate_events, read_model
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
     from types import TracebackType
 
     from openai import AsyncOpenAI
@@ -62,9 +61,7 @@ class OpenAIModel:
     options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
     timeout: float | None = attrs.field(default=None, kw_only=True)
     max_retries: int | None = attrs.field(default=None, kw_only=True)
-    _clients: WeakKeyDictionary[AbstractEventLoop, AsyncOpenAI] = attrs.field(
-        factory=WeakKeyDictionary["AbstractEventLoop", "AsyncOpenAI"], kw_only=True, repr=False
-    )
+    _clients: LoopClients[AsyncOpenAI] = attrs.field(factory=LoopClients["AsyncOpenAI"], kw_only=True, repr=False)
 
     def __attrs_post_init__(self) -> None:
         # The SDK is not imported for this check. Its synchronous client would block the event loop, and then fail when it is awaited.
@@ -110,11 +107,7 @@ class OpenAIModel:
 
     async def aclose(self) -> None:
         """Close the connections that the model opened in the running event loop. A later request opens new ones."""
-        from asyncio import get_running_loop
-
-        client = self._clients.pop(get_running_loop(), None)
-        if client is not None:
-            await client.close()
+        await self._clients.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -125,52 +118,21 @@ class OpenAIModel:
     async def _stream(self, body: Body) -> Reply:
         reply = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
         on_text = self.options.get("on_text")
-        stream = await self._await(self._create(body))
-        async with aclosing(self._events(stream)) as events:
+        sdk = _load_sdk()
+        stream = await await_sdk(self._create(body), self.name, sdk)
+        async with aclosing(iterate_events(stream, self.name, sdk)) as events:
             async for event in events:
                 for piece in reply.add(event):
                     if on_text is not None:
                         on_text(piece)
         return attrs.evolve(reply.build_reply(), request_id=stream.response.headers.get("x-request-id"))
 
-    async def _await(self, request: Awaitable[Any]) -> Any:  # noqa: ANN401  # Any: as `_create`
-        """Return what the SDK returns. Raises a ModelError for what it raises."""
-        from openai import OpenAIError
-
-        from promptkit.providers.openai.errors import error_from_sdk
-
-        try:
-            return await request
-        except (OpenAIError, ValueError) as error:  # a response that is not JSON raises ValueError
-            raise error_from_sdk(error, self.name) from error
-
     async def _await_json(self, request: Awaitable[object]) -> tuple[Mapping[str, object], str | None]:
         """Return the JSON of a response, and the provider's name for the request. Raises a ModelError."""
-        answer = await self._await(request)
+        sdk = _load_sdk()
+        answer = await await_sdk(request, self.name, sdk)
         request_id: object = getattr(answer, "_request_id", None)
-        return self._as_json(answer), request_id if isinstance(request_id, str) else None
-
-    async def _events(self, stream: Any) -> AsyncGenerator[Mapping[str, object]]:  # noqa: ANN401  # Any: as `_create`
-        """Yield the events of a stream. Only exceptions of the SDK become a ModelError, not those of the caller's code between two events."""
-        from openai import OpenAIError
-
-        from promptkit.providers.openai.errors import error_from_sdk
-
-        async with stream:
-            received = False
-            while True:
-                try:
-                    event = await anext(stream)
-                except StopAsyncIteration:
-                    break
-                except (OpenAIError, ValueError) as error:
-                    raise error_from_sdk(error, self.name) from error
-                received = True
-                yield self._as_json(event)
-            if not received:
-                kind = stream.response.headers.get("content-type", "nothing")
-                message = f"the response is {kind} and not an event stream: check the base URL."
-                raise EmptyReplyError(message, model=self.name)
+        return read_model(answer, self.name, sdk), request_id if isinstance(request_id, str) else None
 
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a response or a stream, which the SDK does not check
         client = self._client()
@@ -191,22 +153,17 @@ class OpenAIModel:
         return await responses.compact(model=self.name, input=items, **self._transport_options(COMPACTION))
 
     def _client(self) -> AsyncOpenAI:
-        client = self.client
-        if client is None:
-            from asyncio import get_running_loop
-
-            loop = get_running_loop()
-            client = self._clients.get(loop)
-            if client is None:
-                from openai import AsyncOpenAI
-
-                client = self._clients[loop] = AsyncOpenAI()
+        client = self._clients.get(_create_client) if self.client is None else self.client
         return client if self.max_retries is None else client.with_options(max_retries=self.max_retries)
 
-    def _as_json(self, response: object) -> Mapping[str, object]:
-        from openai import BaseModel
 
-        if not isinstance(response, BaseModel):  # the SDK returns text for a response that is not declared as JSON
-            message = f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL."
-            raise EmptyReplyError(message, model=self.name)
-        return response.to_dict(mode="json", warnings=False)
+def _create_client() -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI()
+
+
+def _load_sdk() -> Sdk:
+    import openai
+
+    return Sdk(module=openai, failures=(openai.OpenAIError, ValueError))  # a response that is not JSON raises ValueError

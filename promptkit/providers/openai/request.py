@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import attrs
-
 from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import OpaquePart
+from promptkit.providers.surrogates import replace_lone_surrogates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "may_reason", "replace_lone_surrogates"]
+__all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "may_reason"]
 
 
 Body: TypeAlias = dict[str, Any]  # Any: the SDK declares the values as TypedDicts, and tests check each body against these
@@ -146,36 +145,3 @@ def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: 
 def _read_phase(part: OpaquePart) -> object:
     value: object = part.value
     return value.get("phase") if isinstance(value, Mapping) else None
-
-
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-"""Half of a surrogate pair: in names of files that are not UTF-8, in replies that were cut inside a pair, and in recordings of both."""
-
-
-def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages with U+FFFD for each lone surrogate, as tokenizers count it. Other messages stay the same objects.
-
-    OpenAI refuses a request with a lone surrogate, and so every later request of that conversation.
-    """
-    return [_replace_in_message(message) for message in messages]
-
-
-def _replace_in_message(message: Message) -> Message:
-    texts = [*(part for part in message.content if isinstance(part, str)), *(call.name + call.arguments for call in message.tool_calls)]
-    if not any(map(_has_lone_surrogate, texts)):
-        return message
-    return attrs.evolve(
-        message,
-        content=tuple(_replace_in_text(part) if isinstance(part, str) else part for part in message.content),
-        tool_calls=tuple(
-            attrs.evolve(call, name=_replace_in_text(call.name), arguments=_replace_in_text(call.arguments)) for call in message.tool_calls
-        ),
-    )
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    return not text.isascii() and _SURROGATE.search(text) is not None
-
-
-def _replace_in_text(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

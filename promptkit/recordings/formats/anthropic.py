@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.messages import Message
+from promptkit.providers.anthropic.response import FINISHES
 from promptkit.recordings.formats.openai_chat import find_layout
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
 from promptkit.recordings.reading.format import read_head
 from promptkit.recordings.reading.json_values import as_object, as_text, omit_fields
-from promptkit.recordings.reading.messages import ANTHROPIC, ANTHROPIC_FINISHES, read_anthropic_content, usage_from_anthropic
+from promptkit.recordings.reading.messages import ANTHROPIC, read_anthropic_content, usage_from_anthropic
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
         )
         usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
-            MessageEntry(
-                message=message, usage=usage, model=as_text(record.get("model")), finish=ANTHROPIC_FINISHES.get(reason or "", reason)
-            )
+            MessageEntry(message=message, usage=usage, model=as_text(record.get("model")), finish=FINISHES.get(reason or "", reason))
         )
     payloads.extend(Observation(name="tool_error", data={"call": call_id}) for call_id in blocks.failed_calls)
     if extra := omit_fields(record, MESSAGE_FIELDS):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message
+from promptkit.providers.anthropic.response import FINISHES
 from promptkit.recordings.formats.claude_code_tree import ConversationIndex, HeldAnswer, PendingCheckpoint, SessionTree
 from promptkit.recordings.reading.format import Batch
 from promptkit.recordings.reading.json_values import (
@@ -25,7 +26,7 @@ from promptkit.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
-from promptkit.recordings.reading.messages import ANTHROPIC_FINISHES, read_anthropic_content, usage_from_anthropic
+from promptkit.recordings.reading.messages import read_anthropic_content, usage_from_anthropic
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
 from promptkit.transcript.store import ReadProblem
 
@@ -318,7 +319,7 @@ def _read_finish(record: JsonObject, message: JsonObject) -> str | None:
     if record.get("isApiErrorMessage") is True:
         return "error"
     reason = as_text(message.get("stop_reason"))
-    return ANTHROPIC_FINISHES.get(reason or "", reason)
+    return FINISHES.get(reason or "", reason)
 
 
 def _read_checkpoint(record: JsonObject, first_kept: str | None) -> Checkpoint:

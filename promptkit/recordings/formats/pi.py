@@ -251,7 +251,12 @@ def _read_usage(data: JsonObject) -> Usage | None:
     if uncached is None:
         return None
     cached, written = as_count(data.get("cacheRead")) or 0, as_count(data.get("cacheWrite")) or 0
-    return Usage(input_tokens=uncached + cached + written, output_tokens=as_count(data.get("output")) or 0, cached_tokens=cached)
+    return Usage(
+        input_tokens=uncached + cached + written,
+        output_tokens=as_count(data.get("output")) or 0,
+        cached_tokens=cached,
+        written_tokens=written,
+    )
 
 
 def _format_shell_command(message: JsonObject) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import codecs
 import importlib
 import math
-import re
 import sys
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import ijson  # type: ignore[import-untyped]  # it has no types
 
 from promptkit.errors import TranscriptFormatError
+from promptkit.files import MAX_LINE_BYTES
 from promptkit.recordings.reading.json_values import is_too_deep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from promptkit.messages import Json
     from promptkit.recordings.reading.source import Readable, RecordingSource
@@ -28,12 +28,15 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: the index of the JSON text in the file, then the keys and list indices that lead to the value."""
 
 CHUNK_BYTES = 1 << 16
-"""Bytes that the parser reads at once."""
+"""Bytes that the parser reads at once. Within a long text they double, because the parser scans the text again from its beginning."""
 
-PARSER_OPTIONS = {"multiple_values": True, "buf_size": CHUNK_BYTES}
+MAX_CHUNK_BYTES = 1 << 25
 
 SEARCH_CHUNK_BYTES = 1 << 20
 """Bytes that are searched for long numbers at once."""
+
+_DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256))
+"""Makes every digit a 0, and every other byte a space."""
 
 MAX_WALK_DEPTH = 8
 """Levels of nested lists and objects that `walk_paths` reports. No format needs more to be recognized."""
@@ -164,13 +167,42 @@ def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
 def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """Yield the events of the parser (`start_map`, `map_key`, `string` and so on) with their values.
 
-    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it stops being JSON.
+    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it stops being JSON, or where one text or
+    number has more than `MAX_LINE_BYTES`.
     """
     with _translate_errors(source):
         # ijson has no types: an event comes with a JSON value, or with a Decimal that has all digits of a number.
-        parsed = cast("Iterable[tuple[str, Json | Decimal]]", _backend(source).basic_parse(_Utf8Reader(source.open()), **PARSER_OPTIONS))
-        for event, value in parsed:
-            yield event, _convert_number(value) if isinstance(value, Decimal) else value
+        events: list[tuple[str, Json | Decimal]] = ijson.sendable_list()
+        parser = _backend(source).basic_parse_coro(events, multiple_values=True)
+        reader = _Utf8Reader(source.open())
+        size, waiting = CHUNK_BYTES, 0
+        while chunk := reader.read(size):
+            failure = _send(parser, chunk)
+            size, waiting = (CHUNK_BYTES, 0) if events else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            yield from _take(events)
+            if failure is not None:
+                raise failure
+            if waiting > MAX_LINE_BYTES:
+                problem = f"one value has more than {MAX_LINE_BYTES:,} bytes."
+                raise TranscriptFormatError(problem, file=source.path)
+        parser.close()  # raises an error if the text ends too early
+        yield from _take(events)
+
+
+def _send(parser: Any, chunk: bytes) -> Exception | None:  # noqa: ANN401  # Any: ijson has no types
+    """Give the parser a chunk. Returns its error, which is raised when the events before it were taken."""
+    try:
+        parser.send(chunk)
+    except (ijson.JSONError, ValueError) as error:
+        return error
+    return None
+
+
+def _take(events: list[tuple[str, Json | Decimal]]) -> Iterator[tuple[str, Json]]:
+    """Yield the events so far, and forget them."""
+    for event, value in events:
+        yield event, _convert_number(value) if isinstance(value, Decimal) else value
+    del events[:]
 
 
 def _backend(source: RecordingSource) -> Any:  # noqa: ANN401  # Any: a module without types
@@ -184,13 +216,13 @@ def _has_long_number(file: Readable) -> bool:
     limit = sys.get_int_max_str_digits()
     if not limit:
         return False
-    number = re.compile(rb"(?<![0-9])[0-9]{%d}" % limit)
-    before = b""
+    long_number, before = b"0" * limit, b""
     with suppress(TranscriptFormatError):  # the parser will report it
         while chunk := file.read(SEARCH_CHUNK_BYTES):
-            if number.search(before + chunk):
+            searched = before + chunk.translate(_DIGITS)
+            if long_number in searched:
                 return True
-            before = (before + chunk)[-limit:]
+            before = searched[-limit:]
     return False
 
 

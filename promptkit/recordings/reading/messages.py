@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
+from promptkit.providers.anthropic.response import read_usage
 from promptkit.recordings.reading.json_values import as_count, as_list, as_object, as_objects, as_text, dump_json, omit_fields
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANTHROPIC",
-    "ANTHROPIC_FINISHES",
     "ContentBlocks",
     "dump_arguments",
     "parts_from_block",
@@ -43,16 +43,6 @@ ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
 
 ANTHROPIC = "anthropic"
 """The provider of opaque parts with Anthropic's blocks."""
-
-ANTHROPIC_FINISHES = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
-"""The finish reasons of Anthropic's stop reasons."""
 
 
 def read_chat_message(
@@ -276,12 +266,6 @@ def _first_count(data: JsonObject, *names: str) -> int | None:
 
 
 def usage_from_anthropic(value: Json) -> Usage | None:
-    """Read the usage that Anthropic's API reports. Its input tokens exclude those that are read from and written to the cache."""
+    """Read the usage that Anthropic's API reports. None if it has no input tokens."""
     data = as_object(value)
-    uncached = as_count(data.get("input_tokens"))
-    if uncached is None:
-        return None
-    cached = as_count(data.get("cache_read_input_tokens")) or 0
-    written = as_count(data.get("cache_creation_input_tokens")) or 0
-    output_tokens = as_count(data.get("output_tokens")) or 0
-    return Usage(input_tokens=uncached + cached + written, output_tokens=output_tokens, cached_tokens=cached)
+    return None if as_count(data.get("input_tokens")) is None else read_usage(data)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.files import MAX_LINE_BYTES, read_gzip
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = ["Readable", "RecordingSource", "open_source"]
-
-MAX_LINE_BYTES = 1 << 28
-"""A longer line is cut, because no agent writes one and it could exhaust the memory."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -99,7 +97,7 @@ class _GzipReader:
     """The content of a compressed file."""
 
     def __init__(self, raw: BinaryIO, path: str) -> None:
-        self._file = gzip.GzipFile(fileobj=raw, mode="rb")
+        self._file = read_gzip(raw)
         self._path = path
 
     def read(self, size: int = -1, /) -> bytes:

@@ -61,7 +61,12 @@ class MeteredSummarizer:
         if usage is None:
             self._calls.append(self._estimate_call(task, summary))
         else:
-            billed = BilledTokens(input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens, output_tokens=usage.output_tokens)
+            billed = BilledTokens(
+                input_tokens=usage.input_tokens,
+                cached_tokens=usage.cached_tokens,
+                written_tokens=usage.written_tokens,
+                output_tokens=usage.output_tokens,
+            )
             self._calls.append(SummaryCall(billed=billed))
         return summary
 

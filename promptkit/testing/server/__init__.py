@@ -1,4 +1,4 @@
-"""A server on this machine that speaks OpenAI's protocol, so that tests use real HTTP without a network.
+"""A server on this machine that speaks OpenAI's protocol and Anthropic's, so that tests use real HTTP without a network.
 
 >>> with serve(window=16_000, script=["It scatters."]) as server:
 ...     client = openai.OpenAI(base_url=server.url, api_key="none")

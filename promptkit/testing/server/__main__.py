@@ -25,7 +25,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the server. The exit code is 0 after an interrupt, and 2 with a line on stderr if it cannot start."""
-    parser = _Parser(prog="python -m promptkit.testing.server", description="A server that speaks OpenAI's protocol, for tests.")
+    parser = _Parser(
+        prog="python -m promptkit.testing.server", description="A server that speaks OpenAI's protocol and Anthropic's, for tests."
+    )
     parser.add_argument("--port", type=int, default=0, help="the port that it listens on; default: a free port")
     parser.add_argument("--window", type=int, help="context window in tokens; larger requests are refused; default: no limit")
     parser.add_argument("--script", type=Path, metavar="FILE", help="a JSON file with its answers; default: it repeats the last message")

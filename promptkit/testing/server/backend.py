@@ -12,16 +12,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.testing.server.encoding import (
-    ServerReply,
-    encode_chat,
-    encode_chat_chunks,
-    encode_compaction,
-    encode_response,
-    encode_response_events,
-)
-from promptkit.testing.server.journal import CHAT, COMPACT, INPUT_TOKENS, Exchange, ServerStats
-from promptkit.testing.server.prompt_cache import PromptCache
+from promptkit.testing.server.apis import api_of
+from promptkit.testing.server.encoding import ServerReply, encode_compaction
+from promptkit.testing.server.journal import COMPACT, COUNT_TOKENS, INPUT_TOKENS, MESSAGES, Exchange, ServerStats
+from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
 from promptkit.testing.server.replies import (
     ConnectionReset,
     Delay,
@@ -33,7 +27,7 @@ from promptkit.testing.server.replies import (
     api_error,
     normalize_answer,
 )
-from promptkit.testing.server.validation import IllFormedRequestError, check_chat, check_responses
+from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.request import count_request
 
@@ -94,6 +88,7 @@ class Backend:
         self._faults = faults
         self._clock = clock
         self._cache = PromptCache()
+        self._breakpoints = BreakpointCache()
         self._lock = Lock()
 
     @property
@@ -115,17 +110,17 @@ class Backend:
         elif fault is not None:
             return self._respond(exchange, self._resolve(exchange, fault), 0)
         try:
-            (check_chat if exchange.path == CHAT else check_responses)(exchange.body)
+            api_of(exchange.path).check(exchange)
         except IllFormedRequestError as problem:
             return self.refuse(exchange, problem)
         tokens = count_request(exchange.chat).tokens
-        if exchange.path == INPUT_TOKENS:
-            return _json_response({"object": "response.input_tokens", "input_tokens": tokens})
+        if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
+            return _json_response(api_of(exchange.path).write_count(tokens))
         if (overflow := self._check_window(exchange, tokens)) is not None:
             self.counters.add(overflows=1)
-            return _http_response(overflow)
+            return _http_response(overflow, exchange)
         if exchange.path == COMPACT:
-            exchange.usage = Usage(input_tokens=tokens, output_tokens=tokens // 10, cached_tokens=self._count_cached(exchange, tokens))
+            exchange.usage = self._count_usage(exchange, tokens, tokens // 10)
             return _json_response(encode_compaction(exchange, exchange.usage, int(self._clock())))
         return self._respond(exchange, self._next_answer(exchange), tokens)
 
@@ -133,22 +128,15 @@ class Backend:
         """Answer an ill-formed request, and count it."""
         exchange.problem = problem.message
         self.counters.add(invalid=1)
-        return _http_response(api_error(status, problem.message, param=problem.param, code=problem.code))
+        return _http_response(api_error(status, problem.message, param=problem.param, code=problem.code), exchange)
 
     def _check_window(self, exchange: Exchange, tokens: int) -> HttpAnswer | None:
         """Return the refusal of a request that does not fit the window together with its reserved output, otherwise None."""
-        reserved = _reserved_tokens(exchange)
-        window = self._window.get(str(exchange.body.get("model"))) if isinstance(self._window, Mapping) else self._window
-        if window is None or tokens + reserved <= window:
-            return None
-        if exchange.path != CHAT:
-            message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-            return api_error(400, message, code="context_length_exceeded", param="input")
-        parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
-        however = parts if reserved else f"your messages resulted in {tokens} tokens"
-        reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
-        message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
-        return api_error(400, message, code="context_length_exceeded", param="messages")
+        window = self._find_window(exchange)
+        return None if window is None else api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
+
+    def _find_window(self, exchange: Exchange) -> int | None:
+        return self._window.get(str(exchange.body.get("model"))) if isinstance(self._window, Mapping) else self._window
 
     def _next_answer(self, exchange: Exchange) -> ScriptedReply | Fault:
         """Choose the answer: of the first rule that matches, otherwise of the script, otherwise of the function after it."""
@@ -183,10 +171,11 @@ class Backend:
         exchange.fault = type(answer).__name__
         self.counters.add(faults=1)
         if isinstance(answer, HttpAnswer):
-            return _http_response(answer)
+            return _http_response(answer, exchange)
         if isinstance(answer, MalformedBody):
             broken = b'{"id": "broken", "choi'
-            return HttpResponse(status=200, body=iter([b"data: " + broken + b"\n\n"]) if exchange.stream else broken, headers=JSON)
+            event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
+            return HttpResponse(status=200, body=iter([event + broken + b"\n\n"]) if exchange.stream else broken, headers=JSON)
         if isinstance(answer, ConnectionReset | TruncatedBody):
             complete = self._encode(exchange, self._build_reply(exchange, PLACEHOLDER_REPLY, tokens), counted=False)
             return attrs.evolve(complete, cut="reset" if isinstance(answer, ConnectionReset) else "truncated")
@@ -205,39 +194,39 @@ class Backend:
         if message.tool_calls:
             calls = (attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}") for at, call in enumerate(message.tool_calls))
             message = attrs.evolve(message, tool_calls=tuple(calls))
-        limit = _reserved_tokens(exchange)
+        limit, reason = self._find_limit(exchange, tokens)
         if limit and finish is None and tokenizer.count(message.text) > limit:
-            message, finish = attrs.evolve(message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()), "length"
-        usage = answer.usage or Usage(
-            input_tokens=tokens,
-            output_tokens=sum(map(tokenizer.count, [message.text, *(text for c in message.tool_calls for text in (c.name, c.arguments))])),
-            cached_tokens=self._count_cached(exchange, tokens),
-        )
+            message, finish = attrs.evolve(message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()), reason
+        written = sum(map(tokenizer.count, [message.text, *(text for c in message.tool_calls for text in (c.name, c.arguments))]))
+        usage = answer.usage or self._count_usage(exchange, tokens, written)
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(number=exchange.number, created=int(self._clock()), model=model, message=message, finish=finish, usage=usage)
 
-    def _count_cached(self, exchange: Exchange, tokens: int) -> int:
-        scope = json.dumps([exchange.headers.get("authorization"), exchange.body.get("model"), exchange.body.get("prompt_cache_key")])
-        return min(self._cache.read(scope, exchange.chat), tokens)
+    def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
+        """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
+        limit, window = _reserved_tokens(exchange), self._find_window(exchange)
+        if window is not None and api_of(exchange.path).cuts_at_window and window - tokens < limit:
+            return max(1, window - tokens), "model_context_window_exceeded"
+        return limit, "length"
+
+    def _count_usage(self, exchange: Exchange, tokens: int, output_tokens: int) -> Usage:
+        keys = (exchange.headers.get("authorization"), exchange.headers.get("x-api-key"))
+        scope = json.dumps([*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")])
+        if exchange.path == MESSAGES:
+            used = self._breakpoints.use(scope, exchange.body, tokens)
+            return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=used.read, written_tokens=used.written)
+        cached = min(self._cache.read(scope, exchange.chat), tokens)
+        return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=cached)
 
     def _encode(self, exchange: Exchange, reply: ServerReply, *, counted: bool = True) -> HttpResponse:
         if counted:
             usage = exchange.usage = reply.usage
-            self.counters.add(
-                answered=1, input_tokens=usage.input_tokens, cached_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
-            )
-        chat = exchange.path == CHAT
+            counts = {field.name: getattr(usage, field.name) for field in attrs.fields(Usage)}
+            self.counters.add(answered=1, **counts)
+        api = api_of(exchange.path)
         if not exchange.stream:
-            return _json_response(encode_chat(reply) if chat else encode_response(reply, exchange.body))
-        if not chat:
-            return HttpResponse(
-                status=200, body=(_encode_event(value, value["type"]) for value in encode_response_events(reply, exchange.body))
-            )
-        options = exchange.body.get("stream_options")
-        include_usage = isinstance(options, dict) and options.get("include_usage") is True
-        return HttpResponse(
-            status=200, body=_append_done(_encode_event(value) for value in encode_chat_chunks(reply, include_usage=include_usage))
-        )
+            return _json_response(api.write(exchange, reply))
+        return HttpResponse(status=200, body=api.write_events(exchange, reply))
 
 
 def _matches(rule: Rule, exchange: Exchange) -> bool:
@@ -251,7 +240,8 @@ def _reserved_tokens(exchange: Exchange) -> int:
     return next((limit for key in OUTPUT_LIMITS if isinstance(limit := exchange.body.get(key), int)), 0)
 
 
-def _http_response(answer: HttpAnswer) -> HttpResponse:
+def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
+    answer = api_of(exchange.path).convert_error(answer, exchange.number)
     if answer.body is None:
         return HttpResponse(status=answer.status, headers=answer.headers)
     if isinstance(answer.body, str):
@@ -261,16 +251,6 @@ def _http_response(answer: HttpAnswer) -> HttpResponse:
 
 def _json_response(value: object, status: int = 200) -> HttpResponse:
     return HttpResponse(status=status, body=json.dumps(value).encode(), headers=JSON)
-
-
-def _encode_event(value: object, name: str | None = None) -> bytes:
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value)}\n\n".encode()
-
-
-def _append_done(stream: Iterator[bytes]) -> Iterator[bytes]:
-    yield from stream
-    yield b"data: [DONE]\n\n"
 
 
 class RequestQueue:

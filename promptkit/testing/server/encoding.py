@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from promptkit.testing.server.journal import Exchange
 
 __all__ = [
+    "JsonObject",
     "ServerReply",
     "encode_chat",
     "encode_chat_chunks",

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Protocol, cast
 
 from promptkit.testing.server.backend import HttpResponse
-from promptkit.testing.server.journal import CHAT, COMPACT, INPUT_TOKENS, MODELS, RESPONSES, Exchange
+from promptkit.testing.server.journal import CHAT, COMPACT, COUNT_TOKENS, INPUT_TOKENS, MESSAGES, MODELS, RESPONSES, Exchange
 from promptkit.testing.server.replies import api_error
 from promptkit.testing.server.validation import IllFormedRequestError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Handler", "Listener"]
 
-POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT)
+POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
 BLOCK = 65_536  # bytes that are read at once
 POLL_INTERVAL = 0.02  # seconds between two checks whether the client still waits
@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         exchange.status = outgoing.status
         self.send_response(outgoing.status)
-        self.send_header("x-request-id", f"req_{exchange.number}")
+        self.send_header("request-id" if exchange.path in {MESSAGES, COUNT_TOKENS} else "x-request-id", f"req_{exchange.number}")
         if isinstance(outgoing.body, bytes):
             self._send_whole(outgoing, outgoing.body)
         else:

@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.providers.model import PURPOSE_HEADER
+from promptkit.testing.server.anthropic_validation import convert_messages_to_chat
 from promptkit.testing.server.validation import as_mapping, as_sequence, convert_to_chat, extract_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.messages import Json, Usage
+    from promptkit.testing.server.anthropic_validation import CheckedMessages
 
-__all__ = ["CHAT", "COMPACT", "INPUT_TOKENS", "MODELS", "RESPONSES", "Exchange", "ServerStats", "Stats"]
+__all__ = ["CHAT", "COMPACT", "COUNT_TOKENS", "INPUT_TOKENS", "MESSAGES", "MODELS", "RESPONSES", "Exchange", "ServerStats", "Stats"]
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 INPUT_TOKENS = "/v1/responses/input_tokens"
 COMPACT = "/v1/responses/compact"
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
 
 
@@ -51,9 +55,14 @@ class Exchange:
     fault: str | None = None
     """The class name of the fault that was applied."""
 
+    checked: CheckedMessages | None = attrs.field(default=None, repr=False)
+    """For Anthropic's API: the places of thinking blocks that were left out, and what the thinking of the reply is bound to."""
+
     @cached_property
     def chat(self) -> dict[str, Any]:  # Any: JSON
         """The body in the form of Chat Completions, whichever API was called."""
+        if self.path.startswith(MESSAGES):
+            return convert_messages_to_chat(self.body)
         return convert_to_chat(self.body) if self.path.startswith(RESPONSES) else dict(self.body)
 
     @property
@@ -93,6 +102,8 @@ class Stats:
     """Requests that were refused because the script was used up."""
     input_tokens: int = 0
     cached_tokens: int = 0
+    written_tokens: int = 0
+    """Input tokens that were written to the prompt cache, as far as the API reports them."""
     output_tokens: int = 0
 
     @property

@@ -1,7 +1,12 @@
-"""A prompt cache by OpenAI's published rule.
+"""Prompt caches by OpenAI's and by Anthropic's published rules.
 
-A prefix that an earlier request began with is cached from 1,024 tokens on, in steps of 128 (OpenAI, "Prompt caching"). Entries do not
-expire here, and there is one machine, so every possible hit happens. Cache breakpoints and lifetimes in requests are ignored.
+OpenAI: a prefix that an earlier request began with is cached from 1,024 tokens on, in steps of 128 (OpenAI, "Prompt caching"). Cache
+breakpoints in requests are ignored.
+
+Anthropic: a request caches what is up to its cache breakpoints, here from 1,024 tokens on. A later one reads the longest prefix that ends
+at one of its own breakpoints, or up to 20 blocks before it (Anthropic, "Prompt caching").
+
+Entries do not expire here, and there is one machine, so every possible hit happens.
 """
 
 from __future__ import annotations
@@ -16,7 +21,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+import attrs
+
 from promptkit.messages import ImagePart, ToolDefinition
+from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import as_mapping, as_sequence, extract_text
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import tokenizer_for
@@ -27,10 +35,11 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["BLOCK_TOKENS", "MIN_CACHED_TOKENS", "PromptCache", "encode_prompt"]
+__all__ = ["BLOCK_TOKENS", "MIN_CACHED_TOKENS", "BreakpointCache", "PromptCache", "encode_prompt"]
 
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
+_LOOK_BACK = 20  # blocks before a cache breakpoint
 
 START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
 """Token ids for what is between texts; no vocabulary has them."""
@@ -143,3 +152,52 @@ def _compact_json(arguments: str) -> str:
         return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments
+
+
+@attrs.frozen(kw_only=True)
+class CacheUse:
+    """The input tokens of a request that the cache had, and those that it got."""
+
+    read: int = 0
+    written: int = 0
+
+
+class BreakpointCache:
+    """The prefixes that were cached so far, in every scope: their digests and their tokens. For many threads at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+        self._lock = Lock()
+
+    def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> CacheUse:  # Any: JSON
+        """Return what a request reads from the cache of its scope and writes to it, and cache it.
+
+        Args:
+            scope: Requests of other scopes share nothing with it.
+            body: The request to the Messages API.
+            tokens: Its input tokens. Its blocks share them by their length.
+        """
+        count = tokenizer_for(str(body.get("model", ""))).base.count
+        digest = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
+        digests: list[bytes] = []
+        sizes: list[int] = []
+        marked: list[int] = []
+        for place, (_, block) in enumerate(list_blocks(body)):
+            if block.get("cache_control") is not None:
+                marked.append(place)
+            text = json.dumps({key: value for key, value in block.items() if key != "cache_control"}, sort_keys=True)
+            digest = blake2b(text.encode(), digest_size=16, key=digest).digest()
+            digests.append(digest)
+            sizes.append((sizes[-1] if sizes else 0) + count(text))
+        if not marked:
+            return CacheUse()
+        scale = tokens / max(1, sizes[-1])
+        prefixes = [int(size * scale) for size in sizes]
+        with self._lock:
+            reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
+            read = min(tokens, max((self._known[digests[at]] for at in reachable if digests[at] in self._known), default=0))
+            entries = [at for at in marked if prefixes[at] >= MIN_CACHED_TOKENS]
+            for at in entries:
+                self._known.setdefault(digests[at], prefixes[at])
+            cached = max((self._known[digests[at]] for at in entries), default=0)
+        return CacheUse(read=read, written=max(0, min(tokens, cached) - read))

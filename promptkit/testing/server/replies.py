@@ -104,7 +104,7 @@ class Rule:
 def api_error(
     status: int, message: str, *, code: str | None = None, kind: str = "invalid_request_error", param: str | None = None
 ) -> HttpAnswer:
-    """Build an error in OpenAI's form.
+    """Build an error in the form of the API that is called.
 
     Args:
         status: The HTTP status.

@@ -45,7 +45,7 @@ def serve(  # noqa: PLR0913  # the settings of a server
     max_body: int = 64 * MEBIBYTE,
     clock: Callable[[], float] = time.time,
 ) -> Server:
-    """Start a server that answers OpenAI's API until `close()` or the end of its `with` block.
+    """Start a server that answers OpenAI's API and Anthropic's until `close()` or the end of its `with` block.
 
     A request is answered by the first of the `rules` that matches it, otherwise by the next step of the `script`, otherwise by
     `after`. Without `after` it is refused. A request that fails uses no step of the script.
@@ -105,6 +105,11 @@ class Server:
         """The base URL for clients: `http://127.0.0.1:<port>/v1`."""
         host = str(self._http.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for clients of Anthropic's API, which add `/v1` themselves: `http://127.0.0.1:<port>`."""
+        return self.url.removesuffix("/v1")
 
     @property
     def requests(self) -> tuple[Exchange, ...]:

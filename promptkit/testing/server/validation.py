@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = ["IllFormedRequestError", "as_mapping", "as_sequence", "check_chat", "check_responses", "convert_to_chat", "extract_text"]
+__all__ = [
+    "IllFormedRequestError",
+    "as_mapping",
+    "as_sequence",
+    "check_chat",
+    "check_responses",
+    "convert_to_chat",
+    "extract_text",
+    "load_parameters",
+]
 
 
 @attrs.frozen
@@ -303,7 +312,7 @@ def _check_limits(body: Mapping[str, Any], api: Literal["chat", "responses"], li
         message = "you must provide a model parameter"
         raise IllFormedRequestError(message)
     for key in body:
-        if key not in _load_parameters()[api]:
+        if key not in load_parameters()[api]:
             message = f"Unknown parameter: '{key}'."
             raise IllFormedRequestError(message, key, "unknown_parameter")
     temperature = body.get("temperature")
@@ -318,7 +327,7 @@ def _check_limits(body: Mapping[str, Any], api: Literal["chat", "responses"], li
 
 
 @cache
-def _load_parameters() -> Mapping[str, frozenset[str]]:
+def load_parameters() -> Mapping[str, frozenset[str]]:
     """Load the parameters that each API accepts."""
     data = json.loads(files("promptkit.testing.server").joinpath("parameters.json").read_text(encoding="utf-8"))
     return {api: frozenset(names) for api, names in data.items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptWriteError
-from promptkit.files import replace_file
+from promptkit.files import open_gzip, replace_file
 from promptkit.transcript.jsonl.format import ARCHIVE_SUFFIX, VERSION, Header, TranscriptArchive, encode_header
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 
@@ -120,7 +120,7 @@ def _write_archive(path: Path, entries: _Range, file: BinaryIO) -> None:
 def _archive_holds(archive_path: Path, path: Path, entries: _Range) -> bool:
     """Return whether an archive contains exactly these entries."""
     try:
-        with gzip.open(archive_path, "rb") as file:
+        with open_gzip(archive_path) as file:
             return all(file.read(len(chunk)) == chunk for chunk in _archive_content(path, entries)) and not file.read(1)
     except (OSError, EOFError, zlib.error):
         return False

@@ -6,7 +6,6 @@ from a write that a crash cut short; `append` never returned for it, so it is dr
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
 import zlib
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.files import open_gzip, read_lines
 from promptkit.transcript.jsonl.format import (
     MIGRATIONS,
     VERSION,
@@ -187,12 +187,12 @@ class TranscriptReader:
 
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
         path = self._path.with_name(archive.file)
-        with gzip.open(path, "rb") as file:
-            line = file.readline()
+        with open_gzip(path) as file:
+            line = file.readline(MAX_HEADER_BYTES)
             header = header_from_line(line, str(path))
             check_version(header.version, self._migrations, str(path))
             after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-            for item in self._read_entries(file, header, LineScanner(after_header)):
+            for item in self._read_entries(read_lines(file), header, LineScanner(after_header)):
                 if isinstance(item, StoredEntry):
                     yield attrs.evolve(item, archive=archive.file)
                 else:

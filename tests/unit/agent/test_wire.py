@@ -146,6 +146,18 @@ class TestReplies:
             assert (payload.message.role, payload.message.text) == ("assistant", "Yes.")
             assert (payload.usage, payload.finish) == (Usage(input_tokens=9, output_tokens=2, cached_tokens=4), "stop")
 
+    def test_of_anthropic_count_their_thinking_as_the_provider_does(self) -> None:
+        thought = {"type": "thinking", "thinking": "", "signature": "x"}
+        usage = {"input_tokens": 5, "cache_creation_input_tokens": 3, "output_tokens": 90, "output_tokens_details": {"thinking_tokens": 80}}
+        each = window()
+        each.add(QUESTION)
+        asyncio.run(each.request())
+        reply = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes."}], "stop_reason": "end_turn", "usage": usage}
+        payload = each.add_reply(reply).payload
+        assert isinstance(payload, MessageEntry)
+        assert payload.message.content == (OpaquePart(value=thought, tokens=80, provider="anthropic"), "Yes.")
+        assert payload.usage == Usage(input_tokens=8, output_tokens=90, written_tokens=3)
+
     def test_of_a_chat_completion_are_recorded_as_sync_records_them(self) -> None:
         cited = {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 3, "title": "A", "url": "https://a.example"}}
         reply = completion({"content": "Yes.", "annotations": [cited], "tool_calls": [CALL]})

@@ -48,7 +48,11 @@ class TestAnswers:
     def test_usage_model_and_reason_of_an_answer_are_read(self, tmp_path: Path) -> None:
         made = read(tmp_path, *CLAUDE[:9])
         said = next(entry.payload for entry in made.entries if isinstance(entry.payload, MessageEntry) and entry.payload.message.tool_calls)
-        assert (said.usage, said.model, said.finish) == (Usage(input_tokens=27, output_tokens=3, cached_tokens=5), "claude", "tool_calls")
+        assert (said.usage, said.model, said.finish) == (
+            Usage(input_tokens=27, output_tokens=3, cached_tokens=5, written_tokens=2),
+            "claude",
+            "tool_calls",
+        )
         assert {entry.time for entry in made.entries if isinstance(entry.payload, MessageEntry)} == {1_767_225_600.0}
 
     def test_a_piece_that_comes_after_the_next_answer_is_a_message_of_its_own_and_counts_no_second_time(self, tmp_path: Path) -> None:

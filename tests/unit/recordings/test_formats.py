@@ -105,7 +105,7 @@ class TestPi:
         )
         assert result == Message(role="tool", content=("found",), tool_call_id="c1", name="read")
         assert ran.text == "Ran `ls`\n```\nx\n```\n\nCommand exited with code 1"
-        assert said(made)[1].usage == Usage(input_tokens=14, output_tokens=3, cached_tokens=4)
+        assert said(made)[1].usage == Usage(input_tokens=14, output_tokens=3, cached_tokens=4, written_tokens=1)
         assert said(made)[1].finish == "tool_calls"
 
     def test_a_compaction_keeps_what_it_names(self, tmp_path: Path) -> None:

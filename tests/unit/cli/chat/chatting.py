@@ -21,7 +21,7 @@ NAMES = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a person without a key, on a terminal of 80 columns."""
-    known = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    known = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "ANTHROPIC_"))}
     return {**known, "COLUMNS": "80", "PYTHONUTF8": "1", **more}
 
 

@@ -312,7 +312,7 @@ class TestStats:
         assert figures["archives"][0]["entries"] == 2
         assert figures["archives"][0]["bytes"] == (tmp_path / "talk.0001.jsonl.gz").stat().st_size
         assert figures["kinds"] == {"message": 3, "label": 1, "setting": 1, "checkpoint": 1}
-        assert figures["usage"] == {"input_tokens": 30, "output_tokens": 5, "cached_tokens": 10}
+        assert figures["usage"] == {"input_tokens": 30, "output_tokens": 5, "cached_tokens": 10, "written_tokens": 0}
 
     @pytest.mark.parametrize("content", [b"", b'{"promptkit":"transcript","version":1}\n'])
     def test_of_nothing(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     transcript = Transcript(JsonlStore(tmp_path / "talk.jsonl"))
     for number in range(6):
@@ -70,3 +70,24 @@ def test_a_server_of_ones_own_summarizes_without_a_key(
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert (err, found["mode"], found["model"], found["note"]) == ("", "full", "local", None)
+
+
+class TestClaude:
+    def test_it_is_asked_over_its_own_api(self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        with serve(script=[summary_reply("Six questions were answered.")]) as server:
+            monkeypatch.setenv("ANTHROPIC_BASE_URL", server.anthropic_url)
+            assert main(["compact", str(file), "--model", "claude-opus-5-5", "--json"]) == 0
+            assert [exchange.path for exchange in server.requests] == ["/v1/messages"]
+        assert json.loads(capsys.readouterr().out)["model"] == "claude-opus-5-5"
+
+    def test_a_server_that_speaks_openai_s_protocol_goes_before(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with serve(script=[summary_reply("Six questions were answered.")]) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+            assert main(["compact", str(file), "--model", "claude-opus-5-5"]) == 0
+            assert [exchange.path for exchange in server.requests] == ["/v1/chat/completions"]
+
+    def test_a_key_that_is_not_set_is_named(self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        assert main(["compact", str(file), "--model", "claude-opus-5-5", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["note"].startswith("ANTHROPIC_API_KEY is not set")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.planning.user_messages import VerbatimUserMessages
+from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
@@ -78,6 +78,12 @@ def test_pictures_stay_with_what_stays_whole() -> None:
     talk.user("look", picture)
     (item,), _ = VerbatimUserMessages().select(talk.view.items, TOKENIZER)
     assert item.message.content == ("look", picture)
+
+
+@pytest.mark.parametrize("said", ["[…]", ""])
+def test_a_message_that_looks_like_what_was_cut_out_hides_no_older_ones(said: str) -> None:
+    text = UserMessageHistory(max_tokens=60).format(["Always use tabs.", said, words(100)], tokenizer=TOKENIZER)
+    assert f"[answered] Always use tabs.\n[answered] {said}\n[answered] w w" in text
 
 
 def test_negative_figures_are_refused() -> None:

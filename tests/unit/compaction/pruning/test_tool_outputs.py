@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
+from promptkit.compaction.presets.oh_my_pi import oh_my_pi
 from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import (
-    PRUNED_REASON,
-    SUPERSEDED_REASON,
     CappedView,
     Pruning,
     ReduceToolResults,
@@ -20,6 +20,8 @@ from promptkit.compaction.pruning.tool_outputs import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.tools import ToolResult
+from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 
@@ -28,7 +30,7 @@ PLACEHOLDER = 6  # "[old tool output removed: 100 tokens]"
 IMAGE = ImagePart(url="https://example.com/x.png")
 
 
-def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("skill",), **more: Any) -> Pruning:  # Any: figures
+def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("notes",), **more: Any) -> Pruning:  # Any: figures
     reduce = ReduceToolResults(protect_tokens=protect, protected_tools=tools, **{"superseded": False, **more})
     return prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)
 
@@ -84,13 +86,18 @@ def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
 
 
 def test_outputs_of_protected_tools_stay_and_are_not_counted() -> None:
-    talk = outputs(5_000, 5_000, name="skill")
+    talk = outputs(5_000, 5_000, name="notes")
     assert pruned(prune(talk)) == []
     talk.round("x", words(900))
     talk.round("y", words(200))
     talk.answer("done")
     assert pruned(prune(talk)) == ["e10"]
     assert pruned(prune(talk, tools=())) == ["e3", "e5", "e10"]
+
+
+@pytest.mark.parametrize("name", ["skill", "Skill", "load_skill", "mcp__host__use_skill"])
+def test_a_skill_is_never_old_whatever_the_tool_is_called_that_loads_it(name: str) -> None:
+    assert pruned(prune(outputs(5_000, 5_000, name=name), tools=())) == []
 
 
 @pytest.mark.spec("E74")
@@ -238,6 +245,36 @@ def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer
         words(100),
         words(1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "stays"), [("read", True), ("Read", True), ("view_file", True), ("mcp__files__cat", True), ("edit", False)]
+)
+def test_results_of_calls_that_read_files_can_be_protected_whatever_the_tool_is_called(name: str, stays: bool) -> None:
+    talk = called((name, A, 5_000), LAST, LAST)
+    assert (pruned(prune(talk, protect_reads=True)) == []) is stays
+    assert pruned(prune(talk)) == ["e3"]
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("read_file", '{"filePath": "a.py"}'), ("Skill", '{"command": "pdf"}')])
+def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(name: str, arguments: str) -> None:
+    reduce = oh_my_pi().reduce
+    assert reduce is not None
+    talk = called((name, arguments, 90_000), ("grep", A, 90_000), LAST, LAST)
+    assert pruned(prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)) == ["e5"]
+
+
+def test_a_failed_call_supersedes_nothing() -> None:
+    talk = called(("read", A, 100))
+    failed = ToolCall(id="again", name="read", arguments=A)
+    talk.say(Message(role="assistant", tool_calls=(failed,)))
+    talk.say(ToolResult(words(100), is_error=True).to_message(failed))
+    talk.answer("it cannot be read again")
+    assert pruned(prune(talk, protect=10_000, superseded=True)) == []
+    talk.round("newest", words(1))
+    talk.say(Message(role="assistant", tool_calls=(attrs.evolve(failed, id="third"),)))
+    talk.result("third", words(100))
+    assert pruned(prune(talk, protect=10_000, superseded=True)) == ["e3", "e5"]
 
 
 @pytest.mark.parametrize(("age", "targets"), [(0, ["e3", "e5", "e7"]), (1, ["e3", "e5"]), (2, ["e3"]), (3, [])])

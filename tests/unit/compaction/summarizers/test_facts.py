@@ -6,11 +6,11 @@ Skills that were loaded are known by name and text, each once, over all checkpoi
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import (
     MAX_SKILL_CHARACTERS,
@@ -18,15 +18,11 @@ from promptkit.compaction.summarizers.facts import (
     Facts,
     Skill,
     extend_facts,
-    find_skill_name,
 )
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
+from promptkit.transcript.view import ViewItem
 from tests.conversations import ConversationBuilder
-
-if TYPE_CHECKING:
-    from promptkit.transcript.view import ViewItem
-
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
 
@@ -77,6 +73,27 @@ def test_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> No
     assert facts.changed == ("c.py", "b.py")
     assert facts.commands == ()
     assert dict(facts.tools) == {"read_file": 1, "view": 1, "replace_string_in_file": 1, "write_file": 1, "edit": 1, "grep": 1}
+
+
+def test_files_of_calls_that_failed_or_were_refused_are_not_listed() -> None:
+    talk = ConversationBuilder()
+    call(talk, "read_file", path="a.py")
+    for number, (name, path) in enumerate((("write_file", "secret.env"), ("write_file", "a.py"), ("read_file", "gone.py"))):
+        made = ToolCall(id=f"f{number}", name=name, arguments=json.dumps({"path": path}))
+        talk.say(Message(role="assistant", tool_calls=(made,)))
+        talk.say(ToolResult("Error: refused", is_error=True).to_message(made))
+    assert (facts_of(talk).read, facts_of(talk).changed) == (("a.py",), ())
+
+
+def test_files_of_calls_without_a_result_are_listed_and_an_id_may_be_used_again() -> None:
+    talk = ConversationBuilder()
+    for path in ("a.py", "b.py"):
+        made = ToolCall(id="same", name="write_file", arguments=json.dumps({"path": path}))
+        talk.say(Message(role="assistant", tool_calls=(made,)))
+    items = [ViewItem(message=entry.message, entry_id=entry.id) for entry in talk.path if entry.message]
+    assert extend_facts(Facts(), items).changed == ("a.py", "b.py")
+    failed = ViewItem(message=ToolResult("Error", is_error=True).to_message(made), entry_id="e3")
+    assert extend_facts(Facts(), [*items, failed]).changed == ("a.py",)
 
 
 def test_commands_have_the_end_of_what_they_returned_and_errors_are_noted() -> None:
@@ -237,6 +254,8 @@ def test_hostile_lists_cost_linear_time() -> None:
         ("skill", {"skill": 3, "skill_name": "x"}, "x"),
         ("skill", {}, None),
         ("skill", {"name": " "}, None),
+        ("mcp__host__load_skill", {"name": "pdf"}, "pdf"),
+        ("activate_skill", {"name": "pdf"}, "pdf"),
         ("read", {"name": "pdf"}, None),
     ],
 )
@@ -254,6 +273,26 @@ def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() 
     assert [command.what for command in facts.commands] == ["no json"]
 
 
+def load_skill(talk: ConversationBuilder, text: str) -> str:
+    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
+    return talk.result("c", text)
+
+
+@pytest.mark.parametrize("reason", ["pruned", "superseded"])
+def test_the_text_of_a_skill_is_the_one_it_had_before_it_was_pruned(reason: str) -> None:
+    talk = ConversationBuilder()
+    talk.edit(load_skill(talk, "use tabs"), "[removed]", reason=reason)
+    assert facts_of(talk).skills == (Skill("pdf", "use tabs"),)
+
+
+def test_what_a_program_took_out_of_a_result_does_not_come_back_when_the_result_is_pruned() -> None:
+    talk = ConversationBuilder()
+    result = load_skill(talk, "use tabs, the password is x")
+    talk.edit(result, "use tabs", reason="redacted")
+    talk.edit(result, "[removed]", reason="pruned")
+    assert facts_of(talk).skills == (Skill("pdf", "[removed]"),)
+
+
 def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
     talk = ConversationBuilder()
     talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
@@ -263,12 +302,18 @@ def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
     assert facts.errors == ("no such skill",)
 
 
-def test_the_newest_skills_stay_within_the_bounds_of_a_list() -> None:
+def test_all_skills_are_named_and_the_newest_texts_stay_within_the_bounds_of_a_list() -> None:
     talk = ConversationBuilder()
     for number in range(5):
         arguments = json.dumps({"name": f"s{number}"})
         talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="skill", arguments=arguments),)))
         talk.result(f"c{number}", "x" * (MAX_SKILL_CHARACTERS + 1_000 if number == 3 else 15_000))
-    skills = extend_facts(Facts(), talk.view.items).skills
-    assert [skill.name for skill in skills] == ["s3", "s4"]
-    assert len(skills[0].text) == MAX_SKILL_CHARACTERS
+    facts = extend_facts(Facts(), talk.view.items)
+    assert [(skill.name, len(skill.text)) for skill in facts.skills] == [
+        ("s0", 0),
+        ("s1", 0),
+        ("s2", 0),
+        ("s3", MAX_SKILL_CHARACTERS),
+        ("s4", 15_000),
+    ]
+    assert extend_facts(facts, ()) == facts == Facts.from_json(facts.to_json())

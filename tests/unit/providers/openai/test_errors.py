@@ -21,7 +21,7 @@ from promptkit.errors import (
     RateLimitedError,
 )
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.providers.openai.errors import parse_retry_after
+from promptkit.providers.sdk import parse_retry_after
 from promptkit.testing.server import (
     ConnectionReset,
     Hang,

@@ -1,0 +1,207 @@
+"""litellm: a callback that makes each request fit, for `acompletion`, `Router` and the proxy.
+
+>>> litellm.callbacks = [FitHook()]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+import attrs
+
+from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
+from promptkit.fitting import Fitted, fit
+from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
+from promptkit.messages import ToolDefinition, as_wire_object
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import model_info, model_name
+
+try:
+    import litellm
+    from litellm.exceptions import ContextWindowExceededError
+    from litellm.integrations.custom_logger import CustomLogger
+except ImportError as error:
+    problem = (
+        "promptkit.integrations.litellm needs litellm: run `pip install 'litellm>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
+        "promptkit."
+    )
+    raise ImportError(problem) from error
+
+if TYPE_CHECKING:
+    from promptkit.emitters.parts import WireFormat
+    from promptkit.tokens.models import NamedModel
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["FitHook"]
+
+Request: TypeAlias = Mapping[str, Any]  # Any: the keywords of a call
+Sent: TypeAlias = Any  # Any: a dict of a provider, or one of litellm's objects
+
+
+@attrs.frozen
+class _Form:
+    """Where the requests of an API have what is counted."""
+
+    messages: str
+    system: str
+    format: WireFormat
+
+
+_CHAT: Final = _Form("messages", "", "chat")
+_RESPONSES: Final = _Form("input", "instructions", "responses")
+_ANTHROPIC: Final = _Form("messages", "system", "anthropic")
+_FORMS: Final[Mapping[str, _Form]] = {
+    "acompletion": _CHAT,
+    "aresponses": _RESPONSES,
+    "anthropic_messages": _ANTHROPIC,
+}
+"""litellm's names of the calls that the hook fits."""
+
+
+class FitHook(CustomLogger):
+    """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
+
+    The caller's list is not changed. Messages that did not change are the caller's own objects, and shortened ones are copies. litellm
+    does not let a callback make a refused request again: the refusal lowers the budget of the model for the requests after it.
+
+    >>> litellm.callbacks = [FitHook("64k")]
+
+    Args:
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
+            of the deployment's model less the tokens reserved for the reply.
+        model: The name by which all models are counted. Default: that of the deployment's model.
+        tokenizer: Counts the tokens. Default: the tokenizer of the model.
+        keep: Which of the older rounds stay longest.
+        shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or left out.
+    """
+
+    def __init__(
+        self,
+        budget: int | str | ContextBudget | None = None,
+        *,
+        model: str | NamedModel | None = None,
+        tokenizer: Tokenizer | None = None,
+        keep: Literal["newest", "oldest"] = "newest",
+        shorten: bool = True,
+    ) -> None:
+        super().__init__()
+        self._budget = budget
+        self._model = None if model is None else model_name(model)
+        self._tokenizer = tokenizer
+        self._keep: Literal["newest", "oldest"] = keep
+        self._shorten = shorten
+        self._learned = LearnedBudgets(tokenizer)
+
+    async def async_pre_call_deployment_hook(self, kwargs: Request, call_type: object) -> dict[str, Any] | None:  # Any: as above
+        """Send what fits. Other calls, and requests with a single text, stay as they are."""
+        form = _FORMS.get(str(getattr(call_type, "value", call_type)))
+        messages = None if form is None else _read_messages(kwargs, form)
+        if form is None or messages is None:
+            return None
+        facts = self._read_facts(kwargs, form)
+        try:
+            fitted = self._fit(messages, facts, form)
+        except BudgetExceededError as error:  # so that a router takes its fallback for it
+            provider = str(kwargs.get("custom_llm_provider") or "")
+            raise ContextWindowExceededError(message=str(error), model=facts.model, llm_provider=provider) from error
+        return {**kwargs, form.messages: list(fitted.messages)}
+
+    async def async_post_call_failure_deployment_hook(
+        self,
+        request_data: Request,
+        exception: Exception,
+        call_type: object,
+        fallback_depth: int | None = None,  # noqa: ARG002  # the hook's
+    ) -> None:
+        """Lower the budget of a model after a refusal."""
+        form = _FORMS.get(str(getattr(call_type, "value", call_type)))
+        refusal = _find_refusal(exception)
+        messages = None if form is None else _read_messages(request_data, form)
+        if form is None or refusal is None or messages is None:
+            return
+        facts = self._read_facts(request_data, form)
+        with suppress(BudgetExceededError):  # that one was not sent
+            self._learned.learn(facts, self._fit(messages, facts, form).tokens, refusal)
+
+    def _read_facts(self, request: Request, form: _Form) -> ModelFacts:
+        name = self._model or str(request.get("model") or getattr(request.get("litellm_logging_obj"), "model", ""))  # by position, too
+        given: Sequence[object] = request.get("tools") or ()
+        tools = {tool.name: tool for each in (*given, request.get("response_format")) for tool in _read_tool(each)}
+        budget = _find_budget(request, name) if self._budget is None else self._budget
+        return ModelFacts(model=name, budget=budget, instructions=_read_text(request.get(form.system)), tools=tuple(tools.values()))
+
+    def _fit(self, messages: Sequence[Sent], facts: ModelFacts, form: _Form) -> Fitted[Sent]:
+        return fit(
+            messages,
+            budget=self._learned.get(facts),
+            model=facts.model,
+            tools=facts.tools,
+            tokenizer=self._tokenizer,
+            keep=self._keep,
+            shorten=self._shorten,
+            system=facts.instructions,
+            format=form.format,
+            rebuild=_rebuild,
+        )
+
+
+def _read_messages(request: Request, form: _Form) -> Sequence[Sent] | None:
+    """Return the messages of a request; None if there are none, or a single text, as the Responses API allows."""
+    messages: object = request.get(form.messages)
+    return cast("Sequence[Sent]", messages) if isinstance(messages, list) else None  # of the form's messages
+
+
+def _find_budget(request: Request, name: str) -> ContextBudget | None:
+    """Return the budget from what the deployment, or litellm, says of a model; None if promptkit is the one to know its window."""
+    told = _read_object(request.get("model_info")) or _read_object(_read_object(request.get("metadata")).get("model_info"))
+    size, output = told.get("max_input_tokens"), told.get("max_output_tokens")
+    if not isinstance(size, int):
+        with suppress(UnknownModelError):
+            if model_info(name).window is not None:
+                return None
+        known = _read_object(litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2]))
+        size, output = known.get("max_input_tokens"), known.get("max_output_tokens")
+    if not isinstance(size, int):
+        return None
+    return ContextBudget(window=size, max_output_tokens=output if isinstance(output, int) and output > 0 else None, model=name)
+
+
+def _read_object(value: object) -> Mapping[str, Any]:  # Any: JSON
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}  # as litellm makes them
+
+
+def _read_text(value: object) -> str | None:
+    """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
+    if isinstance(value, str):
+        return value or None
+    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()  # of JSON objects
+    return "\n".join(str(_read_object(block).get("text", "")) for block in blocks) or None
+
+
+def _read_tool(given: object) -> list[ToolDefinition]:
+    """Return the definition of a tool, or of the format of a structured reply, in any of the three APIs. Providers' own tools have none."""
+    if isinstance(given, type):  # a pydantic model as the format of the reply
+        model = cast("Any", given)  # Any: a class
+        return [ToolDefinition(name=model.__name__, parameters=model.model_json_schema())] if hasattr(model, "model_json_schema") else []
+    tool = _read_object(as_wire_object(given))
+    fields = _read_object(tool.get("function")) or _read_object(tool.get("json_schema")) or tool
+    schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
+    if not isinstance(fields.get("name"), str) or not (schema or fields.get("description")):
+        return []
+    return [ToolDefinition(name=fields["name"], description=fields.get("description"), parameters=schema)]
+
+
+def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
+    """Return a copy of a message with its shortened content, and the tool calls that are left."""
+    own = {name: value for name, value in (as_wire_object(original) or {}).items() if name != "tool_calls"}
+    return {**own, **shortened}
+
+
+def _find_refusal(error: Exception) -> BaseException | None:
+    """Return the error that says that a request was too large; None if it says something else."""
+    found = find_overflow(error)
+    if found is None and isinstance(error, ContextWindowExceededError):
+        return ContextLengthExceededError(str(error), model=error.model)
+    return found

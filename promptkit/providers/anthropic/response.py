@@ -1,0 +1,211 @@
+"""Collect the events of a streamed reply of Anthropic's Messages API. Every field of the JSON is checked before it is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import attrs
+
+from promptkit.emitters.wire import AssistantContent, omit_fields, read_content
+from promptkit.errors import ContextLengthExceededError, EmptyReplyError, InvalidArgumentError, ModelUnavailableError
+from promptkit.messages import Message, Part, ToolCall, Usage
+from promptkit.providers.anthropic.request import is_thinking
+from promptkit.providers.model import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.messages import Json
+
+__all__ = ["FINISHES", "MessageStream", "count_thinking", "read_usage"]
+
+Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+
+FINISHES: Mapping[str, Finish] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "length",  # the provider interrupted its own tools, and goes on when it is asked again
+    "refusal": "content_filter",
+}
+"""Stop reason → finish reason."""
+
+_WINDOW_FULL = "model_context_window_exceeded"
+
+
+@attrs.define
+class _Block:
+    """A content block whose pieces are still arriving."""
+
+    fields: dict[str, Json]
+    pieces: dict[str, list[str]] = attrs.field(factory=dict[str, list[str]])
+    """Name of a field → the pieces of its text."""
+    citations: list[Json] = attrs.field(factory=list["Json"])
+
+    def build(self) -> dict[str, Json]:
+        """Return the block as the API sends it without a stream. Arguments of a tool call stay the text that the model wrote."""
+        texts: dict[str, Json] = {name: str(self.fields.get(name) or "") + "".join(pieces) for name, pieces in self.pieces.items()}
+        return {**self.fields, **texts, **({"citations": self.citations} if self.citations else {})}
+
+
+_DELTAS: Mapping[str, tuple[str, str]] = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("partial_json", "partial_json"),
+}
+"""Type of a delta → the field with its text, and the field of the block that the text belongs to."""
+
+
+class MessageStream:
+    """Collects the events of one reply."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, object] = {}
+        self._reason: str | None = None
+        self._details: Mapping[str, object] = {}
+
+    def add(self, event: Mapping[str, object]) -> Iterator[str]:
+        """Add an event. Yields the pieces of text in it."""
+        index = event.get("index")
+        match event.get("type"):
+            case "message_start":
+                self._add_usage(_as_mapping(event.get("message")).get("usage"))
+            case "content_block_start" if isinstance(index, int):
+                block = cast("Mapping[str, Json]", _as_mapping(event.get("content_block")))  # it comes from JSON
+                self._blocks[index] = _Block({name: value for name, value in block.items() if value is not None})
+                if block.get("type") == "text" and isinstance(text := block.get("text"), str) and text:
+                    yield text
+            case "content_block_delta" if isinstance(index, int) and index in self._blocks:
+                yield from self._add_delta(self._blocks[index], _as_mapping(event.get("delta")))
+            case "message_delta":
+                delta = _as_mapping(event.get("delta"))
+                reason = delta.get("stop_reason")
+                self._reason = reason if isinstance(reason, str) else self._reason
+                self._details = _as_mapping(delta.get("stop_details"))
+                self._add_usage(event.get("usage"))
+            case _:
+                pass
+
+    def build_reply(self) -> Reply:
+        """Return the reply after the last event.
+
+        Raises:
+            ModelUnavailableError: The stream ended too soon.
+            ContextLengthExceededError: The request leaves no room in the context window for a reply.
+            EmptyReplyError: The reply has neither text nor tool calls.
+        """
+        if self._reason is None:
+            message = "the stream ended before the reply was complete: try again."
+            raise ModelUnavailableError(message, model=self._model)
+        usage = read_usage(self._usage)
+        try:
+            reply = self._build_message()
+        except InvalidArgumentError as error:
+            message = f"the reply has content that no reply of this API has ({error})."
+            raise EmptyReplyError(message, model=self._model) from error
+        if not reply.tool_calls and not reply.text.strip():
+            raise self._empty_error(usage)
+        finish = FINISHES.get(self._reason, "stop")
+        return Reply(message=reply, usage=usage, finish="tool_calls" if reply.tool_calls and finish == "stop" else finish)
+
+    def _add_usage(self, usage: object) -> None:
+        # The figures are cumulative: a later event has the newer ones.
+        self._usage |= {name: value for name, value in _as_mapping(usage).items() if value is not None}
+
+    def _add_delta(self, block: _Block, delta: Mapping[str, object]) -> Iterator[str]:
+        kind = delta.get("type")
+        if kind == "citations_delta":
+            block.citations.append(cast("Json", delta.get("citation")))  # it comes from JSON
+        source, target = _DELTAS.get(str(kind), ("", ""))
+        piece = delta.get(source)
+        if target and isinstance(piece, str) and piece:
+            block.pieces.setdefault(target, []).append(piece)
+            if target == "text":
+                yield piece
+
+    def _build_message(self) -> Message:
+        """Build the message from the blocks, in their order."""
+        answer = AssistantContent("anthropic")
+        others: list[Json] = []  # blocks up to the next tool call
+        for _, block in sorted(self._blocks.items()):
+            fields = block.build()
+            if fields.get("type") != "tool_use":
+                others.append(fields)
+                continue
+            answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
+            others = []
+            caller = _as_mapping(fields.get("caller"))
+            more = omit_fields(
+                fields, "type", "id", "name", "input", "partial_json", *(("caller",) if caller.get("type") == "direct" else ())
+            )
+            if call := _read_call(fields):
+                answer.add_call(call, more)
+        answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
+        return count_thinking(Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)), self._usage)
+
+    def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
+        if self._reason == _WINDOW_FULL:
+            message = "the request fills the model's context window, and leaves no room for a reply."
+            return ContextLengthExceededError(message, model=self._model, code=self._reason)
+        explanation = self._details.get("explanation")
+        why = f": {explanation}" if isinstance(explanation, str) and explanation else ""
+        if self._reason == "refusal":
+            message = f"the model refused to reply{why}" if why else "the model refused to reply, and gave no reason."
+        else:
+            message = f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
+        error = EmptyReplyError(message, model=self._model)
+        error.finish, error.usage = self._reason, usage
+        return error
+
+
+def read_usage(usage: Mapping[str, object]) -> Usage:
+    """Return what a request cost. Anthropic's `input_tokens` are only those that the prompt cache neither had nor got."""
+    read, written = _as_tokens(usage.get("cache_read_input_tokens")), _as_tokens(usage.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=_as_tokens(usage.get("input_tokens")) + read + written,
+        output_tokens=_as_tokens(usage.get("output_tokens")),
+        cached_tokens=read,
+        written_tokens=written,
+    )
+
+
+def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
+    call_id, name, written = fields.get("id"), fields.get("name"), fields.get("partial_json")
+    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
+        return None
+    return ToolCall(id=call_id, name=name, arguments=str(written) if written else json.dumps(fields.get("input") or {}, ensure_ascii=False))
+
+
+def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
+    """Return the message with the tokens of all its thinking, which the provider counts together, on the first thinking block.
+
+    Args:
+        message: A reply.
+        usage: The usage that the provider reports for it.
+    """
+    reported = _as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
+    if reported is None:
+        return message
+    tokens, parts = _as_tokens(reported), list[Part]()
+    for part in message.content:
+        if is_thinking(part):
+            parts.append(attrs.evolve(part, tokens=tokens))
+            tokens = 0
+        else:
+            parts.append(part)
+    return attrs.evolve(message, content=tuple(parts))
+
+
+def _as_mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}  # JSON has no other keys
+
+
+def _as_tokens(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

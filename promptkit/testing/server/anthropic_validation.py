@@ -1,0 +1,386 @@
+"""Check requests to Anthropic's Messages API as it does, with its error texts as far as they are known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import attrs
+
+from promptkit.providers.anthropic.capabilities import capabilities_of
+from promptkit.providers.anthropic.request import BINDING_BETA
+from promptkit.testing.server.validation import IllFormedRequestError, as_mapping, as_sequence, load_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from promptkit.providers.anthropic.capabilities import Capabilities
+
+__all__ = ["CheckedMessages", "check_messages", "convert_messages_to_chat", "list_blocks", "sign_thinking"]
+
+_RESULTS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "tool_search_tool_result")
+_BLOCKS: Mapping[str, tuple[str, ...]] = {
+    "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
+    "assistant": ("text", "thinking", "redacted_thinking", "tool_use", *_RESULTS),
+    "system": ("text",),
+}
+"""Role → the types of blocks that its messages may have."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_MAX_BREAKPOINTS = 4
+_MIN_BUDGET = 1_024  # tokens of thinking
+_SAMPLING = ("temperature", "top_p", "top_k")
+_LAST_SAMPLING_VERSION = "2023-06-01"
+"""The last value of the header `anthropic-version` with which a request may have sampling parameters."""
+
+
+@attrs.frozen(kw_only=True)
+class CheckedMessages:
+    """What the answer to a request depends on besides its text."""
+
+    prefix: str
+    """A digest of everything in the request, to which the thinking of the reply is bound."""
+    dropped: tuple[str, ...] = ()
+    """The places of thinking blocks that are left out, since what is before them has changed."""
+
+
+def check_messages(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> CheckedMessages:  # Any: JSON
+    """Check a request to the Messages API: its parameters, blocks, cache breakpoints, and that tool calls and results match.
+
+    Args:
+        body: The request.
+        headers: Its headers, by their names in lower case.
+        counts: Whether it only asks for the number of tokens.
+
+    Raises:
+        IllFormedRequestError: The API would refuse the request.
+    """
+    known = capabilities_of(str(body.get("model", "")))
+    _check_parameters(body, headers, counts=counts)
+    _check_tools(body, known)
+    _check_thinking(body, headers, known)
+    if not isinstance(body.get("messages"), list) or not body["messages"]:
+        _refuse("messages: at least one message is required" if body.get("messages") == [] else "messages: Field required")
+    _check_breakpoints(body)
+    drops = as_mapping(as_mapping(body.get("thinking")).get("block_binding")).get("prefix_mismatch_behavior") == "drop_block"
+    turns = _Turns(digest=_digest("", body.get("tools"), body.get("system")), is_bound=known.bound, drops=drops)
+    for place, message in enumerate(map(as_mapping, as_sequence(body["messages"]))):
+        turns.add(place, message, is_last=place == len(body["messages"]) - 1)
+    turns.end_turn()
+    if turns.role == "assistant" and not known.prefill:
+        _refuse("This model does not support assistant message prefill. The conversation must end with a user message.")
+    if as_mapping(body.get("thinking")).get("type") == "enabled":
+        _check_last_round(as_sequence(body["messages"]))
+    return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
+
+
+def _refuse(message: str) -> NoReturn:
+    raise IllFormedRequestError(message)
+
+
+def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:  # Any: as above
+    if "anthropic-version" not in headers:
+        _refuse("anthropic-version: header is required")
+    allowed = load_parameters()["count_tokens" if counts else "messages"]
+    if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
+        allowed = allowed | frozenset(_SAMPLING)
+    for key in body:
+        if key not in allowed:
+            _refuse(f"{key}: Extra inputs are not permitted")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        _refuse("model: Field required")
+    limit = body.get("max_tokens")
+    if not counts and not isinstance(limit, int):
+        _refuse("max_tokens: Field required")
+    if isinstance(limit, int) and limit < 1:
+        _refuse("max_tokens: Input should be greater than or equal to 1")
+
+
+def _check_tools(body: Mapping[str, Any], known: Capabilities) -> None:  # Any: as above
+    tools = [as_mapping(tool) for tool in as_sequence(body.get("tools"))]
+    for place, tool in enumerate(tools):
+        if not (isinstance(tool.get("name"), str) and _NAME.fullmatch(tool["name"])):
+            _refuse(f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        if tool.get("type", "custom") == "custom" and as_mapping(tool.get("input_schema")).get("type") != "object":
+            _refuse(f"tools.{place}.custom.input_schema.type: Field required")
+    if len({tool["name"] for tool in tools}) < len(tools):
+        _refuse("tools: Tool names must be unique.")
+    if choice := as_mapping(body.get("tool_choice")):
+        _check_tool_choice(choice, [tool["name"] for tool in tools], body, known)
+
+
+def _check_tool_choice(
+    choice: Mapping[str, Any], names: Sequence[str], body: Mapping[str, Any], known: Capabilities
+) -> None:  # Any: as above
+    if not names:
+        _refuse("tool_choice: may only be specified while providing tools")
+    kind = choice.get("type")
+    if kind not in {"auto", "any", "tool", "none"}:
+        _refuse(f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags")
+    if kind == "tool" and choice.get("name") not in names:
+        _refuse(f"tool_choice: Tool {choice.get('name')!r} not found in provided tools")
+    if kind in {"any", "tool"}:
+        if not known.forced_calls:
+            _refuse(f"tool_choice: type {kind!r} is not supported for this model.")
+        if as_mapping(body.get("thinking")).get("type") == "enabled":
+            _refuse("Thinking may not be enabled when tool_choice forces tool use.")
+
+
+def _check_thinking(body: Mapping[str, Any], headers: Mapping[str, str], known: Capabilities) -> None:  # Any: as above
+    thinking = as_mapping(body.get("thinking"))
+    kind = thinking.get("type")
+    accepted = {None, known.off, "adaptive"} if known.thinking == "adaptive" else {None, known.off, "enabled"}
+    if kind not in accepted:
+        _refuse(
+            f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+        )
+    if kind == "enabled":
+        budget, limit = thinking.get("budget_tokens"), body.get("max_tokens")
+        if not isinstance(budget, int) or budget < _MIN_BUDGET:
+            _refuse(f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}")
+        if isinstance(limit, int) and budget >= limit:
+            _refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
+    if "block_binding" in thinking and BINDING_BETA not in headers.get("anthropic-beta", ""):
+        _refuse(f"thinking.{kind}.block_binding: Extra inputs are not permitted")
+    effort = as_mapping(body.get("output_config")).get("effort")
+    if effort is not None and effort not in known.efforts:
+        _refuse(f"output_config.effort: {effort!r} is not supported for this model")
+
+
+def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
+    count, has_short = 0, False
+    for where, block in list_blocks(body):
+        control = block.get("cache_control")
+        if control is None:
+            continue
+        count += 1
+        if as_mapping(control).get("type") != "ephemeral" or as_mapping(control).get("ttl", "5m") not in {"5m", "1h"}:
+            _refuse(f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'")
+        if block.get("type") in {"thinking", "redacted_thinking"}:
+            _refuse(f"{where}.{block['type']}.cache_control: Extra inputs are not permitted")
+        is_long = as_mapping(control).get("ttl") == "1h"
+        if is_long and has_short:
+            _refuse(f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block.")
+        has_short = has_short or not is_long
+    if count > _MAX_BREAKPOINTS:
+        _refuse(f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.")
+
+
+def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:  # Any: as above
+    """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
+    for place, tool in enumerate(as_sequence(body.get("tools"))):
+        yield f"tools.{place}", as_mapping(tool)
+    for place, block in enumerate(_as_blocks(body.get("system"))):
+        yield f"system.{place}", as_mapping(block)
+    for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
+        for index, block in enumerate(_as_blocks(message.get("content"))):
+            yield f"messages.{place}.content.{index}", as_mapping(block)
+
+
+def _as_blocks(content: object) -> Sequence[Any]:  # Any: as above
+    return [{"type": "text", "text": content}] if isinstance(content, str) else as_sequence(content)
+
+
+@attrs.define(kw_only=True)
+class _Turns:
+    """The messages so far. Consecutive messages of one role are one turn, as for the API."""
+
+    digest: str
+    """Of everything before the next block."""
+    is_bound: bool
+    drops: bool
+    dropped: list[str] = attrs.field(factory=list[str])
+    role: str | None = None
+    place: int = 0
+    """The index of the message that the turn ends with."""
+    start: str = ""
+    """The digest of everything before the turn."""
+    calls: list[str] = attrs.field(factory=list[str])
+    """The calls of the last assistant turn that have no result yet."""
+    seen: set[str] = attrs.field(factory=set[str])
+    """The ids of all calls."""
+    takes_results: bool = False
+    """Whether a result may come next: only at the start of the turn after its call."""
+
+    def add(self, place: int, message: Mapping[str, Any], *, is_last: bool) -> None:  # Any: as above
+        role = message.get("role")
+        if not isinstance(role, str) or role not in _BLOCKS:
+            _refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
+        if role != self.role:
+            self.end_turn()
+            self.role, self.start, self.takes_results = role, self.digest, role == "user"
+            self.digest = _digest(self.digest, role)
+        blocks = _as_blocks(message.get("content"))
+        if not isinstance(message.get("content"), str | list):
+            _refuse(f"messages.{place}.content: Input should be a valid list")
+        if not blocks and not (is_last and role == "assistant"):
+            _refuse(f"messages.{place}: all messages must have non-empty content except for the optional final assistant message")
+        for index, block in enumerate(map(as_mapping, blocks)):
+            self._add_block(f"messages.{place}.content.{index}", block)
+            self.digest = _digest(self.digest, {key: value for key, value in block.items() if key != "cache_control"})
+        self.place = place
+
+    def end_turn(self) -> None:
+        """Check that the calls before a user turn have their results in it."""
+        if self.role != "assistant" and self.calls:
+            ids = ", ".join(self.calls)
+            _refuse(
+                f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
+                "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+            )
+
+    def _add_block(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
+        kind = block.get("type")
+        if kind not in _BLOCKS[self.role or "user"]:
+            expected = ", ".join(f"'{each}'" for each in _BLOCKS[self.role or "user"])
+            _refuse(f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {expected}")
+        self.takes_results = self.takes_results and kind == "tool_result"
+        match kind:
+            case "text":
+                _check_text(block.get("text"))
+            case "tool_use":
+                self._add_call(where, block)
+            case "tool_result":
+                self._add_result(where, block)
+            case "thinking":
+                self._check_thinking(where, block)
+            case "redacted_thinking" if not isinstance(block.get("data"), str):
+                _refuse(f"{where}.redacted_thinking.data: Field required")
+            case _:
+                pass
+
+    def _add_call(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
+        call_id = block.get("id")
+        if not (isinstance(call_id, str) and _CALL_ID.fullmatch(call_id)):
+            _refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+        if not (isinstance(block.get("name"), str) and _NAME.fullmatch(block["name"])):
+            _refuse(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        if not isinstance(block.get("input"), Mapping):
+            _refuse(f"{where}.tool_use.input: Input should be a valid dictionary")
+        if call_id in self.seen:
+            _refuse(f"{where}: `tool_use` ids must be unique")
+        self.seen.add(str(call_id))
+        self.calls.append(str(call_id))
+
+    def _add_result(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
+        call_id = block.get("tool_use_id")
+        if not self.takes_results or call_id not in self.calls:
+            _refuse(
+                f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. "
+                "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
+            )
+        self.calls.remove(str(call_id))
+        for part in map(as_mapping, _as_blocks(block.get("content", []))):
+            if part.get("type") == "text":
+                _check_text(part.get("text"), is_result=isinstance(block.get("content"), str))
+
+    def _check_thinking(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
+        text, signature = block.get("thinking"), block.get("signature")
+        for name, value in (("thinking", text), ("signature", signature)):
+            if not isinstance(value, str):
+                _refuse(f"{where}.thinking.{name}: Field required")
+        signed, _, prefix = str(signature).partition(".")
+        if signed != _digest("thinking", text):
+            _refuse(f"{where}: Invalid `signature` in `thinking` block")
+        if self.is_bound and prefix != self.start:
+            if not self.drops:
+                _refuse(
+                    f"{where}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
+                    'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+                )
+            self.dropped.append(where)
+
+
+def _check_text(text: object, *, is_result: bool = False) -> None:
+    if not isinstance(text, str) or (not text and not is_result):
+        _refuse("messages: text content blocks must be non-empty")
+    if not text.strip() and not is_result:
+        _refuse("messages: text content blocks must contain non-whitespace text")
+
+
+def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
+    """Check that a turn with tool calls that is going on has thinking in it, as models with a thinking budget require."""
+    calling: int | None = None
+    for place in range(len(messages) - 1, -1, -1):
+        message = as_mapping(messages[place])
+        kinds = [as_mapping(block).get("type") for block in _as_blocks(message.get("content"))]
+        if message.get("role") == "assistant":
+            if {"thinking", "redacted_thinking"} & set(kinds) or (calling is None and "tool_use" not in kinds):
+                return
+            calling = place if calling is None else calling
+        elif calling is not None and set(kinds) != {"tool_result"}:
+            break
+    if calling is not None:
+        first = as_mapping(_as_blocks(messages[calling]["content"])[0]).get("type")
+        _refuse(f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`.")
+
+
+def sign_thinking(text: str, prefix: str) -> str:
+    """Return the signature of a thinking block: that of its text, and the digest of everything before it."""
+    return f"{_digest('thinking', text)}.{prefix}"
+
+
+def _digest(before: str, *values: object) -> str:
+    text = json.dumps([before, *values], sort_keys=True)
+    return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
+    """Convert a request to the form of Chat Completions, with the same text, calls, results and tools; thinking becomes text."""
+    messages: list[dict[str, Any]] = []  # Any: as above
+    if system := body.get("system"):
+        messages.append({"role": "system", "content": _convert_content(system)})
+    for message in map(as_mapping, as_sequence(body.get("messages"))):
+        blocks = [as_mapping(block) for block in _as_blocks(message.get("content"))]
+        messages += (
+            {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _convert_content(block.get("content", ""))}
+            for block in blocks
+            if block.get("type") == "tool_result"
+        )
+        content = _convert_content([block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}])
+        calls = [_convert_call(block) for block in blocks if block.get("type") == "tool_use"]
+        if content or calls:
+            messages.append({"role": message.get("role"), "content": content or None, **({"tool_calls": calls} if calls else {})})
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.get("name"),
+                "parameters": tool.get("input_schema"),
+                **({"description": tool["description"]} if "description" in tool else {}),
+            },
+        }
+        for tool in map(as_mapping, as_sequence(body.get("tools")))
+    ]
+    return {"model": body.get("model"), "messages": messages, "tools": tools}
+
+
+def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
+    function = {"name": block.get("name"), "arguments": json.dumps(block.get("input"), ensure_ascii=False)}
+    return {"id": block.get("id"), "type": "function", "function": function}
+
+
+def _convert_content(content: object) -> object:
+    if isinstance(content, str):
+        return content
+    return [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+
+
+def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
+    match block.get("type"):
+        case "text":
+            return {"type": "text", "text": block.get("text")}
+        case "thinking":
+            return {"type": "text", "text": block.get("thinking")}
+        case "redacted_thinking":
+            return {"type": "text", "text": ""}
+        case "image":
+            source = as_mapping(block.get("source"))
+            url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case _:
+            return block

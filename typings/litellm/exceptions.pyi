@@ -1,0 +1,3 @@
+class ContextWindowExceededError(Exception):
+    model: str
+    def __init__(self, message: str, model: str, llm_provider: str) -> None: ...
