@@ -18,7 +18,7 @@ import attrs
 import openai
 
 from promptkit import ContextBudget, OpenAIModel, ToolCall, Transcript
-from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.testing.server import Rule, serve
 
 if TYPE_CHECKING:

@@ -319,7 +319,7 @@ class SummaryError(CompactionError):
 
     Attributes:
         reason: `nothing`, `empty`, `untagged`, `no_sections`, `too_short`, `cut`, `too_large`, `not_smaller`, `tool_call`, `withheld`,
-            `does_not_fit`, `no_request`, or `every` if every summarizer of a fallback chain failed.
+            `does_not_fit`, `no_request`, `timeout`, or `every` if every summarizer of a fallback chain failed.
         usage: The cost of the failed attempts in tokens, as far as the provider reported it.
     """
 

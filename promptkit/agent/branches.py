@@ -152,7 +152,15 @@ class BranchMethods:
             TranscriptError: There is no entry with this id.
         """
         summarizer = self.compaction.compactor.summarizer if summarize else None
-        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._redactor)
+        entry = await switch_branch(
+            self.transcript,
+            to,
+            summarizer=summarizer,
+            instructions=instructions,
+            redactor=self._redactor,
+            tokenizer=self._summarizer_context(self.compaction.budget).tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
         self._forget("the conversation continues on another branch")
         return entry
 
@@ -213,6 +221,8 @@ class BranchMethods:
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last,
             redactor=self._redactor,
+            tokenizer=context.tokenizer,
+            seconds=self.compaction.wait_seconds,
         )
         return self._reopen(model=self.model, budget=self.compaction.budget, transcript=made.transcript)
 

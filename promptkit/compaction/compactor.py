@@ -32,6 +32,7 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
@@ -63,9 +64,6 @@ COMMIT_ATTEMPTS = 10
 
 LEAST_GAIN_DIVISOR = 10
 """A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and each costs a prompt cache."""
-
-MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
-"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens."""
 
 
 @attrs.frozen(kw_only=True)
@@ -416,9 +414,7 @@ class Compactor:
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
         replaced = self._count_replaced(plan)
-        if tokens < min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE) and summary.mode != "placeholder":  # says that it is none
-            detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
-            raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
+        check_length(summary, replaced=replaced, tokenizer=self._tokenizer)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)

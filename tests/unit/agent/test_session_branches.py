@@ -10,15 +10,18 @@ import pytest
 from promptkit.agent import AgentSession, SyncSession
 from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
+from promptkit.compaction.policy.rules import Thresholds, default_policy
+from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
 from promptkit.errors import ModelUnavailableError, NoPendingMessageError, SummaryError, TurnInProgressError
 from promptkit.messages import ToolCall, ToolDefinition
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import BranchSummary
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import summary_reply, words
+from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -119,11 +122,11 @@ def test_after_a_reset_nothing_is_shown_and_everything_is_kept() -> None:
 
 
 def test_a_handoff_starts_a_session_that_knows_the_goal() -> None:
-    document = f"<summary>{words(30, 'ship')}</summary>"
+    document = summary_answer(words(30, "ship"), sections=HANDOFF_SECTIONS)
     session, _ = forked(ScriptedModel(["a", "b", document, "shipped"]))
     new = asyncio.run(session.handoff("Ship it.", InMemoryStore()))
     assert new.transcript is not session.transcript
-    assert new.window.view.items[0].message.text == words(30, "ship")
+    assert words(30, "ship") in new.window.view.items[0].message.text
     assert asyncio.run(new.run("Go.")).text == "shipped"
     assert session.window.view.items[-1].message.text == "b"
 
@@ -134,6 +137,58 @@ def test_a_handoff_that_is_not_written_changes_nothing() -> None:
     with pytest.raises(SummaryError):
         asyncio.run(session.handoff("Ship it.", InMemoryStore()))
     assert session.transcript.leaf == before
+
+
+REFUSAL = (
+    "I'm sorry, but I can't assist with that request. It contains material that I am not able to process under the policies that I have "
+    "to follow, so please rephrase it or ask me about something else entirely."
+)
+NO_DOCUMENT = [REFUSAL, f"<summary>{REFUSAL}</summary>", "ok", summary_answer("ok", sections=HANDOFF_SECTIONS), summary_answer(words(60))]
+
+
+@pytest.mark.parametrize("answered", NO_DOCUMENT)
+def test_a_refusal_or_small_talk_opens_no_new_conversation(answered: str) -> None:
+    session = session_of(ScriptedModel([words(900), words(900), answered, answered]))
+    asyncio.run(session.run("one"))
+    asyncio.run(session.run("two"))
+    before, store = session.transcript.leaf, InMemoryStore()
+    with pytest.raises(SummaryError):
+        asyncio.run(session.handoff("Ship it.", store))
+    assert (session.transcript.leaf, store.load().entries) == (before, ())
+
+
+def test_no_short_answer_of_a_summarizer_of_one_s_own_stands_for_a_branch() -> None:
+    session, first = forked(ScriptedModel(["a", words(900)]))
+    session.compaction.compactor.summarizer = Writer(text="ok")
+    before = session.transcript.leaf
+    with pytest.raises(SummaryError, match="ok"):
+        asyncio.run(session.switch_branch(first))
+    assert session.transcript.leaf == before
+
+
+@pytest.mark.parametrize("change", ["switch_branch", "handoff"])
+def test_a_summarizing_model_that_hangs_holds_up_a_change_of_the_branch_no_longer_than_it_may(change: str) -> None:
+    async def hang(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    policy = default_policy(rng=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.05))
+    session = session_of(ScriptedModel(["a", "b", hang, hang]), policy=policy)
+    asyncio.run(session.run("one"))
+    first = session.transcript.leaf
+    assert first is not None
+    asyncio.run(session.run("two"))
+
+    async def go() -> None:
+        async with asyncio.timeout(5):
+            await CHANGES[change](session, first)
+
+    if change == "handoff":  # only a model writes one
+        with pytest.raises(SummaryError, match=r"0\.05 seconds"):
+            asyncio.run(go())
+    else:
+        asyncio.run(go())
+        assert "two" in session.window.view.items[-1].message.text
 
 
 def test_a_session_that_is_given_a_transcript_offers_recall_unless_told_not_to() -> None:
@@ -155,7 +210,7 @@ def test_a_fork_recalls_its_own_conversation() -> None:
 
 
 def test_a_program_without_an_event_loop_does_the_same() -> None:
-    with SyncSession(session_of(ScriptedModel(["a", "b", "<summary>the document</summary>", "c"]))) as talk:
+    with SyncSession(session_of(ScriptedModel(["a", "b", summary_answer("the document", sections=HANDOFF_SECTIONS), "c"]))) as talk:
         talk.run("one")
         talk.run("two")
         with talk.handoff("Ship it.", InMemoryStore()) as new:
