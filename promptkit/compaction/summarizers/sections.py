@@ -27,11 +27,7 @@ __all__ = [
 ]
 
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
-"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens.
-Half of that must be other words than the headings."""
-
-MANY_CHARACTERS = 400
-"""A text of so many characters has more tokens than the least, so that they are not counted."""
+"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens."""
 
 
 TEMPLATE = Path(__file__).with_name("summary.md.j2")
@@ -82,14 +78,15 @@ _HEADING = re.compile(
 _MARKUP = " \t*_-#`"
 _BRACKETED = re.compile(r"[\[<{(]{1,2}[^\[\]<>{}()]*[\])>}]{1,2}\W*")
 _NOTHING = re.compile(
-    r"(?:n/?a|none|nothing|nil|empty|unknown|tbd|todo|to do|not applicable|see above|same as above)\W*|[\W_]*", re.IGNORECASE
+    r"(?:n/?a|no|yes|ok|okay|sure|done|none|nothing|nil|empty|unknown|tbd|todo|to do|not applicable|see above|same as above)\W*|[\W_]*",
+    re.IGNORECASE,
 )
 
 
 def find_own_text(text: str) -> str:
     r"""Return the lines of a summary without its headings, the words of the template, and lines that stand for nothing.
 
-    Lines that stand for nothing are "N/A", "none", or words in brackets that are to be replaced.
+    Lines that stand for nothing are "N/A", "none", "ok", or words in brackets that are to be replaced.
 
     >>> find_own_text("1. Conversation Overview: N/A\n2. Technical Foundation\n[describe here]\n3. Codebase Status: a.py scatters.")
     'a.py scatters.'
@@ -107,7 +104,7 @@ def _read_descriptions() -> frozenset[str]:
 
 
 def check_length(summary: Summary, *, replaced: int, tokenizer: Tokenizer) -> None:
-    """Raise SummaryError if a summary is too short to stand for `replaced` tokens: with its headings, or without them.
+    """Raise SummaryError if a summary is too short to stand for `replaced` tokens, or has nothing besides its headings.
 
     A placeholder says that it is no summary, and may be short.
     """
@@ -118,6 +115,6 @@ def check_length(summary: Summary, *, replaced: int, tokenizer: Tokenizer) -> No
     if tokens < least:
         detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
         raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
-    if not own or (len(own) < MANY_CHARACTERS and 2 * tokenizer.count(own) < least):
-        detail = f"a summary with only {own[:80]!r} under its headings cannot replace {replaced:,} tokens."
+    if not own:
+        detail = f"a summary with nothing of its own cannot replace {replaced:,} tokens: {summary.text.strip()[:80]!r}."
         raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
