@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.agent import AgentSession, SyncSession
+from promptkit.agent import AgentSession, ContextWindow, SyncSession
 from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
 from promptkit.errors import ModelUnavailableError, NoPendingMessageError, SummaryError, TurnInProgressError
-from promptkit.messages import ToolCall, ToolDefinition
+from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import BranchSummary
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import summary_reply, words
@@ -25,6 +26,7 @@ from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from promptkit.testing.scripted_model import Request
     from promptkit.transcript.entries import Entry
@@ -137,6 +139,66 @@ def test_a_handoff_that_is_not_written_changes_nothing() -> None:
     with pytest.raises(SummaryError):
         asyncio.run(session.handoff("Ship it.", InMemoryStore()))
     assert session.transcript.leaf == before
+
+
+async def waiting() -> tuple[ContextWindow, str]:
+    """A window whose newest reply has a call without a result; the id of its first entry."""
+    window = ContextWindow(model="gpt-4o", budget=ContextBudget(window=5_000, reserved_output_tokens=100), tokenizer=WordTokenizer())
+    window.add({"role": "user", "content": "one"})
+    first = window.transcript.leaf
+    assert first is not None
+    await window.request()
+    window.add_reply(Message(role="assistant", tool_calls=(ToolCall(id="t1", name="slow"),)))
+    return window, first
+
+
+LEAVING: dict[str, Callable[[ContextWindow, str, bool], Awaitable[object]]] = {
+    "reset": lambda window, _, abandon: window.reset(abandon_calls=abandon),
+    "rewind": lambda window, entry, abandon: asyncio.to_thread(window.rewind, entry, abandon_calls=abandon),
+    "switch_branch": lambda window, entry, abandon: window.switch_branch(entry, summarize=False, abandon_calls=abandon),
+}
+
+
+@pytest.mark.parametrize("change", LEAVING)
+def test_a_window_leaves_no_calls_that_wait_for_results_unless_told_to(change: str) -> None:
+    async def go() -> None:
+        window, first = await waiting()
+        before = window.transcript.leaf
+        with pytest.raises(TurnInProgressError, match=r"slow \(t1\).*abandon_calls=True"):
+            await LEAVING[change](window, first, False)
+        assert window.transcript.leaf == before
+        window.add({"role": "tool", "tool_call_id": "t1", "content": "result"})
+        assert [message.role for message in (await window.request()).messages] == ["user", "assistant", "tool"]
+        window, first = await waiting()
+        await LEAVING[change](window, first, True)
+        assert not window.pending_calls
+
+    asyncio.run(go())
+
+
+def test_a_conversation_that_another_program_resets_in_a_turn_sends_no_request_without_messages(tmp_path: Path) -> None:
+    async def go() -> None:
+        GATES[:], STARTED[:] = [asyncio.Event()], [asyncio.Event()]
+        model = ScriptedModel([answer] * 20)
+        session = session_of(model, transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl")), recall=False)
+        turn = asyncio.ensure_future(session.run("go now"))
+        await asyncio.wait_for(STARTED[0].wait(), 10)
+        await session_of(ScriptedModel([]), transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl"))).reset()
+        GATES[0].set()
+        with pytest.raises(NoPendingMessageError, match="reset meanwhile"):
+            await turn
+        assert all(request.messages for request in model.requests)
+        assert (await session.run("two")).text == "done"
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("system", [(), (Message(role="system", content="Be brief."),)])
+def test_a_window_without_messages_makes_no_request(system: tuple[Message, ...]) -> None:
+    window = ContextWindow(model="gpt-4o", tokenizer=WordTokenizer())
+    window.add(*system)
+    with pytest.raises(NoPendingMessageError):
+        asyncio.run(window.request())
 
 
 REFUSAL = (
