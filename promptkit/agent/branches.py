@@ -254,7 +254,9 @@ class BranchMethods:
             store: An empty store for the copy.
             at: The last entry to copy; by default the latest.
         """
-        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=self.transcript.fork(store, at=at))
+        copy = self.transcript.fork(store, at=at)
+        hooks = self.compaction.compactor.hooks.fork(copy)
+        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks)
 
     def _check_calls(self, *, abandon: bool) -> None:
         """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""

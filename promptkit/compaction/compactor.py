@@ -142,7 +142,8 @@ class Compactor:
         self._sizer = Sizer(tokenizer)
         self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens)
         self._tools = tuple(tools)
-        self._hooks = hooks or CompactionHooks()
+        self.hooks = hooks or CompactionHooks()
+        """Run before and after a compaction."""
         self._redactor = redactor
         self._look_up = look_up
         self.file_rules = tuple(file_rules)
@@ -325,7 +326,7 @@ class Compactor:
             raise
         if entry is None:
             return None
-        await run_post_compact(self._hooks, entry, logger=self._logger)
+        await run_post_compact(self.hooks, entry, logger=self._logger)
         return entry
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
@@ -344,7 +345,7 @@ class Compactor:
 
     def report_branch_change(self) -> None:
         """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
-        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
+        run_on_branch_change(self.hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
@@ -364,7 +365,7 @@ class Compactor:
 
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
         plan = task.plan
-        result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
+        result = await run_pre_compact(self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
         if result.cancel:
             return None
         task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)

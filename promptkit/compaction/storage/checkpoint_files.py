@@ -56,7 +56,8 @@ class CheckpointDirectory(CompactionHooks):
     """Writes each checkpoint into a folder, once, and keeps an index of them. As a hook it runs after every compaction.
 
     The files follow the conversation: after a rewind, a change of the branch or an undone compaction, those of checkpoints that no longer
-    apply are in `other-branches`, and they return when the conversation does.
+    apply are in `other-branches`, and they return when the conversation does. A fork of a session writes its own checkpoints into the folder,
+    and leaves the files of those that it shares with the conversation where they are.
 
     Files are replaced atomically and under a lock, so several processes may share a folder.
 
@@ -68,6 +69,13 @@ class CheckpointDirectory(CompactionHooks):
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
         self.folder = folder
         self._timeout = timeout
+        self._shared: frozenset[str] = frozenset()
+
+    def fork(self, transcript: Transcript) -> CheckpointDirectory:
+        """Return the directory of a copy of the conversation: in the same folder, and without the files of checkpoints that both have."""
+        forked = CheckpointDirectory(self.folder, timeout=self._timeout)
+        forked._shared = self._shared | {entry.id for entry in transcript.path() if isinstance(entry.payload, Checkpoint)}  # its own class
+        return forked
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Write the checkpoint's file."""
@@ -107,7 +115,7 @@ class CheckpointDirectory(CompactionHooks):
     def follow(self, transcript: Transcript) -> None:
         """Keep the files of the present branch in the folder, and those of other branches and of undone compactions in `other-branches`.
 
-        No file is deleted. Files of other transcripts stay where they are.
+        No file is deleted. Files of other transcripts stay where they are, and so do those that a fork shares.
 
         Args:
             transcript: The conversation.
@@ -121,10 +129,10 @@ class CheckpointDirectory(CompactionHooks):
         aside = self.folder / OTHER_BRANCHES
         with self._lock():
             for file in list_checkpoint_files(self.folder):
-                if file.checkpoint in transcript and file.checkpoint not in present:
+                if file.checkpoint in transcript and file.checkpoint not in present | self._shared:
                     _move(file, aside)
             for file in list_checkpoint_files(aside):
-                if file.checkpoint in present:
+                if file.checkpoint in present - self._shared:
                     _move(file, self.folder)
             self._write_index()
 

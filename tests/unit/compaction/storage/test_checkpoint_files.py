@@ -23,6 +23,7 @@ from promptkit.compaction.storage.checkpoint_files import (
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
@@ -160,6 +161,37 @@ def test_a_session_s_files_follow_what_it_does(tmp_path: Path) -> None:
             assert list_checkpoint_files(tmp_path) == ()
             await session.switch_branch(compacted, summarize=False)
             assert len(list_checkpoint_files(tmp_path)) == 1
+
+    asyncio.run(talk())
+
+
+def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tmp_path: Path) -> None:
+    async def talk() -> None:
+        session = AgentSession(
+            model=ScriptedModel([words(100, "a"), words(100, "b"), words(100, "c"), words(100, "d")]),
+            budget=ContextBudget(window=1_000, reserved_output_tokens=0),
+            tokenizer=WordTokenizer(),
+            summarizer=Writer(),
+            hooks=HookChain(CheckpointDirectory(tmp_path)),
+        )
+        await session.run("one")
+        start = session.transcript.leaf
+        await session.run("two")
+        await session.compact()
+        fork = session.fork(InMemoryStore())
+        shared = fork.transcript.leaf
+        await fork.run("three")
+        await fork.run("four")
+        await fork.compact()
+        assert len(list_checkpoint_files(tmp_path)) == 2
+        fork.rewind(shared)
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        fork.rewind(start)
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        session.rewind(start)
+        assert list_checkpoint_files(tmp_path) == ()
+        fork.rewind(shared)
+        assert list_checkpoint_files(tmp_path) == ()
 
     asyncio.run(talk())
 
