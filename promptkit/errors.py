@@ -321,7 +321,7 @@ class SummaryError(CompactionError):
 
     Attributes:
         reason: `nothing`, `empty`, `untagged`, `no_sections`, `too_short`, `cut`, `too_large`, `not_smaller`, `tool_call`, `withheld`,
-            `does_not_fit`, `no_request`, or `every` if every summarizer of a fallback chain failed.
+            `does_not_fit`, `no_request`, `timeout`, or `every` if every summarizer of a fallback chain failed.
         usage: The cost of the failed attempts in tokens, as far as the provider reported it.
     """
 
@@ -364,10 +364,19 @@ class MaxStepsExceededError(PromptKitError):
 
 
 class TurnInProgressError(PromptKitError):
-    """The operation would move the conversation to another branch while a turn is running."""
+    """The operation would move the conversation to another branch while a turn is running, or while tool calls wait for results.
 
-    def __init__(self) -> None:
-        super().__init__("a turn of this conversation is running: wait for it or cancel it, and then try again.")
+    Attributes:
+        waiting: The calls of a context window that wait for results, by name and id.
+    """
+
+    def __init__(self, waiting: Sequence[str] = ()) -> None:
+        self.waiting = tuple(waiting)
+        if waiting:
+            text = f"tool calls wait for results: {', '.join(waiting)}. Add the results first, or write abandon_calls=True to go on without them."
+        else:
+            text = "a turn of this conversation is running: wait for it or cancel it, and then try again."
+        super().__init__(text)
 
 
 class ToolError(PromptKitError):
@@ -378,10 +387,19 @@ class ToolError(PromptKitError):
 
 
 class NoPendingMessageError(PromptKitError):
-    """There is no message for the model to answer: the new message is empty, or the model's reply is the last message."""
+    """There is no message for the model to answer: the new message is empty, the model's reply is the last message, or nothing is shown.
 
-    def __init__(self) -> None:
-        super().__init__("there is no message for the model to answer: send a message that is not empty.")
+    Attributes:
+        empty: The conversation shows no message at all, for example because another program has reset it.
+    """
+
+    def __init__(self, *, empty: bool = False) -> None:
+        self.empty = empty
+        if empty:
+            text = "the request would have no messages: the conversation is empty, or it was reset meanwhile. Add a user message first."
+        else:
+            text = "there is no message for the model to answer: send a message that is not empty."
+        super().__init__(text)
 
 
 class ModelError(PromptKitError):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.agent.continuation import find_pending_calls
 from promptkit.agent.wire import is_recorded
 from promptkit.compaction.lifecycle.branch_summary import switch_branch
 from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.lifecycle.reset import reset
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
-from promptkit.errors import SummaryError
+from promptkit.errors import SummaryError, TurnInProgressError
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.quotes import restore_quotes
 from promptkit.transcript.transcript import LEAF_SETTING
@@ -123,12 +124,21 @@ class BranchMethods:
         self.compaction.reset("a compaction was undone")
         return self.compaction.compactor.undo()
 
-    def rewind(self, to: str | None) -> Entry:
-        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
+    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
+        """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
+
+        Returns:
+            The last entry that was written.
 
         Raises:
+            TurnInProgressError: Tool calls wait for results.
             TranscriptError: There is no entry with this id.
         """
+        self._check_calls(abandon=abandon_calls)
         return self._continue_from(to)
 
     def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
@@ -136,23 +146,36 @@ class BranchMethods:
         self._forget("the conversation continues from another entry")
         return entry
 
-    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+    async def switch_branch(
+        self, to: str | None, *, instructions: str | None = None, summarize: bool = True, abandon_calls: bool = False
+    ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left.
 
         Args:
             to: The id of the entry; None: the beginning.
             instructions: What the summary should pay attention to.
             summarize: False: leave the branch without a summary, as `rewind` does.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
 
         Returns:
             The last entry that was written.
 
         Raises:
+            TurnInProgressError: Tool calls wait for results.
             SummaryError: No summary was made. Nothing was changed.
             TranscriptError: There is no entry with this id.
         """
+        self._check_calls(abandon=abandon_calls)
         summarizer = self.compaction.compactor.summarizer if summarize else None
-        entry = await switch_branch(self.transcript, to, summarizer=summarizer, instructions=instructions, redactor=self._redactor)
+        entry = await switch_branch(
+            self.transcript,
+            to,
+            summarizer=summarizer,
+            instructions=instructions,
+            redactor=self._redactor,
+            tokenizer=self._summarizer_context(self.compaction.budget).tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
         self._forget("the conversation continues on another branch")
         return entry
 
@@ -163,6 +186,7 @@ class BranchMethods:
         extractor: MemoryExtractor | None = None,
         memories: MemoryDirectory | None = None,
         move_to_archive: bool = False,
+        abandon_calls: bool = False,
     ) -> Entry | None:
         """Start over: no earlier message is shown, and all of them stay in the transcript.
 
@@ -171,10 +195,15 @@ class BranchMethods:
             extractor: Extracts memories from the conversation before it is reset.
             memories: Where the memories are written.
             move_to_archive: Move the hidden entries into an archive, if the store has archives.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
 
         Returns:
             The entry of the reset, or None if there are no messages.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
         """
+        self._check_calls(abandon=abandon_calls)
         entry = await reset(
             self.transcript,
             reason=reason,
@@ -213,6 +242,8 @@ class BranchMethods:
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last,
             redactor=self._redactor,
+            tokenizer=context.tokenizer,
+            seconds=self.compaction.wait_seconds,
         )
         return self._reopen(model=self.model, budget=self.compaction.budget, transcript=made.transcript)
 
@@ -223,7 +254,15 @@ class BranchMethods:
             store: An empty store for the copy.
             at: The last entry to copy; by default the latest.
         """
-        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=self.transcript.fork(store, at=at))
+        copy = self.transcript.fork(store, at=at)
+        hooks = self.compaction.compactor.hooks.fork(copy)
+        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks)
+
+    def _check_calls(self, *, abandon: bool) -> None:
+        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
+        waiting = () if abandon else find_pending_calls(self.transcript.path())
+        if waiting:
+            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
 
     def _forget(self, reason: str) -> None:
         """Discard what was prepared for the branch that is left, such as a background summary, and tell the hooks of the new branch."""

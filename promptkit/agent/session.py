@@ -298,7 +298,7 @@ class AgentSession:
         """
         if self._turn.locked():
             raise TurnInProgressError
-        return self.window.rewind(to)
+        return self.window.rewind(to, abandon_calls=True)  # no turn is running, so that no results will come
 
     async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
         """Continue from another entry, with a summary of the branch that is left.
@@ -317,7 +317,7 @@ class AgentSession:
             TranscriptError: There is no entry with this id.
         """
         async with self._between_turns():
-            return await self.window.switch_branch(to, instructions=instructions, summarize=summarize)
+            return await self.window.switch_branch(to, instructions=instructions, summarize=summarize, abandon_calls=True)
 
     async def reset(
         self,
@@ -342,7 +342,9 @@ class AgentSession:
             TurnInProgressError: A turn is running.
         """
         async with self._between_turns():
-            return await self.window.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive)
+            return await self.window.reset(
+                reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive, abandon_calls=True
+            )
 
     async def handoff(self, goal: str, store: TranscriptStore) -> AgentSession:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.

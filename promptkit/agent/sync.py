@@ -239,13 +239,17 @@ class SyncContextWindow:
         """Show again what the latest compaction summarized. Returns None if there is none."""
         return self._loop.call(self.window.undo_compaction)
 
-    def rewind(self, to: str | None) -> Entry:
-        """Continue from an earlier entry; None: from the beginning."""
-        return self._loop.call(lambda: self.window.rewind(to))
+    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
+        """Continue from an earlier entry, as `ContextWindow.rewind` does."""
+        return self._loop.call(lambda: self.window.rewind(to, abandon_calls=abandon_calls))
 
-    def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+    def switch_branch(
+        self, to: str | None, *, instructions: str | None = None, summarize: bool = True, abandon_calls: bool = False
+    ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left, as `ContextWindow.switch_branch` does."""
-        return self._loop.wait(lambda: self.window.switch_branch(to, instructions=instructions, summarize=summarize))
+        return self._loop.wait(
+            lambda: self.window.switch_branch(to, instructions=instructions, summarize=summarize, abandon_calls=abandon_calls)
+        )
 
     def reset(
         self,
@@ -254,9 +258,14 @@ class SyncContextWindow:
         extractor: MemoryExtractor | None = None,
         memories: MemoryDirectory | None = None,
         move_to_archive: bool = False,
+        abandon_calls: bool = False,
     ) -> Entry | None:
         """Start over, as `ContextWindow.reset` does. Returns the entry of the reset, or None if there are no messages."""
-        return self._loop.wait(lambda: self.window.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive))
+        return self._loop.wait(
+            lambda: self.window.reset(
+                reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive, abandon_calls=abandon_calls
+            )
+        )
 
     def handoff(self, goal: str, store: TranscriptStore) -> SyncContextWindow:
         """Continue with a goal in a new conversation, as `ContextWindow.handoff` does, in a thread of its own."""

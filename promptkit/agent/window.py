@@ -24,7 +24,7 @@ from promptkit.compaction.events import Events
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError
+from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
@@ -366,6 +366,7 @@ class ContextWindow(BranchMethods):
 
         Raises:
             ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
+            NoPendingMessageError: The request would have no messages besides system messages.
         """
         self._sent = None
         self._check_least()
@@ -390,6 +391,8 @@ class ContextWindow(BranchMethods):
                 continue
             if self.view is view and self.model is model:  # a component may have awaited while something else happened
                 break
+        if all(message.role == "system" for message in request.messages):
+            raise NoPendingMessageError(empty=True)
         self.compaction.on_rendered(state, request.tokens)
         self._check_least()  # the size of a prompt function's own messages is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))

@@ -32,6 +32,7 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
 from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
 from promptkit.rendering.sizing import Sizer
@@ -63,9 +64,6 @@ COMMIT_ATTEMPTS = 10
 
 LEAST_GAIN_DIVISOR = 10
 """A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and each costs a prompt cache."""
-
-MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
-"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens."""
 
 
 @attrs.frozen(kw_only=True)
@@ -147,7 +145,8 @@ class Compactor:
         self._sizer = Sizer(tokenizer)
         self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens, limits=result_limits)
         self._tools = tuple(tools)
-        self._hooks = hooks or CompactionHooks()
+        self.hooks = hooks or CompactionHooks()
+        """Run before and after a compaction."""
         self._redactor = redactor
         self._look_up = look_up
         self.file_rules = tuple(file_rules)
@@ -334,7 +333,7 @@ class Compactor:
             raise
         if entry is None:
             return None
-        await run_post_compact(self._hooks, entry, logger=self._logger)
+        await run_post_compact(self.hooks, entry, logger=self._logger)
         return entry
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
@@ -353,7 +352,7 @@ class Compactor:
 
     def report_branch_change(self) -> None:
         """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
-        run_on_branch_change(self._hooks, self.transcript, logger=self._logger)
+        run_on_branch_change(self.hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
@@ -373,7 +372,7 @@ class Compactor:
 
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
         plan = task.plan
-        result = await run_pre_compact(self._hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
+        result = await run_pre_compact(self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
         if result.cancel:
             return None
         task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
@@ -426,9 +425,7 @@ class Compactor:
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self._tokenizer.count(summary.text)
         replaced = self._count_replaced(plan)
-        if tokens < min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE) and summary.mode != "placeholder":  # says that it is none
-            detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
-            raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
+        check_length(summary, replaced=replaced, tokenizer=self._tokenizer)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)

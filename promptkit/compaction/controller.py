@@ -17,6 +17,7 @@ from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.policy.decisions import (
     HANDOFF,
     THRESHOLD,
+    WAIT_SECONDS,
     ApplySummary,
     Compact,
     DiscardSummary,
@@ -343,6 +344,12 @@ class CompactionController:
         self._asked_at = self._clock()
         self._window.on_rendered(tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned)
 
+    @property
+    def wait_seconds(self) -> float:
+        """The longest time that one summarizer may take on the request of the user, in seconds, by the policy."""
+        decision = self.policy.decide(self._build_state("manual", None, RequestState()))
+        return decision.seconds if isinstance(decision, Compact) else WAIT_SECONDS
+
     def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
         """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
         window, self._sent = self._window, None
@@ -414,9 +421,36 @@ class CompactionController:
         to_smaller_window: bool = False,
     ) -> Decision:
         self._count_background_failure()
+        state = self._build_state(
+            phase, tokens, request, refused_by=refused_by, idle_seconds=idle_seconds, to_smaller_window=to_smaller_window
+        )
+        decision = self.policy.decide(state)
+        reason = decision.reason
+        self.compactor.events.emit(
+            DecisionMade(
+                decision=type(decision).__name__,
+                reason=str(reason),
+                tokens=tokens,
+                ratio=state.ratio,
+                threshold=reason.threshold,
+                warm=reason.warm,
+            )
+        )
+        return decision
+
+    def _build_state(  # noqa: PLR0913  # what differs between the phases
+        self,
+        phase: Phase,
+        tokens: int | None,
+        request: RequestState,
+        *,
+        refused_by: str | None = None,
+        idle_seconds: float = 0.0,
+        to_smaller_window: bool = False,
+    ) -> PolicyState:
         plan, warm = self.background.plan, self.warm
         prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
-        state = PolicyState(
+        return PolicyState(
             phase=phase,
             budget=self.budget,
             tokens=tokens,
@@ -439,19 +473,6 @@ class CompactionController:
             model=self.model,
             refused_by=refused_by,
         )
-        decision = self.policy.decide(state)
-        reason = decision.reason
-        self.compactor.events.emit(
-            DecisionMade(
-                decision=type(decision).__name__,
-                reason=str(reason),
-                tokens=tokens,
-                ratio=state.ratio,
-                threshold=reason.threshold,
-                warm=reason.warm,
-            )
-        )
-        return decision
 
     def _start_background(self) -> None:
         """Start a background summary if there is something to drop."""

@@ -61,6 +61,15 @@ class CompactionHooks:
         """
         _ = transcript
 
+    def fork(self, transcript: Transcript) -> CompactionHooks:
+        """Return the hooks of a copy of the conversation, by default these very hooks. Override it if they act on checkpoints by their ids.
+
+        Args:
+            transcript: The copy. Its entries have the ids that they have in the conversation.
+        """
+        _ = transcript
+        return self
+
 
 class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
@@ -93,6 +102,10 @@ class HookChain(CompactionHooks):
         """Pass the transcript to every hook."""
         for hooks in self._hooks:
             run_on_branch_change(hooks, transcript, logger=self._logger)
+
+    def fork(self, transcript: Transcript) -> CompactionHooks:
+        """Return a chain of the hooks of a copy of the conversation."""
+        return HookChain(*(hooks.fork(transcript) for hooks in self._hooks), logger=self._logger)
 
 
 async def run_pre_compact(

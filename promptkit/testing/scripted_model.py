@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, Unpack, cast
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import ModelOptions, Reply
 from promptkit.rendering.sizing import Sizer
@@ -52,12 +52,17 @@ Step: TypeAlias = "Answer | Callable[[Request], Answer | Awaitable[Answer]]"
 """One step of the script: an answer, or a function that takes the request and returns the answer; it may be `async`."""
 
 
-def summary_answer(text: str) -> str:
-    """Return an answer that is accepted as a summary: a text under the first of the eight headings, and the others, in summary tags.
+def summary_answer(text: str, *, sections: Sequence[str] = SECTIONS) -> str:
+    """Return an answer that is accepted as a summary: a text under the first of the headings, and the others, in summary tags.
+
+    Args:
+        text: The text.
+        sections: The headings, by default those of a summary. A handoff has those of
+            `promptkit.compaction.summarizers.sections.HANDOFF_SECTIONS`.
 
     >>> ScriptedModel(["It scatters.", summary_answer("The parser scatters."), "Done."])
     """
-    return "\n".join(("<summary>", SECTIONS[0], text, *SECTIONS[1:], "</summary>"))
+    return "\n".join(("<summary>", sections[0], text, *sections[1:], "</summary>"))
 
 
 class NoStepLeftError(AssertionError):

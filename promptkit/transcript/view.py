@@ -227,8 +227,9 @@ class _View:
         if not isinstance(checkpoint, Checkpoint):
             return
         if checkpoint.replacement is not None and edit is None:
+            own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
             for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(message=message, entry_id=entry.id, kind="summary" if index in checkpoint.own else "replacement")
+                yield ViewItem(message=message, entry_id=entry.id, kind="summary" if index in own else "replacement")
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(message=build_summary_message(summary), entry_id=entry.id, kind="summary")
 
@@ -325,6 +326,12 @@ def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
 
 def _prunes(edit: Edit) -> bool:
     return edit.reason in {PRUNED_REASON, SUPERSEDED_REASON}
+
+
+def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) -> tuple[int, ...]:
+    """Return the index of the first message that begins with a checkpoint's summary in its tags, for one that does not record its own."""
+    tagged = build_summary_message(checkpoint.summary).text
+    return next(((at,) for at, message in enumerate(messages) if message.role == "user" and message.text.startswith(tagged)), ())
 
 
 def _edited_text(text: str, edit: Edit | None) -> str:

@@ -17,6 +17,7 @@ from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.policy.rules import compact_on_demand, on_overflow
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.entries import Checkpoint, CustomMessage, MessageEntry
@@ -107,7 +108,8 @@ class TestHandoff:
     PRESET = oh_my_pi(OhMyPi(strategy="handoff", threshold=400, auto_continue=False))
 
     def test_a_document_for_the_rest_of_the_work_replaces_the_whole_conversation(self) -> None:
-        session = session_of(words(500, "a"), summary_answer("Fix b.py next."), "Done.", preset=self.PRESET, writes=False)
+        document = summary_answer("Fix b.py next.", sections=HANDOFF_SECTIONS)
+        session = session_of(words(500, "a"), document, "Done.", preset=self.PRESET, writes=False)
         asyncio.run(session.run("Fix a.py."))
         (entry,) = [entry for entry in session.transcript.path() if isinstance(entry.payload, Checkpoint)]
         assert isinstance(entry.payload, Checkpoint)
@@ -125,6 +127,13 @@ class TestHandoff:
         asyncio.run(session.run("Fix b.py."))
         triggers = [entry.payload.trigger for entry in session.transcript.path() if isinstance(entry.payload, Checkpoint)]
         assert triggers == ["threshold"]
+
+    def test_a_refusal_replaces_nothing(self) -> None:
+        refusal = f"I'm sorry, but I can't assist with that. {words(36)}"
+        session = session_of(words(500, "a"), refusal, refusal, preset=self.PRESET, writes=False)
+        asyncio.run(session.run("Fix a.py."))
+        assert not [entry for entry in session.transcript.path() if isinstance(entry.payload, Checkpoint)]
+        assert session.window.view.messages[-1].text == words(500, "a")
 
     def test_a_request_that_does_not_fit_is_summarized(self) -> None:
         preset = oh_my_pi(OhMyPi(strategy="handoff", threshold=1_999, keep_recent_tokens=300))

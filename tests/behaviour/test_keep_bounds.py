@@ -9,12 +9,26 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolCall, ToolDefinition
-from promptkit.compaction import PRESETS, Events, KeepLastTurns, Preset, compact_at, compact_on_demand, first_match, on_overflow
-from promptkit.compaction.events import CompactionCommitted
+from promptkit.compaction import (
+    PRESETS,
+    Events,
+    KeepLastMessages,
+    KeepLastRound,
+    KeepLastTurns,
+    KeepRecentTokens,
+    KeepUserMessages,
+    Preset,
+    compact_at,
+    compact_on_demand,
+    first_match,
+    on_overflow,
+)
+from promptkit.compaction.events import CompactionCommitted, RequestPruned
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event
+    from promptkit.compaction.planning.selection import Keep
     from promptkit.testing.scripted_model import Request
 
 STEPS = 45
@@ -28,10 +42,8 @@ TURNS = Preset(
 GROWING = ("pi", "oh_my_pi", "codex", "claude_code", "opencode", "vscode", "copilot_cli")
 
 
-@pytest.mark.parametrize(
-    "preset", [TURNS, *(attrs.evolve(PRESETS[name](), reduce=None) for name in GROWING)], ids=lambda preset: preset.name
-)
-def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_request(preset: Preset) -> None:
+def work_through_many_calls(preset: Preset, *, keep: Keep | None = None, window: int = 40_000) -> list[Event]:
+    """Run one turn of many tool calls; the events."""
     told: list[Event] = []
     calls = 0
 
@@ -42,10 +54,11 @@ def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_reque
 
     session = AgentSession(
         model=ScriptedModel([step] * 400),
-        budget=ContextBudget(window=40_000, reserved_output_tokens=1_000),
+        budget=ContextBudget(window=window, reserved_output_tokens=window // 40),
         tokenizer=WordTokenizer(),
         preset=preset,
-        tools=[Tool(definition=ToolDefinition(name="look", description=""), run=lambda _: "d " * 1_600)],
+        keep=keep,
+        tools=[Tool(definition=ToolDefinition(name="look", description=""), run=lambda _: "d " * (window // 25))],
         events=Events(told.append),
         summarizer=ScriptedModel([summary_answer("The job goes on.")] * 40),
     )
@@ -54,6 +67,34 @@ def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_reque
         return (await session.run("Do the big job.")).text
 
     assert asyncio.run(work()) == "Done."
+    assert calls == STEPS
+    return told
+
+
+@pytest.mark.parametrize(
+    "preset", [TURNS, *(attrs.evolve(PRESETS[name](), reduce=None) for name in GROWING)], ids=lambda preset: preset.name
+)
+def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_request(preset: Preset) -> None:
+    committed = [event for event in work_through_many_calls(preset) if isinstance(event, CompactionCommitted)]
+    assert 1 <= len(committed) <= 8
+
+
+TOO_MUCH: tuple[Keep, ...] = (
+    KeepRecentTokens(tokens=15_000),
+    KeepRecentTokens(tokens=40_000),
+    KeepRecentTokens(tokens=40_000, at_least=True),
+    KeepLastRound(count=30),
+    KeepLastTurns(count=2, max_tokens=40_000),
+    KeepLastMessages(count=60, max_tokens=40_000),
+    KeepUserMessages(tokens=40_000),
+)
+"""Of a window of 20,000 tokens."""
+
+
+@pytest.mark.parametrize("keep", TOO_MUCH, ids=lambda keep: type(keep).__name__)
+def test_a_keep_larger_than_the_window_leaves_room_after_each_compaction(keep: Keep) -> None:
+    told = work_through_many_calls(PRESETS["vscode"](), keep=keep, window=20_000)
     committed = [event for event in told if isinstance(event, CompactionCommitted)]
     assert 1 <= len(committed) <= 8
-    assert calls == STEPS
+    assert not [event for event in told if isinstance(event, RequestPruned)]
+    assert all(event.tokens_after < 14_000 for event in committed)

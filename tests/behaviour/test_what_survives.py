@@ -24,12 +24,12 @@ from promptkit.compaction import (
     Summary,
     SummaryTask,
 )
-from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE
 from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS, UserMessageHistory
 from promptkit.compaction.replacement import carry_from_facts
 from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.prompts import SECTIONS, TEMPLATE, SummaryInstructions
+from promptkit.compaction.summarizers.prompts import SummaryInstructions
+from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript import ViewItem
 from tests.conversations import words

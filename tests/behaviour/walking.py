@@ -25,7 +25,7 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.policy.decisions import NoAction
-from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply

@@ -193,8 +193,8 @@ class _ChatLoop:
             if line.startswith("/"):
                 return self._commands.run(line)
             self._turn(line)
-        except NoPendingMessageError:
-            self._print_failure("there is no turn to resume: the last message is the model's reply.")
+        except NoPendingMessageError as error:
+            self._print_failure(str(error) if error.empty else "there is no turn to resume: the last message is the model's reply.")
         except (PromptKitError, OSError) as error:
             self._print_failure(explain_failure(error))
         except KeyboardInterrupt:

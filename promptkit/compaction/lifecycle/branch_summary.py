@@ -8,10 +8,15 @@ import attrs
 
 from promptkit.compaction.compactor import collect_facts
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError
+from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.estimates import HeuristicTokenizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
 from promptkit.transcript.view import build_summary_message, build_view
 
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.transcript import Transcript
@@ -43,6 +49,8 @@ async def switch_branch(  # noqa: PLR0913  # keywords
     instructions: str | None = None,
     preface: str = PREFACE,
     redactor: Redactor | None = None,
+    tokenizer: Tokenizer | None = None,
+    seconds: float | None = WAIT_SECONDS,
 ) -> Entry:
     """Continue from another entry, with a summary of the branch that is left.
 
@@ -57,12 +65,14 @@ async def switch_branch(  # noqa: PLR0913  # keywords
         instructions: What the user asks of the summary.
         preface: Text before the summary.
         redactor: Removes secrets from what the summarizer gets and from its summary.
+        tokenizer: Counts the branch and the summary, which must not be too short for it. None: the tokens are estimated.
+        seconds: The longest time that one summarizer may take; None: no limit.
 
     Returns:
         The last entry that was written: a BranchSummary after the target entry, or a mere rewind if the branch has no messages.
 
     Raises:
-        SummaryError: No summary was made.
+        SummaryError: No summary was made in time, or none that can stand for the branch.
         TranscriptError: The entry is unknown.
         TranscriptConflictError: The conversation continued in the meantime.
     """
@@ -74,10 +84,19 @@ async def switch_branch(  # noqa: PLR0913  # keywords
     if leaf is None or summarizer is None or not items:
         return transcript.rewind(to)
     plan = Plan(leaf=leaf, dropped=items)
-    task = SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, facts=collect_facts(transcript, plan))
+    counting = tokenizer or HeuristicTokenizer()
+    replaced = sum(map(Sizer(counting).count_message, (item.message for item in items)))
+    task = SummaryTask(
+        plan=plan,
+        max_tokens=max_tokens,
+        instructions=instructions,
+        facts=collect_facts(transcript, plan),
+        seconds=seconds,
+        check=lambda summary: check_length(summary, replaced=replaced, tokenizer=counting),
+    )
     if redactor is not None:
         task = redact_task(task, redactor)
-    summary = add_facts(await summarizer.summarize(task), task)
+    summary = add_facts(await summarize_within_limits(summarizer, task), task)
     if redactor is not None:
         summary = redact_summary(summary, redactor)
     if not summary.text.strip():

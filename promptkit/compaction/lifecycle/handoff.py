@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.planning.selection import is_system
+from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.defaults import UNLIMITED
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
 from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, check_length
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
+from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.estimates import HeuristicTokenizer
 from promptkit.transcript.entries import CustomMessage, MessageEntry, Observation, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -26,17 +29,13 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore
     from promptkit.transcript.view import TranscriptView
 
-__all__ = ["HANDOFF_TEMPLATE", "PARENT_SETTING", "Handoff", "handoff", "make_handoff_summarizer"]
-
-
-HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
-"""The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. The task's
-instructions are the goal."""
+__all__ = ["PARENT_SETTING", "Handoff", "handoff", "make_handoff_summarizer"]
 
 
 HANDOFF = "handoff"
@@ -57,6 +56,8 @@ async def handoff(  # noqa: PLR0913  # keywords
     last_request: LastRequest | None = None,
     fallback: Callable[[], Awaitable[Entry | None]] | None = None,
     redactor: Redactor | None = None,
+    tokenizer: Tokenizer | None = None,
+    seconds: float | None = WAIT_SECONDS,
 ) -> Handoff:
     """Continue the work in a new conversation with a goal.
 
@@ -73,13 +74,15 @@ async def handoff(  # noqa: PLR0913  # keywords
         last_request: The last request of the conversation.
         fallback: Compacts the old conversation if the document could not be written. None: the error is raised.
         redactor: Removes secrets from what the summarizer gets and from the document.
+        tokenizer: Counts the conversation and the document, which must not be too short for it. None: the tokens are estimated.
+        seconds: The longest time that one summarizer may take; None: no limit.
 
     Returns:
         The new conversation, or the checkpoint of the fallback.
 
     Raises:
         TranscriptError: The store is not empty. Checked before any request.
-        SummaryError: No document was written, and there is no fallback.
+        SummaryError: No document was written in time, or none that can stand for the conversation, and there is no fallback.
         TranscriptConflictError: The conversation continued in the meantime.
     """
     new = Transcript(store)
@@ -91,12 +94,16 @@ async def handoff(  # noqa: PLR0913  # keywords
         raise SummaryError(reason="nothing", detail="the conversation has no messages to hand off.")
     pinned = tuple(item for item in view.items if is_system(item))
     rest = tuple(item for item in view.items if not is_system(item))
+    counting = tokenizer or HeuristicTokenizer()
+    replaced = sum(map(Sizer(counting).count_message, (item.message for item in rest)))
     task = SummaryTask(
         plan=Plan(leaf=leaf, previous=view.summary, dropped=rest, pinned=pinned),
         max_tokens=max_tokens,
         instructions=goal,
         last_request=last_request,
         tools=() if last_request is None else last_request.tools,
+        seconds=seconds,
+        check=lambda summary: check_length(summary, replaced=replaced, tokenizer=counting),
     )
     try:
         document = await _write_document(task, summarizer, redactor)
@@ -134,7 +141,7 @@ def make_handoff_summarizer(context: SummarizerContext, model: Model) -> Summari
 
 
 async def _write_document(task: SummaryTask, summarizer: Summarizer, redactor: Redactor | None) -> Summary:
-    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
+    summary = await summarize_within_limits(summarizer, task if redactor is None else redact_task(task, redactor))
     if redactor is not None:
         summary = redact_summary(summary, redactor)
     if not summary.text.strip():

@@ -11,7 +11,9 @@ import attrs
 
 from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.redaction import redact_summary, redact_task
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
 from promptkit.transcript.search import extract_words, list_lines
@@ -44,6 +46,7 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
     max_tokens: int,
     redactor: Redactor | None = None,
     only_matching: bool = True,
+    seconds: float | None = WAIT_SECONDS,
 ) -> str:
     """Have a summarizer answer a question from another conversation.
 
@@ -55,9 +58,10 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
         redactor: Removes secrets from what the summarizer gets and from the answer.
         only_matching: Give the summarizer only the messages that match words of the question, with tool calls and results together.
             Otherwise all messages.
+        seconds: The longest time that one summarizer may take; None: no limit.
 
     Raises:
-        SummaryError: No message matches, or no answer was written.
+        SummaryError: No message matches, or no answer was written in time.
     """
     matching = {passage.entry for passage in find_passages(path, question)}
     message_entries = [entry for entry in path if entry.message is not None]
@@ -73,8 +77,8 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
     if not items:
         raise SummaryError(reason="nothing", detail="no message of the other conversation matches the question.")
     instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
-    task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions)
-    summary = await summarizer.summarize(task if redactor is None else redact_task(task, redactor))
+    task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions, seconds=seconds)
+    summary = await summarize_within_limits(summarizer, task if redactor is None else redact_task(task, redactor))
     return (summary if redactor is None else redact_summary(summary, redactor)).text
 
 

@@ -90,8 +90,8 @@ def extract_summary_text(message: Message) -> str | None:
 
 
 def is_summary(item: ViewItem) -> bool:
-    """Return whether an item is the summary of earlier messages. A user message with the same tags is none."""
-    return item.kind == "summary" or (item.kind == "replacement" and extract_summary_text(item.message) is not None)
+    """Return whether an item is the summary of earlier messages. A user message with the same tags is none, also if it was repeated."""
+    return item.kind == "summary"
 
 
 def is_user_request(item: ViewItem) -> bool:

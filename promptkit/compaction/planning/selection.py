@@ -58,11 +58,13 @@ class KeepLastRound:
     """Number of rounds to keep."""
     background: bool = False
     """Whether the summary is applied later, after more rounds. Then the first round is summarized even if it is the only one."""
+    max_tokens: int | None = None
+    """The most tokens of what stays; the newest round stays in any case. None: half of what a conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
 class KeepRecentTokens:
-    """Keep the newest blocks of together at most `tokens`, and always the newest one."""
+    """Keep the newest blocks of together at most `tokens`, and always the newest one. A session keeps at most half of what a conversation may have."""
 
     tokens: int
     at_least: bool = False
@@ -114,10 +116,18 @@ Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLast
 
 
 def limit_keep(keep: Keep, max_tokens: int | None) -> Keep:
-    """Limit the tokens that a rule keeps, if it counts messages or turns and has no limit of its own."""
-    if max_tokens is None or not isinstance(keep, KeepLastMessages | KeepLastTurns) or keep.max_tokens is not None:
-        return keep
-    return attrs.evolve(keep, max_tokens=max_tokens)
+    """Limit the tokens that a rule keeps to `max_tokens`, or to its own limit if that is lower. None: its own limit alone.
+
+    A compaction that keeps as much as a conversation may have makes no room, and the next one would follow at once.
+    """
+    match keep:
+        case KeepLastRound() | KeepLastMessages() | KeepLastTurns():
+            limits = [limit for limit in (keep.max_tokens, max_tokens) if limit is not None]
+            return attrs.evolve(keep, max_tokens=min(limits, default=None))
+        case KeepRecentTokens() | KeepUserMessages():
+            return keep if max_tokens is None else attrs.evolve(keep, tokens=min(keep.tokens, max_tokens))
+        case KeepAfter() | KeepNothing():
+            return keep
 
 
 def is_system(item: ViewItem) -> bool:
@@ -201,8 +211,8 @@ class _Cutter:
     def find_cut(self, keep: Keep) -> int:
         """Return the index of the first message that stays."""
         match keep:
-            case KeepLastRound():
-                return self._cut_before_rounds(keep)
+            case KeepLastRound(max_tokens=max_tokens):
+                return self._limit(self._cut_before_rounds(keep), max_tokens)
             case KeepRecentTokens(tokens=tokens, at_least=at_least):
                 return self._cut_by_tokens(tokens, at_least=at_least)
             case KeepLastMessages(count=count, max_tokens=max_tokens):

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -19,7 +22,8 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.view import find_edits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Set as AbstractSet
+    from concurrent.futures import Future
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointDirectory", "CheckpointFile", "format_comment", "list_checkpoint_files", "parse_comment", "title_from_summary"]
 
+
+_LOG = logging.getLogger("promptkit")
 
 INDEX = "index.md"
 OTHER_BRANCHES = "other-branches"
@@ -56,7 +62,8 @@ class CheckpointDirectory(CompactionHooks):
     """Writes each checkpoint into a folder, once, and keeps an index of them. As a hook it runs after every compaction.
 
     The files follow the conversation: after a rewind, a change of the branch or an undone compaction, those of checkpoints that no longer
-    apply are in `other-branches`, and they return when the conversation does.
+    apply are in `other-branches`, and they return when the conversation does. A fork of a session writes its own checkpoints into the folder,
+    and leaves the files of those that it shares with the conversation where they are.
 
     Files are replaced atomically and under a lock, so several processes may share a folder.
 
@@ -68,10 +75,22 @@ class CheckpointDirectory(CompactionHooks):
     def __init__(self, folder: Path, *, timeout: float = 10.0) -> None:
         self.folder = folder
         self._timeout = timeout
+        self._shared: frozenset[str] = frozenset()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint-files")  # one, so that the order holds
+
+    def fork(self, transcript: Transcript) -> CheckpointDirectory:
+        """Return the directory of a copy of the conversation: in the same folder, and without the files of checkpoints that both have."""
+        forked = CheckpointDirectory(self.folder, timeout=self._timeout)
+        forked._shared = self._shared | {entry.id for entry in transcript.path() if isinstance(entry.payload, Checkpoint)}  # its own class
+        return forked
 
     async def post_compact(self, checkpoint: Entry) -> None:
-        """Write the checkpoint's file."""
-        await asyncio.to_thread(self.write, checkpoint)
+        """Write the checkpoint's file, after the changes of the branch before it."""
+        await asyncio.shield(asyncio.wrap_future(self._worker.submit(self.write, checkpoint)))  # written also if the turn is cancelled
+
+    async def wait_idle(self) -> None:
+        """Wait until the files follow the conversation."""
+        await asyncio.wrap_future(self._worker.submit(int))
 
     @property
     def count(self) -> int:
@@ -79,8 +98,17 @@ class CheckpointDirectory(CompactionHooks):
         return len(list_checkpoint_files(self.folder))
 
     def on_branch_change(self, transcript: Transcript) -> None:
-        """Move the files of the checkpoints that the conversation has left, and move back those of the checkpoints that it has again."""
-        self.follow(transcript)
+        """Move the files of the checkpoints that the conversation has left, and move back those of the checkpoints that it has again.
+
+        In an event loop that is done in a thread, which `wait_idle` waits for: another process may hold the lock of the folder.
+        """
+        move = self._plan_moves(transcript)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            move()
+        else:
+            self._worker.submit(move).add_done_callback(_log_failure)
 
     def write(self, checkpoint: Entry) -> CheckpointFile | None:
         """Write the file of a checkpoint unless it exists.
@@ -107,7 +135,7 @@ class CheckpointDirectory(CompactionHooks):
     def follow(self, transcript: Transcript) -> None:
         """Keep the files of the present branch in the folder, and those of other branches and of undone compactions in `other-branches`.
 
-        No file is deleted. Files of other transcripts stay where they are.
+        No file is deleted. Files of other transcripts stay where they are, and so do those that a fork shares.
 
         Args:
             transcript: The conversation.
@@ -115,13 +143,21 @@ class CheckpointDirectory(CompactionHooks):
         Raises:
             OSError: A file could not be moved or written.
         """
+        self._plan_moves(transcript)()
+
+    def _plan_moves(self, transcript: Transcript) -> Callable[[], None]:
+        """Read the conversation as it is now, and return the function that moves its files, for another thread."""
         path = transcript.path()
         undone = {target for target, edit in find_edits(path).items() if edit.content is None}
         present = {entry.id for entry in path if isinstance(entry.payload, Checkpoint)} - undone
+        left = {entry.id for entry in transcript.entries if isinstance(entry.payload, Checkpoint)} - present
+        return partial(self._move_files, left=left - self._shared, present=present - self._shared)
+
+    def _move_files(self, *, left: AbstractSet[str], present: AbstractSet[str]) -> None:
         aside = self.folder / OTHER_BRANCHES
         with self._lock():
             for file in list_checkpoint_files(self.folder):
-                if file.checkpoint in transcript and file.checkpoint not in present:
+                if file.checkpoint in left:
                     _move(file, aside)
             for file in list_checkpoint_files(aside):
                 if file.checkpoint in present:
@@ -145,6 +181,12 @@ class CheckpointDirectory(CompactionHooks):
     def _lock(self) -> FileLock:
         self.folder.mkdir(parents=True, exist_ok=True)
         return FileLock(self.folder / LOCK, timeout=self._timeout)
+
+
+def _log_failure(done: Future[None]) -> None:
+    error = done.exception()
+    if error is not None:
+        _LOG.error("the checkpoint files could not follow a change of the branch, which is done", exc_info=error)
 
 
 def _count_summaries(number: int) -> str:

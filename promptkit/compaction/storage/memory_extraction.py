@@ -14,8 +14,10 @@ from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.blocks import block_spans, is_user_request
 from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.storage.memory_files import parse_bullets
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError
 from promptkit.rendering.sizing import Sizer
@@ -120,6 +122,8 @@ class SummarizingMemoryExtractor:
     """Token limit of the list of one chunk."""
     redactor: Redactor | None = None
     """Removes secrets from what the summarizer gets and from its lists."""
+    seconds: float | None = WAIT_SECONDS
+    """The longest time that the list of one chunk may take; None: no limit."""
 
     async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """Return the memories. Raises the last failure if the summarizer failed for every chunk."""
@@ -135,9 +139,11 @@ class SummarizingMemoryExtractor:
                     self.max_chunk_tokens,
                 )
                 continue
-            task = SummaryTask(plan=Plan(leaf=chunk[-1].entry_id, dropped=chunk), max_tokens=self.max_tokens)
+            task = SummaryTask(plan=Plan(leaf=chunk[-1].entry_id, dropped=chunk), max_tokens=self.max_tokens, seconds=self.seconds)
             try:
-                summary = await self.summarizer.summarize(task if self.redactor is None else redact_task(task, self.redactor))
+                summary = await summarize_within_limits(
+                    self.summarizer, task if self.redactor is None else redact_task(task, self.redactor)
+                )
             except (SummaryError, ModelError) as error:
                 _LOG.warning("could not extract memories from %d messages: %s", len(chunk), error)
                 failure = error

@@ -9,8 +9,9 @@ import attrs
 from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, render_summary_request, serialize_message
+from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request, serialize_message
 from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import MEMORIES, collect_dropped_items, get_previous_summary, sum_usage
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError

@@ -8,7 +8,8 @@ import attrs
 
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
-from promptkit.compaction.summarizers.prompts import SECTIONS, neutralize_tags
+from promptkit.compaction.summarizers.prompts import neutralize_tags
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage

@@ -28,6 +28,9 @@ PAUSE_SECONDS = 60.0
 
 MAX_PAUSE_SECONDS = 600.0
 
+TIMEOUT = "timeout"
+"""The reason of an attempt that took too long, by the task's limit or by the client's own."""
+
 TOO_LONG = frozenset({"too_large", "cut"})
 """Reasons after which the same summarizer is asked once more, for less."""
 
@@ -88,7 +91,7 @@ class FallbackSummarizer:
                     break
             else:
                 excluded |= dict.fromkeys(_model_keys(summarizer)[:1], "its model wrote too much twice.")
-            if isinstance(error, RateLimitedError | ModelUnavailableError | TimeoutError):
+            if isinstance(error, RateLimitedError | ModelUnavailableError) or attempts[-1].reason == TIMEOUT:
                 excluded |= dict.fromkeys(_model_keys(summarizer), "its provider did not answer just now.")
         detail = "; ".join(failures) or "the list of summarizers is empty."
         raise SummaryError(reason="every", detail=detail, usage=sum_usage(attempt.usage for attempt in attempts))
@@ -151,8 +154,7 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
     except TimeoutError:
         if not limit.expired():
             raise
-        message = f"no summary within {task.seconds:g} seconds."
-        raise TimeoutError(message) from None
+        raise SummaryError(reason=TIMEOUT, detail=f"none was written within {task.seconds:g} seconds.") from None
     if task.check is not None:
         task.check(summary)
     return summary
@@ -186,7 +188,7 @@ def _name_reason(error: Exception) -> str:
         case SummaryError(reason=reason):
             return reason
         case TimeoutError():
-            return "timeout"
+            return TIMEOUT
         case EmptyReplyError(finish="length" | "max_output_tokens" | "max_tokens"):  # the reasoning took the whole output limit
             return "cut"
         case _:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfMessages, find_sections, render_summary_request
+from promptkit.compaction.summarizers.prompts import SummaryOfMessages, render_summary_request
 from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.summarizer import limit_output, summary_from_reply
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import with_options

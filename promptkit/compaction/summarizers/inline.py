@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryInstructions, find_sections, suggest_word_count
+from promptkit.compaction.summarizers.prompts import SummaryInstructions, suggest_word_count
 from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, limit_output, summary_from_reply
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError

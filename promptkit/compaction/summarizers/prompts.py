@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import SummaryTask
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
+from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
@@ -33,34 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NEW_CONTENT",
-    "SECTIONS",
-    "TEMPLATE",
     "SummaryInstructions",
     "SummaryOfMessages",
     "SummaryOfText",
-    "find_sections",
     "neutralize_tags",
     "render_summary_request",
     "serialize_message",
     "suggest_word_count",
 ]
-
-
-TEMPLATE = Path(__file__).with_name("summary.md.j2")
-"""The template of the instructions."""
-
-
-SECTIONS = (
-    "Conversation Overview",
-    "Technical Foundation",
-    "Codebase Status",
-    "Problem Resolution",
-    "Progress Tracking",
-    "Active Work State",
-    "Recent Operations",
-    "Continuation Plan",
-)
-"""The headings of a summary, in order."""
 
 
 NEW_CONTENT = "new in this summary"
@@ -228,11 +208,6 @@ class SummaryInstructions(PromptElement):
             "say_no_tools": self.say_no_tools,
         }
         return Template(file=self.template, values=values)
-
-
-def find_sections(template: str | os.PathLike[str]) -> Sequence[str]:
-    """Return the headings that a template asks for: those of promptkit's own template, none of another."""
-    return SECTIONS if Path(template) == TEMPLATE else ()
 
 
 def suggest_word_count(task: SummaryTask) -> int:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.prompts import TEMPLATE, SummaryOfText, find_sections, render_summary_request
+from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request
 from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.summarizer import limit_output, summary_from_reply
 from promptkit.tokens.models import tokenizer_for
 

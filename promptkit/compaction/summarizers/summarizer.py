@@ -12,6 +12,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.summarizers.sections import find_own_text
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Usage
 from promptkit.providers.model import COMPACTION, with_options
@@ -158,7 +159,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
 
     Raises:
         SummaryError: The reply calls tools, was withheld by the provider, is cut, is empty, lacks the tags or the headings that were
-            asked for, or is larger than the task allows.
+            asked for, has nothing under them, or is larger than the task allows.
     """
     usage = reply.usage
     if reply.message.tool_calls:
@@ -179,10 +180,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         facts = {MEMORIES: listed}
     if not text:
         raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
-    missing = [name for name in sections if task.headings and name.casefold() not in text.casefold()]
-    if 2 * len(missing) > len(sections):
-        detail = f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}."
-        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
+    _check_sections(text, sections if task.headings else (), usage)
     tokens = tokenizer.count(text)
     if tokens > task.max_tokens:
         raise SummaryError(
@@ -191,6 +189,17 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             usage=usage,
         )
     return Summary(text=text, mode=mode, model=model, usage=reply.usage, request_id=reply.request_id, facts=facts)
+
+
+def _check_sections(text: str, sections: Sequence[str], usage: Usage | None) -> None:
+    """Raise SummaryError if a summary lacks more than half of its headings, or says nothing under them."""
+    missing = [name for name in sections if name.casefold() not in text.casefold()]
+    if 2 * len(missing) > len(sections):
+        detail = f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}."
+        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
+    if sections and not find_own_text(text):
+        detail = f"the summary says nothing under its headings: {text[:80]!r}."
+        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
 
 
 def split_memories(reply: str, summary: str) -> tuple[str, str]:

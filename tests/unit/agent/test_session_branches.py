@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.agent import AgentSession, SyncSession
+from promptkit.agent import AgentSession, ContextWindow, SyncSession
 from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
+from promptkit.compaction.policy.rules import Thresholds, default_policy
+from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
 from promptkit.errors import ModelUnavailableError, NoPendingMessageError, SummaryError, TurnInProgressError
-from promptkit.messages import ToolCall, ToolDefinition
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.messages import Message, ToolCall, ToolDefinition
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.entries import BranchSummary
+from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import summary_reply, words
+from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from promptkit.testing.scripted_model import Request
     from promptkit.transcript.entries import Entry
@@ -119,11 +124,11 @@ def test_after_a_reset_nothing_is_shown_and_everything_is_kept() -> None:
 
 
 def test_a_handoff_starts_a_session_that_knows_the_goal() -> None:
-    document = f"<summary>{words(30, 'ship')}</summary>"
+    document = summary_answer(words(30, "ship"), sections=HANDOFF_SECTIONS)
     session, _ = forked(ScriptedModel(["a", "b", document, "shipped"]))
     new = asyncio.run(session.handoff("Ship it.", InMemoryStore()))
     assert new.transcript is not session.transcript
-    assert new.window.view.items[0].message.text == words(30, "ship")
+    assert words(30, "ship") in new.window.view.items[0].message.text
     assert asyncio.run(new.run("Go.")).text == "shipped"
     assert session.window.view.items[-1].message.text == "b"
 
@@ -134,6 +139,118 @@ def test_a_handoff_that_is_not_written_changes_nothing() -> None:
     with pytest.raises(SummaryError):
         asyncio.run(session.handoff("Ship it.", InMemoryStore()))
     assert session.transcript.leaf == before
+
+
+async def waiting() -> tuple[ContextWindow, str]:
+    """A window whose newest reply has a call without a result; the id of its first entry."""
+    window = ContextWindow(model="gpt-4o", budget=ContextBudget(window=5_000, reserved_output_tokens=100), tokenizer=WordTokenizer())
+    window.add({"role": "user", "content": "one"})
+    first = window.transcript.leaf
+    assert first is not None
+    await window.request()
+    window.add_reply(Message(role="assistant", tool_calls=(ToolCall(id="t1", name="slow"),)))
+    return window, first
+
+
+LEAVING: dict[str, Callable[[ContextWindow, str, bool], Awaitable[object]]] = {
+    "reset": lambda window, _, abandon: window.reset(abandon_calls=abandon),
+    "rewind": lambda window, entry, abandon: asyncio.to_thread(window.rewind, entry, abandon_calls=abandon),
+    "switch_branch": lambda window, entry, abandon: window.switch_branch(entry, summarize=False, abandon_calls=abandon),
+}
+
+
+@pytest.mark.parametrize("change", LEAVING)
+def test_a_window_leaves_no_calls_that_wait_for_results_unless_told_to(change: str) -> None:
+    async def go() -> None:
+        window, first = await waiting()
+        before = window.transcript.leaf
+        with pytest.raises(TurnInProgressError, match=r"slow \(t1\).*abandon_calls=True"):
+            await LEAVING[change](window, first, False)
+        assert window.transcript.leaf == before
+        window.add({"role": "tool", "tool_call_id": "t1", "content": "result"})
+        assert [message.role for message in (await window.request()).messages] == ["user", "assistant", "tool"]
+        window, first = await waiting()
+        await LEAVING[change](window, first, True)
+        assert not window.pending_calls
+
+    asyncio.run(go())
+
+
+def test_a_conversation_that_another_program_resets_in_a_turn_sends_no_request_without_messages(tmp_path: Path) -> None:
+    async def go() -> None:
+        GATES[:], STARTED[:] = [asyncio.Event()], [asyncio.Event()]
+        model = ScriptedModel([answer] * 20)
+        session = session_of(model, transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl")), recall=False)
+        turn = asyncio.ensure_future(session.run("go now"))
+        await asyncio.wait_for(STARTED[0].wait(), 10)
+        await session_of(ScriptedModel([]), transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl"))).reset()
+        GATES[0].set()
+        with pytest.raises(NoPendingMessageError, match="reset meanwhile"):
+            await turn
+        assert all(request.messages for request in model.requests)
+        assert (await session.run("two")).text == "done"
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("system", [(), (Message(role="system", content="Be brief."),)])
+def test_a_window_without_messages_makes_no_request(system: tuple[Message, ...]) -> None:
+    window = ContextWindow(model="gpt-4o", tokenizer=WordTokenizer())
+    window.add(*system)
+    with pytest.raises(NoPendingMessageError):
+        asyncio.run(window.request())
+
+
+REFUSAL = (
+    "I'm sorry, but I can't assist with that request. It contains material that I am not able to process under the policies that I have "
+    "to follow, so please rephrase it or ask me about something else entirely."
+)
+NO_DOCUMENT = [REFUSAL, f"<summary>{REFUSAL}</summary>", "ok", summary_answer("ok", sections=HANDOFF_SECTIONS), summary_answer(words(60))]
+
+
+@pytest.mark.parametrize("answered", NO_DOCUMENT)
+def test_a_refusal_or_small_talk_opens_no_new_conversation(answered: str) -> None:
+    session = session_of(ScriptedModel([words(900), words(900), answered, answered]))
+    asyncio.run(session.run("one"))
+    asyncio.run(session.run("two"))
+    before, store = session.transcript.leaf, InMemoryStore()
+    with pytest.raises(SummaryError):
+        asyncio.run(session.handoff("Ship it.", store))
+    assert (session.transcript.leaf, store.load().entries) == (before, ())
+
+
+def test_no_short_answer_of_a_summarizer_of_one_s_own_stands_for_a_branch() -> None:
+    session, first = forked(ScriptedModel(["a", words(900)]))
+    session.compaction.compactor.summarizer = Writer(text="ok")
+    before = session.transcript.leaf
+    with pytest.raises(SummaryError, match="ok"):
+        asyncio.run(session.switch_branch(first))
+    assert session.transcript.leaf == before
+
+
+@pytest.mark.parametrize("change", ["switch_branch", "handoff"])
+def test_a_summarizing_model_that_hangs_holds_up_a_change_of_the_branch_no_longer_than_it_may(change: str) -> None:
+    async def hang(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    policy = default_policy(rng=lambda: 0.5, thresholds=Thresholds(wait_seconds=0.05))
+    session = session_of(ScriptedModel(["a", "b", hang, hang]), policy=policy)
+    asyncio.run(session.run("one"))
+    first = session.transcript.leaf
+    assert first is not None
+    asyncio.run(session.run("two"))
+
+    async def go() -> None:
+        async with asyncio.timeout(5):
+            await CHANGES[change](session, first)
+
+    if change == "handoff":  # only a model writes one
+        with pytest.raises(SummaryError, match=r"0\.05 seconds"):
+            asyncio.run(go())
+    else:
+        asyncio.run(go())
+        assert "two" in session.window.view.items[-1].message.text
 
 
 def test_a_session_that_is_given_a_transcript_offers_recall_unless_told_not_to() -> None:
@@ -155,7 +272,7 @@ def test_a_fork_recalls_its_own_conversation() -> None:
 
 
 def test_a_program_without_an_event_loop_does_the_same() -> None:
-    with SyncSession(session_of(ScriptedModel(["a", "b", "<summary>the document</summary>", "c"]))) as talk:
+    with SyncSession(session_of(ScriptedModel(["a", "b", summary_answer("the document", sections=HANDOFF_SECTIONS), "c"]))) as talk:
         talk.run("one")
         talk.run("two")
         with talk.handoff("Ship it.", InMemoryStore()) as new:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.lifecycle.handoff import HANDOFF_TEMPLATE, PARENT_SETTING, Handoff, handoff
+from promptkit.compaction.lifecycle.handoff import PARENT_SETTING, Handoff, handoff
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.transcript.entries import Checkpoint, CustomMessage
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore
@@ -66,10 +67,11 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
     talk = spoken()
     tools = (ToolDefinition(name="read"),)
     sent = talk.view.messages
-    with ScriptedModel(["<analysis>hm</analysis><summary>Begin with the lexer.</summary>"]) as model:
+    with ScriptedModel([f"<analysis>hm</analysis>{summary_answer('Begin with the lexer.', sections=HANDOFF_SECTIONS)}"]) as model:
         writer = InlineSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
         made = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
-    assert made.document == "Begin with the lexer."
+    assert made.document is not None
+    assert "Begin with the lexer." in made.document
     (request,) = model.requests
     assert request.tools == tools
     assert request.messages[: len(sent)] == sent

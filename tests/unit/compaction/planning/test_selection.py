@@ -482,7 +482,8 @@ def test_what_stays_has_a_bound_in_tokens_too(keep: KeepLastTurns | KeepLastMess
 
 def test_a_turn_of_any_size_is_summarized_by_default() -> None:
     assert limit_keep(KeepLastTurns(count=2), 500) == KeepLastTurns(count=2, max_tokens=500)
-    assert limit_keep(KeepLastTurns(count=2, max_tokens=900), 500) == KeepLastTurns(count=2, max_tokens=900)
+    assert limit_keep(KeepLastTurns(count=2, max_tokens=900), 500) == KeepLastTurns(count=2, max_tokens=500)
+    assert limit_keep(KeepLastTurns(count=2, max_tokens=300), 500) == KeepLastTurns(count=2, max_tokens=300)
     assert limit_keep(KeepNothing(), 500) == KeepNothing()
     assert limit_keep(KeepLastTurns(count=2), None) == KeepLastTurns(count=2)
 

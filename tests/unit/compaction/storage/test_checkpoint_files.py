@@ -6,14 +6,15 @@ A value in a comment comes back as it was, and nothing in it ends the comment.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from filelock import FileLock
 from hypothesis import given, strategies as st
 
 from promptkit import AgentSession, ContextBudget, Message
 from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.hooks import HookChain
 from promptkit.compaction.storage.checkpoint_files import (
     CheckpointDirectory,
     format_comment,
@@ -23,6 +24,7 @@ from promptkit.compaction.storage.checkpoint_files import (
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry
+from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
@@ -142,12 +144,13 @@ def test_files_of_another_conversation_in_the_folder_stay(tmp_path: Path) -> Non
 
 def test_a_session_s_files_follow_what_it_does(tmp_path: Path) -> None:
     async def talk() -> None:
+        files = CheckpointDirectory(tmp_path)
         session = AgentSession(
             model=ScriptedModel([words(100, "a"), words(100, "b")]),
             budget=ContextBudget(window=1_000, reserved_output_tokens=0),
             tokenizer=WordTokenizer(),
             summarizer=Writer(),
-            hooks=HookChain(CheckpointDirectory(tmp_path)),
+            hooks=files,
         )
         await session.run("one")
         start = session.transcript.leaf
@@ -157,11 +160,81 @@ def test_a_session_s_files_follow_what_it_does(tmp_path: Path) -> None:
         assert len(list_checkpoint_files(tmp_path)) == 1
         for leave in (session.undo_compaction, lambda: session.rewind(start)):
             leave()
+            await files.wait_idle()
             assert list_checkpoint_files(tmp_path) == ()
             await session.switch_branch(compacted, summarize=False)
+            await files.wait_idle()
             assert len(list_checkpoint_files(tmp_path)) == 1
 
     asyncio.run(talk())
+
+
+def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tmp_path: Path) -> None:
+    async def talk() -> None:
+        files = CheckpointDirectory(tmp_path)
+        session = AgentSession(
+            model=ScriptedModel([words(100, "a"), words(100, "b"), words(100, "c"), words(100, "d")]),
+            budget=ContextBudget(window=1_000, reserved_output_tokens=0),
+            tokenizer=WordTokenizer(),
+            summarizer=Writer(),
+            hooks=files,
+        )
+        await session.run("one")
+        start = session.transcript.leaf
+        await session.run("two")
+        await session.compact()
+        fork = session.fork(InMemoryStore())
+        forked = fork.compaction.compactor.hooks
+        assert isinstance(forked, CheckpointDirectory)
+        shared = fork.transcript.leaf
+        await fork.run("three")
+        await fork.run("four")
+        await fork.compact()
+        assert len(list_checkpoint_files(tmp_path)) == 2
+        fork.rewind(shared)
+        await forked.wait_idle()
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        fork.rewind(start)
+        await forked.wait_idle()
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        session.rewind(start)
+        await files.wait_idle()
+        assert list_checkpoint_files(tmp_path) == ()
+        fork.rewind(shared)
+        await forked.wait_idle()
+        assert list_checkpoint_files(tmp_path) == ()
+
+    asyncio.run(talk())
+
+
+def test_a_change_of_the_branch_never_waits_in_the_event_loop_for_the_lock_of_another_process(tmp_path: Path) -> None:
+    async def talk() -> float:
+        files, transcript = CheckpointDirectory(tmp_path, timeout=5), Transcript()
+        summarize(transcript, files, "c1")
+        with FileLock(tmp_path / ".lock"):
+            transcript.rewind(None)
+            started = time.monotonic()
+            files.on_branch_change(transcript)
+            passed = time.monotonic() - started
+            assert len(list_checkpoint_files(tmp_path)) == 1
+        await files.wait_idle()
+        assert list_checkpoint_files(tmp_path) == ()
+        return passed
+
+    assert asyncio.run(talk()) < 1
+
+
+def test_files_that_cannot_follow_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def talk() -> None:
+        files, transcript = CheckpointDirectory(tmp_path, timeout=0.01), Transcript()
+        summarize(transcript, files, "c1")
+        with FileLock(tmp_path / ".lock"):
+            transcript.rewind(None)
+            files.on_branch_change(transcript)
+            await files.wait_idle()
+
+    asyncio.run(talk())
+    assert "could not follow" in caplog.text
 
 
 @pytest.mark.parametrize("title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"])

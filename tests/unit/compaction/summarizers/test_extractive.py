@@ -17,7 +17,7 @@ from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.messages import ImagePart, Message, ToolCall

@@ -280,7 +280,7 @@ class TestTimeLimit:
 
         assert (len(hanging.tasks), len(next_one.tasks)) == (1, 1)
         (attempt,) = reports.attempts
-        assert (attempt.reason, attempt.detail) == ("timeout", "no summary within 0.01 seconds.")
+        assert (attempt.reason, attempt.detail) == ("timeout", "no summary: none was written within 0.01 seconds.")
         assert attempt.seconds >= 0.01
 
     def test_it_is_that_of_each_summarizer_and_not_of_all_together(self) -> None:

@@ -14,7 +14,6 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     MAX_ARGUMENT_CHARACTERS,
-    SECTIONS,
     SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
@@ -22,6 +21,7 @@ from promptkit.compaction.summarizers.prompts import (
     serialize_message,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.elements import element_from_message
 from promptkit.errors import TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall

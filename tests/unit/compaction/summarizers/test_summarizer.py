@@ -10,7 +10,7 @@ import pytest
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.prompts import SECTIONS
+from promptkit.compaction.summarizers.sections import SECTIONS, TEMPLATE
 from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     extract_summary,
@@ -112,6 +112,24 @@ class TestAccepted:
     def test_a_refusal_or_small_talk_is_no_summary(self, text: str) -> None:
         assert refused(reply(text), sections=SECTIONS).reason == "untagged"
         assert refused(reply(f"<summary>{text}</summary>"), sections=SECTIONS).reason == "no_sections"
+
+    @pytest.mark.parametrize("under", ["", "N/A", "None.", "[describe here]", "- ...", "{{ what the person wants }}", "**TBD**"])
+    @pytest.mark.parametrize("form", ["{0}\n{1}", "{0}: {1}", "## {0}\n{1}", "1. **{0}**: {1}"])
+    def test_headings_with_nothing_of_their_own_under_them_are_no_summary(self, form: str, under: str) -> None:
+        text = "\n".join(form.format(name, under) for name in SECTIONS)
+
+        assert refused(reply(f"<summary>\n{text}\n</summary>"), sections=SECTIONS).reason == "no_sections"
+
+    def test_the_words_of_the_template_are_no_summary(self) -> None:
+        asked = TEMPLATE.read_text(encoding="utf-8")
+        text = asked[asked.index("1. ") : asked.index("Be exact")]
+
+        assert refused(reply(f"<summary>{text}</summary>"), sections=SECTIONS).reason == "no_sections"
+
+    def test_what_a_part_does_not_have_may_be_said_in_a_word(self) -> None:
+        text = "\n".join(f"{name}: {'The parser scatters.' if name == SECTIONS[0] else 'None.'}" for name in SECTIONS)
+
+        assert "scatters" in taken(reply(f"<summary>{text}</summary>"), sections=SECTIONS, task=attrs.evolve(TASK, max_tokens=100)).text
 
 
 class TestTask:
