@@ -197,8 +197,10 @@ class Backend:
         limit, reason = self._find_limit(exchange, tokens)
         if limit and finish is None and tokenizer.count(message.text) > limit:
             message, finish = attrs.evolve(message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()), reason
-        written = sum(map(tokenizer.count, [message.text, *(text for c in message.tool_calls for text in (c.name, c.arguments))]))
-        usage = answer.usage or self._count_usage(exchange, tokens, written)
+        usage = answer.usage
+        if usage is None:
+            written = sum(map(tokenizer.count, [message.text, *(text for c in message.tool_calls for text in (c.name, c.arguments))]))
+            usage = self._count_usage(exchange, tokens, written)
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(number=exchange.number, created=int(self._clock()), model=model, message=message, finish=finish, usage=usage)
 
