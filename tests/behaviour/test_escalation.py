@@ -77,6 +77,7 @@ def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path)
     assert held.summary_cached >= 0.85
 
 
+@pytest.mark.slow
 def test_without_the_background_the_foreground_does_it_all(tmp_path: Path) -> None:
     script = Script(turns=25, answer_seconds=0, summary_seconds=0)
     held = asyncio.run(run_conversation(script, tmp_path, window=5_000, background=False))
@@ -108,6 +109,7 @@ def test_the_summary_request_is_the_last_one_with_a_question_behind_it() -> None
     told.check()
 
 
+@pytest.mark.slow
 def test_between_two_checkpoints_what_was_sent_stays_what_it_was() -> None:
     told = Recorder()
 

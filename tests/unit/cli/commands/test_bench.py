@@ -101,7 +101,7 @@ def test_says_how_long_it_takes_where_times_are_taken(capsys: pytest.CaptureFixt
     [
         ("7", ""),
         ("1k:128k:log16", "gpt-5,gpt-4"),
-        ("100:1m:log60", ""),
+        pytest.param("100:1m:log60", "", marks=pytest.mark.slow),
         pytest.param("1k:999k:log300", "gpt-5,gpt-4", marks=pytest.mark.slow),
     ],
 )

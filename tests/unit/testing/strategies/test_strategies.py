@@ -188,6 +188,7 @@ class TestPrompts:
         pieces = [child for element in elements(prompt) for child in (element.children or (None,)) if not isinstance(child, PromptElement)]
         assert len(pieces) <= size + MAX_DEPTH  # what was begun is brought to its end
 
+    @pytest.mark.slow
     def test_have_every_feature_every_element_of_the_grammar_and_every_prop_of_it(self) -> None:
         kinds: set[str] = set()
         props: set[str] = set()
