@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -100,19 +100,30 @@ class _Run:
             async with limit:
                 output = await self._call()
             result = output if isinstance(output, ToolResult) else ToolResult(output)
-        except ToolError as error:
-            result = ToolResult(f"Error: {error}", is_error=True)
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
-            if limit.expired():
+            if limit.expired() and not isinstance(error, ToolError):
                 return ToolResult(f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}", is_error=True)
-            result = ToolResult(f"Error: {type(error).__name__}: {error}", is_error=True)
+            result = _describe_failure(error)
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
         if inspect.iscoroutinefunction(self.tool.run):
             return cast("ToolOutput", await self.tool.run(self.arguments))  # the result of an async function
-        output = await asyncio.to_thread(self.tool.run, self.arguments)
+        output = await asyncio.to_thread(self._call_plain)
         return await output if inspect.isawaitable(output) else output
+
+    def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
+        """Call a plain function. Its exception becomes a result here: a future cannot hold a StopIteration, and would never be done."""
+        try:
+            return self.tool.run(self.arguments)
+        except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+            return _describe_failure(error)
+
+
+def _describe_failure(error: Exception) -> ToolResult:
+    """Return the result that tells the model what a tool raised."""
+    told = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
+    return ToolResult(f"Error: {told}", is_error=True)
 
 
 async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation: str | None) -> ToolResult:

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit.agent.tools import CANCELLED, run_tools
@@ -146,3 +147,15 @@ def test_a_tool_that_has_nothing_to_tell_returns_nothing() -> None:
 def test_a_result_that_cannot_be_written_down_is_told_to_the_model_as_an_error(wrong: object) -> None:
     (told,) = texts([call("odd")], tool("odd", lambda _: wrong))  # type: ignore[arg-type, return-value]  # what a tool may do unchecked
     assert told.startswith("Error: TypeError: the tool returned ")
+
+
+@pytest.mark.parametrize("seconds", [None, 5])
+def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(seconds: float | None) -> None:
+    def finds(arguments: Mapping[str, object]) -> ToolOutput:
+        return next(user for user in ["ann", "bob"] if user == "zed")
+
+    async def within_a_second() -> list[Message]:
+        async with asyncio.timeout(1):
+            return await results([call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds))
+
+    assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration: "]
