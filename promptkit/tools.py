@@ -87,7 +87,8 @@ class Tool:
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
     seconds: float | None = None
-    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for."""
+    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for,
+    not even by the end of the program."""
     max_tokens: int | None = None
     """The most tokens of a result's text that the model is shown. Of a longer one it sees the head, the tail, and how to read the rest.
     None: half of what messages may take. The transcript keeps all of it. At least 100."""
