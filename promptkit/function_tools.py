@@ -286,6 +286,7 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
 def _build_model(function: Function, name: str, documented: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
     """Return the pydantic model of a function's arguments. Its fields have names of their own: an argument may be called `schema`."""
     from pydantic import ConfigDict, Field, create_model
+    from pydantic.fields import FieldInfo
 
     hints = get_type_hints(_find_code(function), include_extras=True)
     known: dict[type, object] = {}  # with None while a class is being read
@@ -294,11 +295,14 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     others: object = None
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
         annotation = _replace_attrs(hints.get(parameter.name, Any), known)  # Any: without an annotation
-        default: object = ... if parameter.default is parameter.empty else parameter.default
         if parameter.kind is parameter.VAR_KEYWORD:
             others = annotation
             continue
-        given: dict[str, Any] = {"default": default}  # Any: keywords of Field
+        given: dict[str, Any] = {}  # Any: keywords of Field
+        if isinstance(parameter.default, FieldInfo):  # pydantic merges it with what follows
+            annotation = Annotated[annotation, parameter.default]
+        elif parameter.default is not parameter.empty:
+            given = {"default": parameter.default}
         if parameter.kind is parameter.VAR_POSITIONAL:
             annotation, given = GenericAlias(Sequence, annotation), {"default_factory": tuple}
         if text := _find_description(annotation, documented.get(parameter.name)):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import attrs
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from promptkit import AgentSession, ImagePart, Tool, ToolCall, tool
 from promptkit.errors import InvalidArgumentError, ToolError
@@ -262,3 +262,29 @@ def test_a_function_has_a_limit_of_its_results() -> None:
     assert shown.endswith(" 998 999")
     assert "\n[The middle of this output was cut out: it was too long.]\n" in shown  # there is no tool recall
     assert session.tokenizer.count(shown) <= 200
+
+
+def test_a_field_as_the_default_has_the_default_the_limits_and_the_description() -> None:
+    @tool
+    def search(
+        query: str = Field(min_length=2),
+        limit: int = Field(10, ge=1, le=50, description="The most hits."),
+        tags: list[str] = Field(default_factory=lambda: ["all"]),  # noqa: B008  # as pydantic has it
+        page: Annotated[int, Field(default=4)] = 5,
+        size: Annotated[int, Field(default=6)] = Field(ge=1),
+    ) -> str:
+        """Search.
+
+        Args:
+            query: The words.
+            limit: This is less near to the argument.
+        """
+        return f"{query} {limit} {tags} {page} {size}"
+
+    shown: Any = search.definition.parameters
+    assert shown["properties"]["limit"] == {"default": 10, "description": "The most hits.", "maximum": 50, "minimum": 1, "type": "integer"}
+    assert shown["properties"]["query"] == {"description": "The words.", "minLength": 2, "type": "string"}
+    assert shown["required"] == ["query"]
+    assert run(search, {"query": "ox"}) == "ox 10 ['all'] 5 6"
+    with pytest.raises(ToolError, match="limit: Input should be greater than or equal to 1, not -5"):
+        run(search, {"query": "ox", "limit": -5})
