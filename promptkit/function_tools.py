@@ -36,6 +36,9 @@ AnyTool: TypeAlias = Tool | ToolDefinition | Function
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
 
+ATTRS_PLACES = "; attrs classes may be in attrs classes, and not in dataclasses, typed dicts or pydantic models"
+"""Said of a class that pydantic does not know."""
+
 MAX_ERRORS = 5
 """Wrong arguments that the model is told of at once."""
 
@@ -216,6 +219,15 @@ def _unstructure(value: object) -> object:
     raise TypeError(problem)
 
 
+def _list_arguments(value: object) -> object:
+    """Return the arguments that make an attrs instance. Raises TypeError for any other value."""
+    cls = type(value)
+    if attrs.has(cls):
+        return {field.alias or field.name: getattr(value, field.name) for field in attrs.fields(cls) if field.init}
+    problem = f"a {cls.__name__} is no JSON"
+    raise TypeError(problem)
+
+
 def _describe_errors(error: Exception) -> str:
     """Say in a line for each wrong argument where it is, what is wrong and what was given."""
     problems: list[dict[str, Any]] = cast("Any", error).errors(include_url=False, include_context=False)  # pydantic's TypedDicts
@@ -233,6 +245,7 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     """Return the schema of a function. Raises InvalidArgumentError."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
+    _check_callable(function)
     called = name or _find_name(function)
     if not NAME.fullmatch(called):
         problem = f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
@@ -242,10 +255,11 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
         model, fields = _build_model(function, called, documented)
         schema = _make_strict(model) if strict else model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
-        reason = str(error).split("\n", 1)[0].rstrip(".")
+        reason = str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
         problem = (
-            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has."
+            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
         )
+        problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
         raise InvalidArgumentError(problem) from error
     if strict and (open_place := _find_open_object(schema)):
         problem = (
@@ -257,6 +271,17 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     schema.pop("description", None)
     definition = ToolDefinition(name=called, description=description or text, parameters=schema, strict=True if strict else None)
     return _Signature(definition, model, fields)
+
+
+def _check_callable(function: object) -> None:
+    """Raise InvalidArgumentError for what is no function, but could be taken for one."""
+    inner = function.func if isinstance(function, partial) else function
+    if isinstance(inner, type):
+        problem = f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
+        raise InvalidArgumentError(problem)
+    if not callable(inner):
+        problem = f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
+        raise InvalidArgumentError(problem)
 
 
 def _find_name(function: Function) -> str:
@@ -273,7 +298,7 @@ def _locate(function: Function) -> str:
 def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
     """Return what a docstring says of a function, and of its arguments by name."""
     text = inspect.getdoc(_find_code(function))
-    if not text:
+    if not text or text == object.__call__.__doc__:  # inherited by every object that can be called
         return None, {}
     import docstring_parser
 
@@ -385,8 +410,16 @@ def _base_model() -> type[BaseModel]:
     """Return the class of all models of arguments. It is made with the first, so that pydantic is imported then."""
     from pydantic import BaseModel, ConfigDict
     from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     class Schema(GenerateJsonSchema):
+        def encode_default(self, dft: object) -> object:
+            """Write attrs instances as the arguments that make them."""
+            try:
+                return super().encode_default(dft)
+            except PydanticSerializationError:
+                return to_jsonable_python(dft, fallback=_list_arguments)
+
         def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""
             return False

@@ -288,3 +288,55 @@ def test_a_field_as_the_default_has_the_default_the_limits_and_the_description()
     assert run(search, {"query": "ox"}) == "ox 10 ['all'] 5 6"
     with pytest.raises(ToolError, match="limit: Input should be greater than or equal to 1, not -5"):
         run(search, {"query": "ox", "limit": -5})
+
+
+def test_an_attrs_instance_as_the_default_is_in_the_schema_and_can_be_given_back() -> None:
+    @tool
+    def go(start: Place = Place(3, tags=["a"]), stops: list[Place] = [Place(5)]) -> str:  # noqa: B006  # as a caller may write
+        return f"{start} {stops}"
+
+    shown: Any = go.definition.parameters
+    defaults = {name: each["default"] for name, each in shown["properties"].items()}
+    assert defaults == {
+        "start": {"x": 3, "y": 7, "tags": ["a"], "size": 4},
+        "stops": [{"x": 5, "y": 7, "tags": [], "size": 6}],
+    }
+    assert run(go, defaults) == run(go, {})
+
+
+@dataclass
+class Leg:
+    start: Place
+
+
+def _takes_attrs_in_a_dataclass(leg: Leg) -> None: ...
+
+
+def test_an_attrs_class_in_a_dataclass_is_refused_with_where_it_may_be() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"schema for <class '.*Place'>\. .*in attrs classes, and not in dataclasses") as refused:
+        tool(_takes_attrs_in_a_dataclass)
+    assert "arbitrary_types_allowed" not in str(refused.value)
+
+
+class Service:
+    def __call__(self, words: str) -> str:
+        return words
+
+    def look(self, words: str) -> str:
+        return words
+
+
+def test_an_object_whose_call_has_no_docstring_has_no_description() -> None:
+    assert tool(name="search")(Service()).definition.description is None
+
+
+@pytest.mark.parametrize("given", [Service, functools.partial(Service)])
+def test_a_class_is_no_tool(given: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Service is a class: give a function, a method of an instance"):
+        tool(given)
+
+
+@pytest.mark.parametrize("given", ["search", tool(name="look")(Service().look)])
+def test_what_cannot_be_called_is_refused_with_what_to_write(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"tool takes a function.*tool\(name=…\)"):
+        tool(given)
