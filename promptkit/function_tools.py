@@ -92,7 +92,7 @@ def tool(  # noqa: PLR0913  # keywords
             and how to read the rest. None: half of what messages may take.
 
     Raises:
-        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `max_tokens` is too low.
+        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `seconds` or `max_tokens` is too low.
     """
 
     def make(given: Function) -> Tool:

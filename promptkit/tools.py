@@ -94,6 +94,12 @@ class Tool:
     None: half of what messages may take. The transcript keeps all of it. At least 100."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < MIN_RESULT_TOKENS:
-            problem = f"max_tokens of the tool {self.definition.name!r} must be at least {MIN_RESULT_TOKENS}, not {self.max_tokens}."
+        seconds = cast("object", self.seconds)  # callers without a type checker pass anything
+        max_tokens = cast("object", self.max_tokens)  # the same
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
+            problem = f"seconds of the tool {self.definition.name!r} must be a number above 0, or None, not {seconds!r:.80}."
+            raise InvalidArgumentError(problem)
+        if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < MIN_RESULT_TOKENS):
+            wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
+            problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
             raise InvalidArgumentError(problem)
