@@ -273,14 +273,21 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     return _Signature(definition, model, fields)
 
 
-def _check_callable(function: object) -> None:
+def _check_callable(function: Function) -> None:
     """Raise InvalidArgumentError for what is no function, but could be taken for one."""
-    inner = function.func if isinstance(function, partial) else function
+    inner = _unwrap_partial(function)
     if isinstance(inner, type):
         problem = f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
         raise InvalidArgumentError(problem)
     if not callable(inner):
         problem = f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
+        raise InvalidArgumentError(problem)
+    if not inspect.isfunction(inner):
+        return
+    holder = inner.__qualname__.rpartition(".")[0]
+    if holder and not holder.endswith("<locals>") and next(iter(inspect.signature(function).parameters), None) == "self":
+        short = inner.__qualname__.rpartition("<locals>.")[2]
+        problem = f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
         raise InvalidArgumentError(problem)
 
 
@@ -345,9 +352,13 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     return create_model(name, __base__=base, **definitions), fields
 
 
+def _unwrap_partial(function: Function) -> object:
+    return function.func if isinstance(function, partial) else function
+
+
 def _find_code(function: Function) -> object:
     """Return what has the annotations of a function: the function of a partial, and the method that calls an object."""
-    inner = function.func if isinstance(function, partial) else function
+    inner = _unwrap_partial(function)
     return inner if inspect.isroutine(inner) else type(inner).__call__
 
 

@@ -340,3 +340,31 @@ def test_a_class_is_no_tool(given: Callable[..., Any]) -> None:
 def test_what_cannot_be_called_is_refused_with_what_to_write(given: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"tool takes a function.*tool\(name=…\)"):
         tool(given)
+
+
+class Decorated:
+    def look(self, words: str) -> str:
+        return words
+
+
+def test_a_method_that_has_no_instance_is_refused_with_what_to_pass() -> None:
+    for given in (Decorated.look, functools.partial(Decorated.look, words="a")):
+        with pytest.raises(InvalidArgumentError, match=r"test_calls\.py:\d+: Decorated\.look is a method.*Pass the method of an instance"):
+            tool(given)
+
+
+def test_a_decorator_in_a_class_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidArgumentError, match=r": Broken\.look is a method.*tool\(service\.look\)"):
+
+        class Broken:  # pyright: ignore[reportUnusedClass]  # making it is refused
+            @tool
+            def look(self, words: str) -> str:
+                return words
+
+
+def test_an_argument_may_be_called_self() -> None:
+    def name_it(self: str) -> str:
+        return self
+
+    assert run(tool(name_it), {"self": "me"}) == "me"
+    assert run(tool(functools.partial(Decorated.look, Decorated())), {"words": "a"}) == "a"
