@@ -205,7 +205,7 @@ def _to_output(result: object) -> ToolOutput:
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
-        return to_json(result, fallback=_unstructure).decode()
+        return to_json(result, fallback=_unstructure, inf_nan_mode="strings").decode()
     except PydanticSerializationError as error:
         problem = f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
         raise TypeError(problem) from None

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import enum
 import functools
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -368,3 +369,13 @@ def test_an_argument_may_be_called_self() -> None:
 
     assert run(tool(name_it), {"self": "me"}) == "me"
     assert run(tool(functools.partial(Decorated.look, Decorated())), {"words": "a"}) == "a"
+
+
+def test_numbers_that_json_does_not_have_are_texts() -> None:
+    def measure() -> dict[str, object]:
+        return {"mean": float("nan"), "limits": [float("-inf"), Speed(float("inf"))]}
+
+    assert json.loads(run(tool(measure), {}), parse_constant=pytest.fail) == {
+        "mean": "NaN",
+        "limits": ["-Infinity", {"value": "Infinity", "unit": "m"}],
+    }
