@@ -148,8 +148,12 @@ async def _run_in_thread(function: Callable[[], Output]) -> Output:
 
 def _describe_failure(error: Exception) -> ToolResult:
     """Return the result that tells the model what a tool raised."""
-    told = str(error) if isinstance(error, ToolError) else f"{type(error).__name__}: {error}"
-    return ToolResult(f"Error: {told}", is_error=True)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # of a tool's own exception, which may be wrong itself
+        text = ""
+    name = "" if isinstance(error, ToolError) and text else type(error).__name__
+    return ToolResult(f"Error: {': '.join(filter(None, (name, text)))}", is_error=True)
 
 
 async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation: str | None) -> ToolResult:

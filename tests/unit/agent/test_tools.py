@@ -162,7 +162,7 @@ def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(seconds: f
         async with asyncio.timeout(1):
             return await results([call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds))
 
-    assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration: "]
+    assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration"]
 
 
 def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits_for_them() -> None:
@@ -217,3 +217,18 @@ def test_a_plain_function_sees_the_context_of_the_turn_and_cannot_change_it() ->
         return told.text, user.get()
 
     assert asyncio.run(asks()) == ("ann", "ann")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_exception_that_cannot_say_what_is_wrong_is_told_by_its_name(is_async: bool) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def raises(arguments: Mapping[str, object]) -> ToolOutput:
+        raise MuteError
+
+    async def raises_later(arguments: Mapping[str, object]) -> ToolOutput:
+        raise MuteError
+
+    assert texts([call("raises")], tool("raises", raises_later if is_async else raises)) == ["Error: MuteError"]
