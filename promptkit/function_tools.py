@@ -292,8 +292,8 @@ def _check_callable(function: Function) -> None:
 
 
 def _find_name(function: Function) -> str:
-    found: object = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", type(function).__name__)
-    return str(found)
+    inner = _unwrap_partial(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 def _locate(function: Function) -> str:

@@ -379,3 +379,7 @@ def test_numbers_that_json_does_not_have_are_texts() -> None:
         "mean": "NaN",
         "limits": ["-Infinity", {"value": "Infinity", "unit": "m"}],
     }
+
+
+def test_a_partial_of_an_object_has_the_name_of_its_class() -> None:
+    assert tool(functools.partial(Service(), words="a")).definition.name == "Service"
