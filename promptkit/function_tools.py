@@ -36,6 +36,9 @@ AnyTool: TypeAlias = Tool | ToolDefinition | Function
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
 
+ATTRS_PLACES = "; attrs classes may be in attrs classes, and not in dataclasses, typed dicts or pydantic models"
+"""Said of a class that pydantic does not know."""
+
 MAX_ERRORS = 5
 """Wrong arguments that the model is told of at once."""
 
@@ -89,7 +92,7 @@ def tool(  # noqa: PLR0913  # keywords
             and how to read the rest. None: half of what messages may take.
 
     Raises:
-        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `max_tokens` is too low.
+        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `seconds` or `max_tokens` is too low.
     """
 
     def make(given: Function) -> Tool:
@@ -202,7 +205,7 @@ def _to_output(result: object) -> ToolOutput:
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
-        return to_json(result, fallback=_unstructure).decode()
+        return to_json(result, fallback=_unstructure, inf_nan_mode="strings").decode()
     except PydanticSerializationError as error:
         problem = f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
         raise TypeError(problem) from None
@@ -213,6 +216,15 @@ def _unstructure(value: object) -> object:
     if attrs.has(cls):
         return {field.name: getattr(value, field.name) for field in attrs.fields(cls)}
     problem = f"a {type(value).__name__} is no JSON"
+    raise TypeError(problem)
+
+
+def _list_arguments(value: object) -> object:
+    """Return the arguments that make an attrs instance. Raises TypeError for any other value."""
+    cls = type(value)
+    if attrs.has(cls):
+        return {field.alias or field.name: getattr(value, field.name) for field in attrs.fields(cls) if field.init}
+    problem = f"a {cls.__name__} is no JSON"
     raise TypeError(problem)
 
 
@@ -233,6 +245,7 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     """Return the schema of a function. Raises InvalidArgumentError."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
+    _check_callable(function)
     called = name or _find_name(function)
     if not NAME.fullmatch(called):
         problem = f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
@@ -242,10 +255,11 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
         model, fields = _build_model(function, called, documented)
         schema = _make_strict(model) if strict else model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
-        reason = str(error).split("\n", 1)[0].rstrip(".")
+        reason = str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
         problem = (
-            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has."
+            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
         )
+        problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
         raise InvalidArgumentError(problem) from error
     if strict and (open_place := _find_open_object(schema)):
         problem = (
@@ -259,9 +273,27 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
     return _Signature(definition, model, fields)
 
 
+def _check_callable(function: Function) -> None:
+    """Raise InvalidArgumentError for what is no function, but could be taken for one."""
+    inner = _unwrap_partial(function)
+    if isinstance(inner, type):
+        problem = f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
+        raise InvalidArgumentError(problem)
+    if not callable(inner):
+        problem = f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
+        raise InvalidArgumentError(problem)
+    if not inspect.isfunction(inner):
+        return
+    holder = inner.__qualname__.rpartition(".")[0]
+    if holder and not holder.endswith("<locals>") and next(iter(inspect.signature(function).parameters), None) == "self":
+        short = inner.__qualname__.rpartition("<locals>.")[2]
+        problem = f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
+        raise InvalidArgumentError(problem)
+
+
 def _find_name(function: Function) -> str:
-    found: object = getattr(function, "__name__", None) or getattr(getattr(function, "func", None), "__name__", type(function).__name__)
-    return str(found)
+    inner = _unwrap_partial(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 def _locate(function: Function) -> str:
@@ -273,7 +305,7 @@ def _locate(function: Function) -> str:
 def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
     """Return what a docstring says of a function, and of its arguments by name."""
     text = inspect.getdoc(_find_code(function))
-    if not text:
+    if not text or text == object.__call__.__doc__:  # inherited by every object that can be called
         return None, {}
     import docstring_parser
 
@@ -286,6 +318,7 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
 def _build_model(function: Function, name: str, documented: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
     """Return the pydantic model of a function's arguments. Its fields have names of their own: an argument may be called `schema`."""
     from pydantic import ConfigDict, Field, create_model
+    from pydantic.fields import FieldInfo
 
     hints = get_type_hints(_find_code(function), include_extras=True)
     known: dict[type, object] = {}  # with None while a class is being read
@@ -294,11 +327,14 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     others: object = None
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
         annotation = _replace_attrs(hints.get(parameter.name, Any), known)  # Any: without an annotation
-        default: object = ... if parameter.default is parameter.empty else parameter.default
         if parameter.kind is parameter.VAR_KEYWORD:
             others = annotation
             continue
-        given: dict[str, Any] = {"default": default}  # Any: keywords of Field
+        given: dict[str, Any] = {}  # Any: keywords of Field
+        if isinstance(parameter.default, FieldInfo):  # pydantic merges it with what follows
+            annotation = Annotated[annotation, parameter.default]
+        elif parameter.default is not parameter.empty:
+            given = {"default": parameter.default}
         if parameter.kind is parameter.VAR_POSITIONAL:
             annotation, given = GenericAlias(Sequence, annotation), {"default_factory": tuple}
         if text := _find_description(annotation, documented.get(parameter.name)):
@@ -316,9 +352,13 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     return create_model(name, __base__=base, **definitions), fields
 
 
+def _unwrap_partial(function: Function) -> object:
+    return function.func if isinstance(function, partial) else function
+
+
 def _find_code(function: Function) -> object:
     """Return what has the annotations of a function: the function of a partial, and the method that calls an object."""
-    inner = function.func if isinstance(function, partial) else function
+    inner = _unwrap_partial(function)
     return inner if inspect.isroutine(inner) else type(inner).__call__
 
 
@@ -381,8 +421,16 @@ def _base_model() -> type[BaseModel]:
     """Return the class of all models of arguments. It is made with the first, so that pydantic is imported then."""
     from pydantic import BaseModel, ConfigDict
     from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     class Schema(GenerateJsonSchema):
+        def encode_default(self, dft: object) -> object:
+            """Write attrs instances as the arguments that make them."""
+            try:
+                return super().encode_default(dft)
+            except PydanticSerializationError:
+                return to_jsonable_python(dft, fallback=_list_arguments)
+
         def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""
             return False

@@ -87,12 +87,19 @@ class Tool:
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
     seconds: float | None = None
-    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for."""
+    """The longest time that a call may take. None: no limit. A plain function goes on running in its thread, but is not waited for,
+    not even by the end of the program."""
     max_tokens: int | None = None
     """The most tokens of a result's text that the model is shown. Of a longer one it sees the head, the tail, and how to read the rest.
     None: half of what messages may take. The transcript keeps all of it. At least 100."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < MIN_RESULT_TOKENS:
-            problem = f"max_tokens of the tool {self.definition.name!r} must be at least {MIN_RESULT_TOKENS}, not {self.max_tokens}."
+        seconds = cast("object", self.seconds)  # callers without a type checker pass anything
+        max_tokens = cast("object", self.max_tokens)  # the same
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
+            problem = f"seconds of the tool {self.definition.name!r} must be a number above 0, or None, not {seconds!r:.80}."
+            raise InvalidArgumentError(problem)
+        if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < MIN_RESULT_TOKENS):
+            wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
+            problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
             raise InvalidArgumentError(problem)

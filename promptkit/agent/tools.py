@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from promptkit.tools import Tool, ToolOutput
 
 __all__ = ["CANCELLED", "NOT_STARTED", "run_tools", "tools_by_name"]
+
+Output = TypeVar("Output")
 
 UNKNOWN_EFFECT = "Whether it had an effect is not known."
 
@@ -100,19 +105,55 @@ class _Run:
             async with limit:
                 output = await self._call()
             result = output if isinstance(output, ToolResult) else ToolResult(output)
-        except ToolError as error:
-            result = ToolResult(f"Error: {error}", is_error=True)
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
-            if limit.expired():
+            if limit.expired() and not isinstance(error, ToolError):
                 return ToolResult(f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}", is_error=True)
-            result = ToolResult(f"Error: {type(error).__name__}: {error}", is_error=True)
+            result = _describe_failure(error)
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
         if inspect.iscoroutinefunction(self.tool.run):
             return cast("ToolOutput", await self.tool.run(self.arguments))  # the result of an async function
-        output = await asyncio.to_thread(self.tool.run, self.arguments)
+        output = await _run_in_thread(self._call_plain)
         return await output if inspect.isawaitable(output) else output
+
+    def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
+        """Call a plain function. Its exception becomes a result here: a future cannot hold a StopIteration, and would never be done."""
+        try:
+            return self.tool.run(self.arguments)
+        except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+            return _describe_failure(error)
+
+
+async def _run_in_thread(function: Callable[[], Output]) -> Output:
+    """Return what a function returns in a thread of its own, with a copy of the context variables.
+
+    asyncio's own threads are few, so that functions that hang would keep others from starting, and the event loop waits for them when it is
+    closed. This thread is a daemon: nothing waits for it. `function` must not raise StopIteration.
+    """
+    outcome: Future[Output] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        if not outcome.set_running_or_notify_cancel():
+            return
+        try:
+            outcome.set_result(context.run(function))
+        except BaseException as error:  # noqa: BLE001  # raised where the function is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=work, name="promptkit tool", daemon=True).start()
+    return await asyncio.wrap_future(outcome)
+
+
+def _describe_failure(error: Exception) -> ToolResult:
+    """Return the result that tells the model what a tool raised."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # of a tool's own exception, which may be wrong itself
+        text = ""
+    name = "" if isinstance(error, ToolError) and text else type(error).__name__
+    return ToolResult(f"Error: {': '.join(filter(None, (name, text)))}", is_error=True)
 
 
 async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation: str | None) -> ToolResult:

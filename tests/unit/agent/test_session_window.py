@@ -438,7 +438,9 @@ def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int)
 
 
 def test_a_limit_that_leaves_no_room_for_a_result_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="max_tokens of the tool 'read' must be at least 100, not 99"):
+    with pytest.raises(
+        InvalidArgumentError, match="max_tokens of the tool 'read' must be at least 100, and a whole number, or None, not 99"
+    ):
         Tool(definition=READ, run=str, max_tokens=99)
 
 

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import subprocess
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit.agent.tools import CANCELLED, run_tools
@@ -146,3 +151,84 @@ def test_a_tool_that_has_nothing_to_tell_returns_nothing() -> None:
 def test_a_result_that_cannot_be_written_down_is_told_to_the_model_as_an_error(wrong: object) -> None:
     (told,) = texts([call("odd")], tool("odd", lambda _: wrong))  # type: ignore[arg-type, return-value]  # what a tool may do unchecked
     assert told.startswith("Error: TypeError: the tool returned ")
+
+
+@pytest.mark.parametrize("seconds", [None, 5])
+def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(seconds: float | None) -> None:
+    def finds(arguments: Mapping[str, object]) -> ToolOutput:
+        return next(user for user in ["ann", "bob"] if user == "zed")
+
+    async def within_a_second() -> list[Message]:
+        async with asyncio.timeout(1):
+            return await results([call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds))
+
+    assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration"]
+
+
+def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits_for_them() -> None:
+    hanging, released = 40, threading.Event()  # more than asyncio's pool has threads on two to thirty-two processors
+
+    def hangs(arguments: Mapping[str, object]) -> ToolOutput:
+        released.wait(20)
+        return "late"
+
+    async def all_of_them() -> list[str]:
+        late = await results([call("hangs", number) for number in range(hanging)], attrs.evolve(tool("hangs", hangs), seconds=0.05))
+        quick = await results([call("quick")], attrs.evolve(tool("quick", lambda _: "quick"), seconds=5))
+        return [message.text for message in (*late, *quick)]
+
+    started = time.monotonic()
+    try:
+        told = asyncio.run(all_of_them())
+        took = time.monotonic() - started
+    finally:
+        released.set()
+    assert ["took longer" in each for each in told] == [True] * hanging + [False]
+    assert told[-1] == "quick"
+    assert took < 4
+
+
+def test_a_plain_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
+    program = """
+import asyncio, time
+from promptkit.agent.tools import run_tools
+from promptkit.messages import ToolCall, ToolDefinition
+from promptkit.tools import Tool
+
+hangs = Tool(definition=ToolDefinition(name="hangs"), run=lambda _: time.sleep(60), seconds=0.05)
+asyncio.run(run_tools({"hangs": hangs}, [ToolCall(id="1", name="hangs")], lambda told: print(told[0].text)))
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert "took longer than 0.05 seconds" in ended.stdout
+    assert not ended.stderr
+
+
+def test_a_plain_function_sees_the_context_of_the_turn_and_cannot_change_it() -> None:
+    user = contextvars.ContextVar[str]("user")
+
+    def shows(arguments: Mapping[str, object]) -> ToolOutput:
+        seen = user.get()
+        user.set("mallory")
+        return seen
+
+    async def asks() -> tuple[str, str]:
+        user.set("ann")
+        (told,) = await results([call("shows")], tool("shows", shows))
+        return told.text, user.get()
+
+    assert asyncio.run(asks()) == ("ann", "ann")
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_exception_that_cannot_say_what_is_wrong_is_told_by_its_name(is_async: bool) -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def raises(arguments: Mapping[str, object]) -> ToolOutput:
+        raise MuteError
+
+    async def raises_later(arguments: Mapping[str, object]) -> ToolOutput:
+        raise MuteError
+
+    assert texts([call("raises")], tool("raises", raises_later if is_async else raises)) == ["Error: MuteError"]

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import enum
 import functools
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 
 import attrs
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from promptkit import AgentSession, ImagePart, Tool, ToolCall, tool
 from promptkit.errors import InvalidArgumentError, ToolError
@@ -262,3 +263,123 @@ def test_a_function_has_a_limit_of_its_results() -> None:
     assert shown.endswith(" 998 999")
     assert "\n[The middle of this output was cut out: it was too long.]\n" in shown  # there is no tool recall
     assert session.tokenizer.count(shown) <= 200
+
+
+def test_a_field_as_the_default_has_the_default_the_limits_and_the_description() -> None:
+    @tool
+    def search(
+        query: str = Field(min_length=2),
+        limit: int = Field(10, ge=1, le=50, description="The most hits."),
+        tags: list[str] = Field(default_factory=lambda: ["all"]),  # noqa: B008  # as pydantic has it
+        page: Annotated[int, Field(default=4)] = 5,
+        size: Annotated[int, Field(default=6)] = Field(ge=1),
+    ) -> str:
+        """Search.
+
+        Args:
+            query: The words.
+            limit: This is less near to the argument.
+        """
+        return f"{query} {limit} {tags} {page} {size}"
+
+    shown: Any = search.definition.parameters
+    assert shown["properties"]["limit"] == {"default": 10, "description": "The most hits.", "maximum": 50, "minimum": 1, "type": "integer"}
+    assert shown["properties"]["query"] == {"description": "The words.", "minLength": 2, "type": "string"}
+    assert shown["required"] == ["query"]
+    assert run(search, {"query": "ox"}) == "ox 10 ['all'] 5 6"
+    with pytest.raises(ToolError, match="limit: Input should be greater than or equal to 1, not -5"):
+        run(search, {"query": "ox", "limit": -5})
+
+
+def test_an_attrs_instance_as_the_default_is_in_the_schema_and_can_be_given_back() -> None:
+    @tool
+    def go(start: Place = Place(3, tags=["a"]), stops: list[Place] = [Place(5)]) -> str:  # noqa: B006  # as a caller may write
+        return f"{start} {stops}"
+
+    shown: Any = go.definition.parameters
+    defaults = {name: each["default"] for name, each in shown["properties"].items()}
+    assert defaults == {
+        "start": {"x": 3, "y": 7, "tags": ["a"], "size": 4},
+        "stops": [{"x": 5, "y": 7, "tags": [], "size": 6}],
+    }
+    assert run(go, defaults) == run(go, {})
+
+
+@dataclass
+class Leg:
+    start: Place
+
+
+def _takes_attrs_in_a_dataclass(leg: Leg) -> None: ...
+
+
+def test_an_attrs_class_in_a_dataclass_is_refused_with_where_it_may_be() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"schema for <class '.*Place'>\. .*in attrs classes, and not in dataclasses") as refused:
+        tool(_takes_attrs_in_a_dataclass)
+    assert "arbitrary_types_allowed" not in str(refused.value)
+
+
+class Service:
+    def __call__(self, words: str) -> str:
+        return words
+
+    def look(self, words: str) -> str:
+        return words
+
+
+def test_an_object_whose_call_has_no_docstring_has_no_description() -> None:
+    assert tool(name="search")(Service()).definition.description is None
+
+
+@pytest.mark.parametrize("given", [Service, functools.partial(Service)])
+def test_a_class_is_no_tool(given: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"Service is a class: give a function, a method of an instance"):
+        tool(given)
+
+
+@pytest.mark.parametrize("given", ["search", tool(name="look")(Service().look)])
+def test_what_cannot_be_called_is_refused_with_what_to_write(given: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"tool takes a function.*tool\(name=…\)"):
+        tool(given)
+
+
+class Decorated:
+    def look(self, words: str) -> str:
+        return words
+
+
+def test_a_method_that_has_no_instance_is_refused_with_what_to_pass() -> None:
+    for given in (Decorated.look, functools.partial(Decorated.look, words="a")):
+        with pytest.raises(InvalidArgumentError, match=r"test_calls\.py:\d+: Decorated\.look is a method.*Pass the method of an instance"):
+            tool(given)
+
+
+def test_a_decorator_in_a_class_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidArgumentError, match=r": Broken\.look is a method.*tool\(service\.look\)"):
+
+        class Broken:  # pyright: ignore[reportUnusedClass]  # making it is refused
+            @tool
+            def look(self, words: str) -> str:
+                return words
+
+
+def test_an_argument_may_be_called_self() -> None:
+    def name_it(self: str) -> str:
+        return self
+
+    assert run(tool(name_it), {"self": "me"}) == "me"
+    assert run(tool(functools.partial(Decorated.look, Decorated())), {"words": "a"}) == "a"
+
+
+def test_numbers_that_json_does_not_have_are_texts() -> None:
+    def measure() -> dict[str, object]:
+        return {"mean": float("nan"), "limits": [float("-inf"), Speed(float("inf"))]}
+
+    assert json.loads(run(tool(measure), {}), parse_constant=pytest.fail) == {
+        "mean": "NaN",
+        "limits": ["-Infinity", {"value": "Infinity", "unit": "m"}],
+    }
+
+
+def test_a_partial_of_an_object_has_the_name_of_its_class() -> None:
+    assert tool(functools.partial(Service(), words="a")).definition.name == "Service"
