@@ -14,7 +14,7 @@ import attrs
 
 from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
 from promptkit.errors import UnknownModelError
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow, match_calls
 from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
@@ -25,7 +25,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 except ImportError as error:
@@ -288,12 +288,14 @@ def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:  # Any: 
 
 
 def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
-    """Return a copy of a message with its shortened content, and the tool calls that are left."""
+    """Return a copy of a message with its shortened content, and with the tool calls that are left and their ids."""
     content = to_chat([shortened])[0].get("content")
     update: dict[str, object] = {"content": "" if content is None else content}
     if isinstance(original, AIMessage):
-        left = {call.id for call in shortened.tool_calls}
-        update["tool_calls"] = [call for call in original.tool_calls if call["id"] in left]
+        left = match_calls([call["id"] for call in original.tool_calls], shortened.tool_calls)
+        update["tool_calls"] = [{**own, "id": call.id} for own, call in zip(original.tool_calls, left, strict=True) if call is not None]
+    elif isinstance(original, ToolMessage):
+        update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
 
 

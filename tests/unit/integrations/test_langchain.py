@@ -136,6 +136,24 @@ def test_a_shortened_message_is_a_copy_with_the_same_id_and_artifact() -> None:
     assert (short.tool_call_id, short.artifact) == ("c0", {"path": 0})
 
 
+@MAKE
+@pytest.mark.parametrize("rounds", [3, 12])
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make: Callable[[], Middleware], rounds: int) -> None:
+    messages = talk(rounds, long=50 if rounds == 3 else 400)
+    for message in messages:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            message.tool_calls[0]["id"] = "call_0"
+        elif isinstance(message, ToolMessage):
+            message.tool_call_id = "call_0"
+    sent = call_sync(make(), request(messages[:-2]), Provider())  # the last round stays whatever is summarized
+    called = [(one.id, call["id"], call["args"]) for one in sent if isinstance(one, AIMessage) for call in one.tool_calls]
+    results = [message for message in sent if isinstance(message, ToolMessage)]
+    assert len({name for _, name, _ in called}) == len(called) > 0
+    assert [name for _, name, _ in called] == [message.tool_call_id for message in results]
+    assert [args["path"] for _, _, args in called] == [f"{message.artifact['path']}.py" for message in results]
+    assert [str(own)[1:] for own, _, _ in called] == [str(message.id)[1:] for message in results]
+
+
 def test_a_result_that_is_missing_is_added_as_a_tool_message() -> None:
     messages = [message for message in talk(1) if not isinstance(message, ToolMessage)]
     sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
