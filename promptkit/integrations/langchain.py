@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langchain_core.messages import InvalidToolCall
 
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
@@ -271,11 +272,19 @@ def _read_message(message: BaseMessage) -> Message:
         role: Literal["assistant", "user"] = "assistant" if isinstance(message, AIMessage) else "user"
         return Message(role=role, content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts])  # JSON
     (record,) = dicts
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:  # which the conversion leaves out
+        broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
+        record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     content: object = record.get("content")
     if record.get("tool_calls") and isinstance(content, list):
         blocks = cast("list[dict[str, object]]", content)  # as the conversion makes them
         record = {**record, "content": [block for block in blocks if block.get("type") not in _REPEATED]}
     return messages_from_chat([record])[0]
+
+
+def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
+    """Return a call whose arguments are no JSON as Chat Completions has it. The agent answers it with an error, as any other call."""
+    return {"id": call["id"] or "", "type": "function", "function": {"name": call["name"] or "", "arguments": call["args"] or ""}}
 
 
 def _write(message: Message) -> BaseMessage:
@@ -292,8 +301,12 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     content = to_chat([shortened])[0].get("content")
     update: dict[str, object] = {"content": "" if content is None else content}
     if isinstance(original, AIMessage):
-        left = match_calls([call["id"] for call in original.tool_calls], shortened.tool_calls)
-        update["tool_calls"] = [{**own, "id": call.id} for own, call in zip(original.tool_calls, left, strict=True) if call is not None]
+        valid, invalid = original.tool_calls, original.invalid_tool_calls
+        left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
+        update["tool_calls"] = [{**own, "id": call.id} for own, call in zip(valid, left, strict=False) if call is not None]
+        update["invalid_tool_calls"] = [
+            {**own, "id": call.id} for own, call in zip(invalid, left[len(valid) :], strict=True) if call is not None
+        ]
     elif isinstance(original, ToolMessage):
         update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
