@@ -168,15 +168,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Send the thread as its window shows it."""
         make, loop = self._prepare(request), self._windows.loop
         issued = loop.wait(make)
-        while True:
-            try:
-                response = handler(_show(request, issued))
-                break
-            except Exception as error:
-                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-                if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
-                    raise
+        response: Response | None = None
+        try:
+            response = handler(_show(request, issued))
+        except Exception as error:
+            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
+            if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
+                raise
+        if response is None:  # it was refused
             issued = loop.wait(make)
+            response = handler(_show(request, issued))
         loop.wait(partial(self._add_reply, issued, response))
         return response
 
@@ -184,15 +185,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Send the thread as its window shows it, in an event loop, which is not blocked meanwhile."""
         make, loop = self._prepare(request), self._windows.loop
         issued = await loop.wait_async(make)
-        while True:
-            try:
-                response = await handler(_show(request, issued))
-                break
-            except Exception as error:
-                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-                if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
-                    raise
+        response: Response | None = None
+        try:
+            response = await handler(_show(request, issued))
+        except Exception as error:
+            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
+            if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
+                raise
+        if response is None:  # it was refused
             issued = await loop.wait_async(make)
+            response = await handler(_show(request, issued))
         await loop.wait_async(partial(self._add_reply, issued, response))
         return response
 

@@ -198,7 +198,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     async def on_model_request_error(self, ctx: Context, *, request_context: ModelRequestContext, error: Exception) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
         issued, refusal = self._issued.pop(ctx.run_id or "", None), _find_refusal(error, request_context)
-        if issued is not None and refusal is not None:
+        if issued is not None and refusal is not None and request_context.attempt <= FIRST:
             recovered = await self._windows.loop.wait_async(partial(self._windows.recover, issued, refusal))
             if recovered:
                 raise RetryModelRequest from error

@@ -209,7 +209,7 @@ class ThreadWindows:
 
     async def recover(self, issued: IssuedRequest, error: BaseException) -> bool:
         """Return whether a smaller request should be made after a refusal. Called in the loop. Raises ContextWindowFullError."""
-        return issued.is_last and await issued.window.recover(error)
+        return await issued.window.recover(error, issued.request)
 
     async def _find(self, thread_id: str) -> _Thread:
         thread = self._threads.get(thread_id)
