@@ -28,7 +28,7 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
@@ -103,6 +103,25 @@ class WindowRequest:
         if not self._origins:
             return (None,) * len(self.messages)
         return tuple(map(self._find_origin, match_items(self.messages, self._items)))
+
+    @cached_property
+    def sources(self) -> tuple[object | None, ...]:
+        """The caller's own object that each of `messages` was made from.
+
+        That is its origin, and for a message that was changed the object with the same tool calls, or with the result of the same call.
+        None for other messages, such as summaries.
+        """
+        if not self._origins:
+            return (None,) * len(self.messages)
+        entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
+        return tuple(
+            self._find_changed(message, entries) if origin is None else origin
+            for origin, message in zip(self.origins, self.messages, strict=True)
+        )
+
+    def _find_changed(self, message: Message, entries: Mapping[tuple[str, str], str]) -> object | None:
+        found = (self._origins.get(entries[key]) for key in _call_keys(message) if key in entries)
+        return next((origin.value for origin in found if origin is not None and origin.message.role == message.role), None)
 
     def _find_origin(self, item: ViewItem | None) -> object | None:
         """Return the object of the entry that an item shows, unless the view changed the message: capped, edited, or made of its calls."""
@@ -446,6 +465,14 @@ def find_adaptation(model: str, transcript: Transcript, checkpoint: str | None, 
     quirks = find_quirks(model)
     tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
     return RequestAdaptation(quirks, thinking, tokens)
+
+
+def _call_keys(message: Message) -> Iterator[tuple[str, str]]:
+    """Return the role of a message with the id of each tool call that it has or answers. In a view they are unique."""
+    if message.role == "tool":
+        yield message.role, message.tool_call_id or ""
+    for call in message.tool_calls:
+        yield message.role, call.id
 
 
 def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[ViewItem | None]:

@@ -227,9 +227,9 @@ class SyncContextWindow:
         """Prepare another request if the last reply was cut off, as `ContextWindow.retry_cut_reply` does."""
         return self._loop.wait(self.window.retry_cut_reply)
 
-    def recover(self, error: BaseException) -> bool:
+    def recover(self, error: BaseException, request: WindowRequest | None = None) -> bool:
         """Handle a provider's refusal. Returns True if a smaller request should be made. Raises ContextWindowFullError."""
-        return self._loop.wait(lambda: self.window.recover(error))
+        return self._loop.wait(lambda: self.window.recover(error, request))
 
     def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""

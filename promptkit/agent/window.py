@@ -466,11 +466,13 @@ class ContextWindow(BranchMethods):
         request_tokens = self.last_request.tokens if self.last_request else 0
         return await retry_cut_reply(self.transcript, self.compaction, request_tokens=request_tokens, tokenizer=self.tokenizer)
 
-    async def recover(self, error: BaseException) -> bool:
-        """Handle a provider's refusal of the last request: learn its window, and make room.
+    async def recover(self, error: BaseException, request: WindowRequest | None = None) -> bool:
+        """Handle a provider's refusal of a request: learn its window, and make room.
 
         Args:
             error: What the call raised: a `ContextLengthExceededError`, or an exception of the provider's SDK.
+            request: The request that was refused. Default: the last one. Of an earlier one only the window is learned, to which the next
+                request is made.
 
         Returns:
             True if a smaller request should be made with `request`. False if the error is not about the size of the request, or if the
@@ -480,16 +482,25 @@ class ContextWindow(BranchMethods):
             ContextWindowFullError: No smaller request is possible.
         """
         sent, overflow = self._sent, overflow_from_error(error)
+        if request is not None and request is not self.last_request:
+            if overflow is None or request.model != model_name(self.model):
+                return False
+            self._learn_window(request.tokens, overflow.window)
+            return True
         if sent is None or overflow is None or sent.state.refused:
             return False
         tokens = sent.request.tokens
         if sent.model is self.model:
-            budget = budget_after_overflow(self.budget, refused=tokens, window=overflow.window)
-            self._config.update_budget(self.compaction, self._summarizer_context(budget))
+            self._learn_window(tokens, overflow.window)
         state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
         self._sent = attrs.evolve(sent, state=state)
         self._retry = RefusedRequest(state, self.view, self.model)
         return True
+
+    def _learn_window(self, refused: int, window: int | None) -> None:
+        """Lower the budget after the refusal of a request of so many tokens, if it is not below that already."""
+        budget = budget_after_overflow(self.budget, refused=refused, window=window)
+        self._config.update_budget(self.compaction, self._summarizer_context(budget))
 
     async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
         """Compact now, on the user's request.

@@ -14,7 +14,7 @@ import attrs
 
 from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
 from promptkit.errors import UnknownModelError
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow, match_calls
 from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
@@ -25,7 +25,7 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 except ImportError as error:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
+    from langchain_core.messages import InvalidToolCall
 
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
@@ -167,15 +168,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Send the thread as its window shows it."""
         make, loop = self._prepare(request), self._windows.loop
         issued = loop.wait(make)
-        while True:
-            try:
-                response = handler(_show(request, issued))
-                break
-            except Exception as error:
-                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-                if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
-                    raise
+        response: Response | None = None
+        try:
+            response = handler(_show(request, issued))
+        except Exception as error:
+            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
+            if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
+                raise
+        if response is None:  # it was refused
             issued = loop.wait(make)
+            response = handler(_show(request, issued))
         loop.wait(partial(self._add_reply, issued, response))
         return response
 
@@ -183,15 +185,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Send the thread as its window shows it, in an event loop, which is not blocked meanwhile."""
         make, loop = self._prepare(request), self._windows.loop
         issued = await loop.wait_async(make)
-        while True:
-            try:
-                response = await handler(_show(request, issued))
-                break
-            except Exception as error:
-                refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-                if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
-                    raise
+        response: Response | None = None
+        try:
+            response = await handler(_show(request, issued))
+        except Exception as error:
+            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
+            if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
+                raise
+        if response is None:  # it was refused
             issued = await loop.wait_async(make)
+            response = await handler(_show(request, issued))
         await loop.wait_async(partial(self._add_reply, issued, response))
         return response
 
@@ -271,11 +274,19 @@ def _read_message(message: BaseMessage) -> Message:
         role: Literal["assistant", "user"] = "assistant" if isinstance(message, AIMessage) else "user"
         return Message(role=role, content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts])  # JSON
     (record,) = dicts
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:  # which the conversion leaves out
+        broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
+        record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     content: object = record.get("content")
     if record.get("tool_calls") and isinstance(content, list):
         blocks = cast("list[dict[str, object]]", content)  # as the conversion makes them
         record = {**record, "content": [block for block in blocks if block.get("type") not in _REPEATED]}
     return messages_from_chat([record])[0]
+
+
+def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
+    """Return a call whose arguments are no JSON as Chat Completions has it. The agent answers it with an error, as any other call."""
+    return {"id": call["id"] or "", "type": "function", "function": {"name": call["name"] or "", "arguments": call["args"] or ""}}
 
 
 def _write(message: Message) -> BaseMessage:
@@ -288,12 +299,18 @@ def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:  # Any: 
 
 
 def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
-    """Return a copy of a message with its shortened content, and the tool calls that are left."""
+    """Return a copy of a message with its shortened content, and with the tool calls that are left and their ids."""
     content = to_chat([shortened])[0].get("content")
     update: dict[str, object] = {"content": "" if content is None else content}
     if isinstance(original, AIMessage):
-        left = {call.id for call in shortened.tool_calls}
-        update["tool_calls"] = [call for call in original.tool_calls if call["id"] in left]
+        valid, invalid = original.tool_calls, original.invalid_tool_calls
+        left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
+        update["tool_calls"] = [{**own, "id": call.id} for own, call in zip(valid, left, strict=False) if call is not None]
+        update["invalid_tool_calls"] = [
+            {**own, "id": call.id} for own, call in zip(invalid, left[len(valid) :], strict=True) if call is not None
+        ]
+    elif isinstance(original, ToolMessage):
+        update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
 
 

@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting import Fitted, fit
-from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow, match_calls
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage, as_wire_object
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
@@ -181,7 +181,7 @@ class WindowMemory(BaseChatStoreMemory):
         if self._windows is None:
             return self._fit_messages(messages)
         read = [_read_message(message) for message in messages]
-        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)), messages, read)
+        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)))
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # as above
         """Return the messages for a request, in an event loop. An agent's running turn is taken into the chat store first."""
@@ -190,7 +190,7 @@ class WindowMemory(BaseChatStoreMemory):
         if self._windows is None:
             return self._fit_messages(messages)
         read = [_read_message(message) for message in messages]
-        return self._show(await self._windows.loop.wait_async(self._prepare(self._windows, messages, read)), messages, read)
+        return self._show(await self._windows.loop.wait_async(self._prepare(self._windows, messages, read)))
 
     def recover(self, error: BaseException) -> bool:
         """Return whether a smaller request should be made after the provider refused one: the window is smaller then.
@@ -231,23 +231,10 @@ class WindowMemory(BaseChatStoreMemory):
     def _prepare(self, windows: ThreadWindows, messages: list[ChatMessage], read: list[Message]) -> Callable[[], Awaitable[IssuedRequest]]:
         return partial(windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True)
 
-    def _show(self, issued: IssuedRequest, messages: list[ChatMessage], read: list[Message]) -> list[ChatMessage]:
+    def _show(self, issued: IssuedRequest) -> list[ChatMessage]:
         """Return the messages that a window shows: the store's own, copies of shortened ones, and summaries."""
         self._last = issued
-        originals: dict[str, ChatMessage] = {}
-        for own, same in zip(messages, read, strict=True):
-            ids = [same.tool_call_id] if same.role == "tool" else [f"call {call.id}" for call in same.tool_calls]
-            originals.update({each: own for each in ids if each is not None})
-        pairs = list(zip(issued.request.origins, issued.request.messages, strict=True))
-        shown: list[ChatMessage] = []
-        for origin, message in pairs[1 if self._facts.instructions else 0 :]:  # the agent sends its own
-            if isinstance(origin, ChatMessage):
-                shown.append(origin)
-                continue
-            name = f"call {message.tool_calls[0].id}" if message.tool_calls else message.tool_call_id or ""
-            original = originals.get(name)
-            shown.append(_write(message) if original is None else _rebuild(original, message))
-        return shown
+        return [_write(each) if isinstance(each, Message) else each for each in issued.show(_rebuild)]
 
     async def _take_turn(self) -> None:
         """Take what an agent has of the running turn, which it would put into the memory at the end of the turn, and send until then."""
@@ -343,14 +330,16 @@ def _write(message: Message) -> ChatMessage:
 
 
 def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
-    """Return a copy of a message with its shortened text, and the tool calls that are left."""
-    arguments = {call.id: call.arguments for call in shortened.tool_calls}
+    """Return a copy of a message with its shortened text, and with the tool calls that are left and their ids."""
+    own = [block.tool_call_id for block in original.blocks if isinstance(block, ToolCallBlock)]
+    left = iter(match_calls(own, shortened.tool_calls))
     text: str | None = shortened.text
     blocks: list[object] = []
     for block in original.blocks:
         if isinstance(block, ToolCallBlock):
-            if (block.tool_call_id or "") in arguments:
-                blocks.append(block)
+            call = next(left)
+            if call is not None:
+                blocks.append(block if call.id == block.tool_call_id else block.model_copy(update={"tool_call_id": call.id}))
         elif not _read_texts(block):
             blocks.append(block)
         elif text is not None:
@@ -358,7 +347,14 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
             text = None
     extra = dict(original.additional_kwargs)
     if "tool_calls" in extra:
-        extra["tool_calls"] = [call for call in extra["tool_calls"] if (as_wire_object(call) or {}).get("id") in arguments]
+        records: list[Fields] = [{**(as_wire_object(call) or {})} for call in extra["tool_calls"]]  # JSON
+        calls = match_calls([record.get("id") for record in records], shortened.tool_calls)
+        pairs = zip(extra["tool_calls"], records, calls, strict=True)
+        extra["tool_calls"] = [
+            given if call.id == record.get("id") else {**record, "id": call.id} for given, record, call in pairs if call is not None
+        ]
+    if shortened.role == "tool":
+        extra["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update={"blocks": blocks, "additional_kwargs": extra})
 
 

@@ -243,8 +243,8 @@ async def _read_tools(agent: Agent[Any], context: Any) -> tuple[ToolDefinition, 
 
 
 def _rebuild(original: Item, shortened: Any) -> Item:  # noqa: ANN401  # JSON, as the SDK has it
-    """Return a copy of an item with its shortened text."""
-    return {**original, **{name: shortened[name] for name in ("content", "output") if name in shortened}}
+    """Return a copy of an item with its shortened text or arguments, and the id of its call."""
+    return {**original, **{name: shortened[name] for name in ("content", "output", "call_id", "arguments") if name in shortened}}
 
 
 def _rebuild_group(group: tuple[Item, ...], message: Message) -> tuple[Item, ...]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow, match_calls
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.tokens.models import model_name
 
@@ -199,7 +198,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     async def on_model_request_error(self, ctx: Context, *, request_context: ModelRequestContext, error: Exception) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
         issued, refusal = self._issued.pop(ctx.run_id or "", None), _find_refusal(error, request_context)
-        if issued is not None and refusal is not None:
+        if issued is not None and refusal is not None and request_context.attempt <= FIRST:
             recovered = await self._windows.loop.wait_async(partial(self._windows.recover, issued, refusal))
             if recovered:
                 raise RetryModelRequest from error
@@ -301,17 +300,20 @@ def _read_content(given: object) -> Part:
 
 
 def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
-    """Return a unit with its shortened text, and the tool calls that are left."""
+    """Return a unit with its shortened text, and with the tool calls that are left and their ids."""
     value = unit.value
     if isinstance(value, ModelResponse):
-        arguments = {call.id: call.arguments for call in shortened.tool_calls}
+        own = [part.tool_call_id for part in value.parts if isinstance(part, ToolCallPart)]
+        left = iter(match_calls(own, shortened.tool_calls))
         texts = [part for part in shortened.content if isinstance(part, str)]
         parts: list[Any] = []  # Any: pydantic-ai's union of parts of a response
         for part in value.parts:
             if isinstance(part, ToolCallPart):
                 called: Any = part  # Any: of any type of arguments
-                if part.tool_call_id in arguments:
-                    parts.append(replace(called, args=json.loads(arguments[part.tool_call_id] or "{}")))
+                call = next(left)
+                if call is not None:
+                    changed = {} if call.arguments == part.args_as_json_str() else {"args": call.arguments}
+                    parts.append(replace(called, tool_call_id=call.id, **changed))
             elif not isinstance(part, TextPart):
                 parts.append(part)
             elif texts:
@@ -321,7 +323,8 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
     if isinstance(value, UserPromptPart) and not isinstance(value.content, str):
         return _Unit(unit.at, replace(value, content=[shortened.text, *(each for each in value.content if not isinstance(each, str))]))
     readable: Any = value  # Any: every part that was read as text has its text there
-    return _Unit(unit.at, replace(readable, content=shortened.text))
+    changed = {} if shortened.text == _read_part(value).text else {"content": shortened.text}
+    return _Unit(unit.at, replace(readable, **changed, **({"tool_call_id": shortened.tool_call_id} if shortened.role == "tool" else {})))
 
 
 def _write(message: Message) -> ModelMessage:

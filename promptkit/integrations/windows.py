@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 import anyio
 import attrs
@@ -21,14 +21,14 @@ from promptkit.tokens.budget import budget_after_overflow, resolve_budget
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.agent.requests import WindowRequest
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.emitters.parts import WireFormat
-    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -42,6 +42,7 @@ __all__ = [
     "ThreadWindows",
     "WindowOptions",
     "find_overflow",
+    "match_calls",
 ]
 
 T = TypeVar("T")
@@ -103,18 +104,12 @@ class _Thread:
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
 
-_CallKey: TypeAlias = tuple[str, str]
-"""The role of a message, and the id of a tool call that it has or answers."""
-
-
 @attrs.frozen(eq=False)
 class IssuedRequest:
     """A request, and the window that made it."""
 
     request: WindowRequest
     window: ContextWindow
-    originals: Mapping[_CallKey, object]
-    """The framework's own objects of the conversation that have tool calls or are results, by the ids of the calls."""
     has_instructions: bool
     """Whether the request begins with the system prompt, which the framework sends itself."""
 
@@ -129,23 +124,29 @@ class IssuedRequest:
         These are its own objects, copies of those whose message was shortened, and `Message` values that are new, such as summaries.
 
         Args:
-            rebuild: Returns a copy of one of the framework's objects with the content of the shortened message.
+            rebuild: Returns a copy of one of the framework's objects with the content and the ids of calls of the changed message.
         """
         shown: list[T | Message] = []
-        for origin, message in islice(zip(self.request.origins, self.request.messages, strict=True), int(self.has_instructions), None):
-            if origin is not None:
-                shown.append(cast("T", origin))  # as the framework gave it
-                continue
-            original = next((self.originals[key] for key in _call_keys(message) if key in self.originals), None)
-            shown.append(message if original is None else rebuild(cast("T", original), message))  # as above
+        request = self.request
+        made = zip(request.origins, request.sources, request.messages, strict=True)
+        for origin, source, message in islice(made, int(self.has_instructions), None):
+            own = cast("T | None", source)  # as the framework gave it
+            if own is None:
+                shown.append(message)
+            else:
+                shown.append(own if origin is not None else rebuild(own, message))
         return shown
 
 
-def _call_keys(message: Message) -> Iterator[_CallKey]:
-    if message.role == "tool":
-        yield message.role, message.tool_call_id or ""
-    for call in message.tool_calls:
-        yield message.role, call.id
+def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[ToolCall | None]:
+    """Return for each tool call of a framework's message, by their ids, the call in the message that was made of it; None if it is gone.
+
+    Calls are matched by their place, since an id that an earlier message has, too, was made unique.
+    """
+    if len(own) == len(left):
+        return list(left)
+    by_id = {call.id: call for call in left}
+    return [by_id.get(each or "") for each in own]
 
 
 class ThreadWindows:
@@ -197,8 +198,7 @@ class ThreadWindows:
                 window.sync(messages[:-1], origins[:-1])
                 await window.end_turn()
             window.sync(messages, origins)
-            originals = {key: origin for message, origin in zip(messages, origins, strict=True) for key in _call_keys(message)}
-            return IssuedRequest(await window.request(), window, originals, facts.instructions is not None)
+            return IssuedRequest(await window.request(), window, facts.instructions is not None)
 
     async def reply(self, issued: IssuedRequest, message: Message, usage: Usage | None) -> None:
         """Add the reply to a request, and end the turn if it has no tool calls. Called in the loop."""
@@ -209,7 +209,7 @@ class ThreadWindows:
 
     async def recover(self, issued: IssuedRequest, error: BaseException) -> bool:
         """Return whether a smaller request should be made after a refusal. Called in the loop. Raises ContextWindowFullError."""
-        return issued.is_last and await issued.window.recover(error)
+        return await issued.window.recover(error, issued.request)
 
     async def _find(self, thread_id: str) -> _Thread:
         thread = self._threads.get(thread_id)

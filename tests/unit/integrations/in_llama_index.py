@@ -119,6 +119,27 @@ def test_calls_that_an_integration_keeps_beside_the_blocks_stay_with_their_resul
     assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
 
 
+@PRESETS
+@pytest.mark.parametrize("rounds", [3, 12])
+@pytest.mark.parametrize("beside", [False, True])
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(preset: str | None, rounds: int, beside: bool) -> None:
+    history = talk(rounds, long=50 if rounds == 3 else 400)
+    for n in range(rounds):
+        asked, result = history[4 * n + 1], history[4 * n + 2]
+        result.additional_kwargs["tool_call_id"] = "call_0"
+        if beside:
+            call = {"id": "call_0", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+            asked.blocks, asked.additional_kwargs = [], {"tool_calls": [call]}
+        else:
+            asked.blocks = [ToolCallBlock(tool_call_id="call_0", tool_name="read_file", tool_kwargs={"path": str(n)})]
+    given = make(history, preset=preset).get()
+    called = [block.tool_call_id for message in given for block in message.blocks if isinstance(block, ToolCallBlock)]
+    called += [call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())]
+    assert len(set(called)) == len(called)
+    assert called or rounds > 3  # they may be summarized
+    assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
+
+
 def test_instructions_and_tools_count() -> None:
     def describe(path: str) -> str:
         return path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, SystemMessage, ToolCall, ToolMessage
 from langchain_core.tools import StructuredTool
 
 from benchmarks.integrations import SUMMARY
@@ -134,6 +134,45 @@ def test_a_shortened_message_is_a_copy_with_the_same_id_and_artifact() -> None:
     assert isinstance(short, ToolMessage)
     assert len(short.text) < len(messages[2].text) / 2
     assert (short.tool_call_id, short.artifact) == ("c0", {"path": 0})
+
+
+@MAKE
+@pytest.mark.parametrize("rounds", [3, 12])
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make: Callable[[], Middleware], rounds: int) -> None:
+    messages = talk(rounds, long=50 if rounds == 3 else 400)
+    for message in messages:
+        if isinstance(message, AIMessage) and message.tool_calls:
+            message.tool_calls[0]["id"] = "call_0"
+        elif isinstance(message, ToolMessage):
+            message.tool_call_id = "call_0"
+    sent = call_sync(make(), request(messages[:-2]), Provider())  # the last round stays whatever is summarized
+    called = [(one.id, call["id"], call["args"]) for one in sent if isinstance(one, AIMessage) for call in one.tool_calls]
+    results = [message for message in sent if isinstance(message, ToolMessage)]
+    assert len({name for _, name, _ in called}) == len(called) > 0
+    assert [name for _, name, _ in called] == [message.tool_call_id for message in results]
+    assert [args["path"] for _, _, args in called] == [f"{message.artifact['path']}.py" for message in results]
+    assert [str(own)[1:] for own, _, _ in called] == [str(message.id)[1:] for message in results]
+
+
+@MAKE
+@pytest.mark.parametrize("used_again", [False, True])
+def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(make: Callable[[], Middleware], used_again: bool) -> None:
+    broken = InvalidToolCall(type="invalid_tool_call", name="read_text", args='{"path": ', id="c0", error="not JSON")
+    good = ToolCall(name="read_text", args={"path": "a"}, id="c1")
+    asked = [AIMessage("", tool_calls=[good], invalid_tool_calls=[broken], id=f"m{n}") for n in range(1 + used_again)]
+    results = [ToolMessage("Error: not JSON", tool_call_id="c0"), ToolMessage("fine", tool_call_id="c1")]
+    rounds: list[AnyMessage] = []
+    for each in asked:
+        rounds += [HumanMessage("Review."), each, *results]
+    provider = Provider()
+    sent = call_sync(make(), request([*rounds, HumanMessage("And now?")]), provider)
+    assert sent[:4] == rounds[:4]
+    assert len(sent) == len(rounds) + 1
+    last = sent[-4]
+    assert isinstance(last, AIMessage)
+    calls = [*last.tool_calls, *last.invalid_tool_calls]
+    assert {call["id"] for call in calls} == {message.tool_call_id for message in sent[-3:-1] if isinstance(message, ToolMessage)}
+    assert [call["args"] for call in calls] == [good["args"], broken["args"]]
 
 
 def test_a_result_that_is_missing_is_added_as_a_tool_message() -> None:

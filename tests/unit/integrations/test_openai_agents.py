@@ -96,6 +96,26 @@ class TestFilters:
         assert len(str(sent)) < len(str(items)) / 1.5
 
     @MAKE
+    @pytest.mark.parametrize("calls", [1, 2])
+    @pytest.mark.parametrize("rounds", [3, 12])
+    def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(
+        self, make: Callable[[], Filter], rounds: int, calls: int
+    ) -> None:
+        items: list[Item] = []
+        for n in range(rounds):
+            names = [f"call_{each}" for each in range(calls)]
+            items.append({"role": "user", "content": f"Review {n}."})
+            items += [{"type": "function_call", "call_id": each, "name": "read_file", "arguments": f'{{"path":"{n}"}}'} for each in names]
+            text = f"{n}:" + words(20 if rounds == 3 else 300)
+            items += [{"type": "function_call_output", "call_id": each, "output": text} for each in names]
+        sent = call(make(), items)
+        called = {item["call_id"]: item["arguments"] for item in sent if item.get("type") == "function_call"}
+        outputs = {item["call_id"]: item["output"] for item in sent if item.get("type") == "function_call_output"}
+        assert called.keys() == outputs.keys()
+        assert len(called) == sum(item.get("type") == "function_call" for item in sent) > 0
+        assert all(f'"{text.partition(":")[0]}"' in called[each] for each, text in outputs.items() if text[0].isdigit())
+
+    @MAKE
     def test_reasoning_leaves_with_the_call_that_it_led_to(self, make: Callable[[], Filter]) -> None:
         sent = call(make(), talk(20))
         kinds = {kind: {item["id"].split("_")[1] for item in sent if item.get("type") == kind} for kind in ("reasoning", "function_call")}

@@ -89,6 +89,24 @@ def test_a_conversation_that_fits_is_sent_as_it_is(make: Callable[[], Capability
 
 
 @MAKE
+@pytest.mark.parametrize("rounds", [3, 12])
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make: Callable[[], Capability], rounds: int) -> None:
+    history, provider = talk(rounds, long=50 if rounds == 3 else 400), Provider()
+    for message in history:
+        for part in message.parts:
+            if isinstance(part, ToolCallPart | ToolReturnPart):
+                if isinstance(part, ToolReturnPart):
+                    part.metadata = part.tool_call_id
+                part.tool_call_id = f"call_{part.tool_call_id[0]}"
+    call(make(), history, provider)
+    parts = [part for message in provider.sent[0] for part in message.parts]
+    called = [(part.tool_call_id, part.args_as_dict()["path"]) for part in parts if isinstance(part, ToolCallPart)]
+    assert len(dict(called)) == len(called)
+    assert called or rounds > 3  # they may be summarized
+    assert called == [(part.tool_call_id, part.metadata) for part in parts if isinstance(part, ToolReturnPart)]
+
+
+@MAKE
 def test_a_request_is_smaller_with_calls_and_results_together_and_the_history_is_whole(make: Callable[[], Capability]) -> None:
     history, provider = talk(8), Provider()
     kept = call(make(), history, provider)

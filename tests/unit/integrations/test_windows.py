@@ -69,6 +69,26 @@ def test_messages_that_the_framework_does_not_have_are_shown_as_they_are() -> No
     assert [each for each in shown if isinstance(each, Own)] == given
 
 
+@pytest.mark.parametrize("window", [1_000, None], ids=["named", "not named"])
+def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_after_a_refusal(window: int | None) -> None:
+    async def run() -> None:
+        options = WindowOptions(preset="vscode", summarizer=None, tokenizer=None, events=None)
+        windows = ThreadWindows(options, transcripts=None, max_threads=1)
+        budget = ContextBudget(window=3_000, reserved_output_tokens=200)
+        facts = ModelFacts(model="gpt-4.1", budget=budget, instructions=None, tools=())
+        talks = [[Message(role="user", content=(f"Review {n}: ",)), *ROUND[1:]] for n in range(3)]
+        refused = [await windows.request("", facts, talk, talk) for talk in talks]
+        refusal = ContextLengthExceededError("too large", model="gpt-4.1")
+        refusal.window = window
+        assert [await windows.recover(issued, refusal) for issued in refused] == [True] * 3
+        again = [await windows.request("", facts, talk, talk) for talk in talks]
+        assert all(new.request.tokens < old.request.tokens for old, new in zip(refused, again, strict=True))
+        assert min(new.request.tokens for new in again) > 300  # the window is made smaller once, not by each of the refusals
+        assert not await windows.recover(again[0], ValueError("no refusal"))
+
+    asyncio.run(run())
+
+
 def test_a_frameworks_own_refusal_is_one_that_names_the_model() -> None:
     found = find_overflow(TooLargeError("no"), TooLargeError, model="gpt-4.1")
     assert isinstance(found, ContextLengthExceededError)
