@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -39,14 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
-    from langchain_core.messages import InvalidToolCall
+    from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
 
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting import Fitted
     from promptkit.integrations.windows import IssuedRequest
-    from promptkit.messages import Json
+    from promptkit.messages import Json, ToolCall
     from promptkit.providers.model import Model
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
@@ -305,13 +306,18 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     if isinstance(original, AIMessage):
         valid, invalid = original.tool_calls, original.invalid_tool_calls
         left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
-        update["tool_calls"] = [{**own, "id": call.id} for own, call in zip(valid, left, strict=False) if call is not None]
+        update["tool_calls"] = [_rebuild_call(own, call) for own, call in zip(valid, left, strict=False) if call is not None]
         update["invalid_tool_calls"] = [
             {**own, "id": call.id} for own, call in zip(invalid, left[len(valid) :], strict=True) if call is not None
         ]
     elif isinstance(original, ToolMessage):
         update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
+
+
+def _rebuild_call(own: LangChainToolCall, call: ToolCall) -> LangChainToolCall:
+    """Return a copy of a tool call with the id, and with the arguments as they are shown."""
+    return {**own, "id": call.id, "args": json.loads(call.arguments)}
 
 
 def _show(request: Request, issued: IssuedRequest) -> Request:

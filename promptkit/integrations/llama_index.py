@@ -311,11 +311,17 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
         return [ToolCall(id=each.tool_call_id or "", name=each.tool_name, arguments=_read_arguments(each.tool_kwargs)) for each in blocks]
     calls: list[ToolCall] = []
     for given in message.additional_kwargs.get("tool_calls") or ():
-        call = cast("Fields", as_wire_object(given) or {})  # JSON
-        function: Fields = call.get("function") or {}
-        if function:
-            calls.append(ToolCall(id=str(call.get("id") or ""), name=function["name"], arguments=_read_arguments(function["arguments"])))
+        call = _read_record(cast("Fields", as_wire_object(given) or {}))  # JSON
+        if call is not None:
+            calls.append(call)
     return calls
+
+
+def _read_record(record: Fields) -> ToolCall | None:
+    function: Fields = record.get("function") or {}
+    if not function:
+        return None
+    return ToolCall(id=str(record.get("id") or ""), name=function["name"], arguments=_read_arguments(function["arguments"]))
 
 
 def _read_arguments(given: object) -> str:
@@ -339,7 +345,7 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         if isinstance(block, ToolCallBlock):
             call = next(left)
             if call is not None:
-                blocks.append(block if call.id == block.tool_call_id else block.model_copy(update={"tool_call_id": call.id}))
+                blocks.append(_rebuild_block(block, call))
         elif not _read_texts(block):
             blocks.append(block)
         elif text is not None:
@@ -351,11 +357,23 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         calls = match_calls([record.get("id") for record in records], shortened.tool_calls)
         pairs = zip(extra["tool_calls"], records, calls, strict=True)
         extra["tool_calls"] = [
-            given if call.id == record.get("id") else {**record, "id": call.id} for given, record, call in pairs if call is not None
+            given
+            if _read_record(record) == call
+            else {**record, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+            for given, record, call in pairs
+            if call is not None
         ]
     if shortened.role == "tool":
         extra["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update={"blocks": blocks, "additional_kwargs": extra})
+
+
+def _rebuild_block(block: ToolCallBlock, call: ToolCall) -> ToolCallBlock:
+    """Return a tool call with the id, and with the arguments if these were shortened."""
+    if call.arguments == _read_arguments(block.tool_kwargs):
+        return block if call.id == block.tool_call_id else block.model_copy(update={"tool_call_id": call.id})
+    kwargs = call.arguments if isinstance(block.tool_kwargs, str) else json.loads(call.arguments)
+    return block.model_copy(update={"tool_call_id": call.id, "tool_kwargs": kwargs})
 
 
 @attrs.frozen

@@ -101,7 +101,9 @@ def test_a_shortened_message_keeps_its_other_fields_and_blocks() -> None:
     assert result.additional_kwargs == history[2].additional_kwargs
     assert 0 < len(result.content or "") < len(history[2].content or "")
     assert asked.additional_kwargs == {"trace": 0}
-    assert asked.blocks[1:] == history[1].blocks[1:]
+    assert asked.blocks[1] == history[1].blocks[1]
+    (call,) = (block for block in asked.blocks if isinstance(block, ToolCallBlock))
+    assert (call.tool_call_id, call.tool_kwargs) == ("c0", {"path": "[…]"})  # shortened as well, as it was counted
     assert len(asked.content or "") < len(history[1].content or "")
 
 

@@ -175,6 +175,16 @@ def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(ma
     assert [call["args"] for call in calls] == [good["args"], broken["args"]]
 
 
+def test_arguments_that_were_shortened_are_sent_so() -> None:
+    call = ToolCall(name="write_text", args={"path": "a.py", "text": words(3_000)}, id="c0")
+    messages = [HumanMessage("Write it."), AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id="c0"), HumanMessage("Good?")]
+    sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
+    (shown,) = (call for message in sent if isinstance(message, AIMessage) for call in message.tool_calls)
+    assert shown["args"]["path"] == "a.py"
+    assert len(shown["args"]["text"].split()) < 1_000
+    assert len(call["args"]["text"].split()) == 3_000  # the state is as it was
+
+
 def test_a_result_that_is_missing_is_added_as_a_tool_message() -> None:
     messages = [message for message in talk(1) if not isinstance(message, ToolMessage)]
     sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
