@@ -1,6 +1,6 @@
 """How many examples a property test takes.
 
-By default a law is tried with a fifth of its examples, the same ones in every run. `pytest -m slow` tries all properties with all of
+By default a law is tried with a sixth of its examples, the same ones in every run. `pytest -m slow` tries all properties with all of
 them, and `HYPOTHESIS_PROFILE=thorough` with fifty times as many, other ones in every run.
 """
 
@@ -16,7 +16,7 @@ _WHOLE = 100
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 settings.register_profile(
-    "quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=20, suppress_health_check=_SLOW_IS_FINE
+    "quick", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=16, suppress_health_check=_SLOW_IS_FINE
 )
 settings.register_profile(
     "whole", deadline=None, report_multiple_bugs=False, derandomize=True, max_examples=_WHOLE, suppress_health_check=_SLOW_IS_FINE
