@@ -21,6 +21,7 @@ from promptkit.compaction.events import (
 from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
 from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
@@ -29,7 +30,6 @@ from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_sum
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length

@@ -12,7 +12,7 @@ from rich.text import Text
 from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.compaction.events import CompactionFailed
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
+from promptkit.compaction.planning.breadcrumb import remove_missing_call
 from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
 from promptkit.compaction.planning.skill_calls import is_skill_tool
 from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, find_tool_names, format_cut_marker
-from promptkit.compaction.summarizers.breadcrumb import remove_missing_call
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.sizing import Sizer
 from promptkit.tools import is_error_result

@@ -16,7 +16,7 @@ import attrs
 from filelock import FileLock
 
 from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.files import replace_file
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.view import find_edits

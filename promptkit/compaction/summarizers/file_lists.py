@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import updated_facts
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import InvalidArgumentError, SummaryError
 

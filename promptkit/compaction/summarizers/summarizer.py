@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import Summary
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.sections import find_own_text
 from promptkit.errors import SummaryError, UnknownModelError

@@ -177,7 +177,8 @@ def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(ma
 
 def test_arguments_that_were_shortened_are_sent_so() -> None:
     call = ToolCall(name="write_text", args={"path": "a.py", "text": words(3_000)}, id="c0")
-    messages = [HumanMessage("Write it."), AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id="c0"), HumanMessage("Good?")]
+    asked = AIMessage("", tool_calls=[call])
+    messages: list[AnyMessage] = [HumanMessage("Write it."), asked, ToolMessage("done", tool_call_id="c0"), HumanMessage("Good?")]
     sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
     (shown,) = (call for message in sent if isinstance(message, AIMessage) for call in message.tool_calls)
     assert shown["args"]["path"] == "a.py"

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.cli.main import main
-from promptkit.compaction.summarizers.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript.entries import Checkpoint

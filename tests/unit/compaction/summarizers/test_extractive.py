@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts

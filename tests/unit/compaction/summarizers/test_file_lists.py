@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import (
     FileListSummarizer,

@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from promptkit import PromptElement, Sizing, SystemMessage, UserMessage, component
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.errors import ModelRequestError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition

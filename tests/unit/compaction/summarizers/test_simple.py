@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit import SystemMessage, UserMessage
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.rendering.sizing import Sizer

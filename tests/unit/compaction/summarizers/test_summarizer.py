@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 import pytest
 
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.sections import SECTIONS, TEMPLATE
 from promptkit.compaction.summarizers.summarizer import (

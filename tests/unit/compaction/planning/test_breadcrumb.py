@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from promptkit.compaction.summarizers.breadcrumb import add_breadcrumb, format_call, remove_breadcrumb_lines, strip_breadcrumb
+from promptkit.compaction.planning.breadcrumb import add_breadcrumb, format_call, remove_breadcrumb_lines, strip_breadcrumb
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 
 
