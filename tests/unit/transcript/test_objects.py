@@ -48,6 +48,10 @@ class TestS3(StoreContract):
     def open_store(self, s3: str) -> Callable[[], TranscriptStore]:
         return partial(ObjectStore, s3, str(uuid.uuid4()))
 
+    @pytest.mark.slow  # a request of the killed process may hold the server for half a minute
+    def test_a_killed_process_loses_nothing_that_was_acknowledged(self, open_store: Callable[[], TranscriptStore]) -> None:
+        super().test_a_killed_process_loses_nothing_that_was_acknowledged(open_store)
+
 
 @pytest.fixture(params=["file", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:

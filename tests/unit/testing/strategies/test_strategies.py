@@ -241,7 +241,7 @@ class TestPrompts:
     @pytest.mark.parametrize(
         ("features", "condition", "most"),
         [
-            (["required", "fallback"], is_required_text, 2),
+            pytest.param(["required", "fallback"], is_required_text, 2, marks=pytest.mark.slow),
             pytest.param(["keep", "tools"], is_full_group, 3, marks=pytest.mark.slow),
             pytest.param(["limit", "blank"], is_limit_with_text, 2, marks=pytest.mark.slow),
         ],
