@@ -122,7 +122,7 @@ def _reported_as_left_out(name: str) -> Generator[None]:
     """Report a store whose server cannot be started. The servers are those of the tests, which skip a test where a program is missing."""
     try:
         yield
-    except pytest.skip.Exception as reason:
+    except pytest.skip.Exception as reason:  # raised by the fixtures that start the servers
         sys.stderr.write(f"{name} is left out: {reason}\n")
 
 

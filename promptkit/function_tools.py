@@ -57,7 +57,7 @@ def tool(
     seconds: float | None = None,
     max_tokens: int | None = None,
 ) -> Callable[[Function], Tool]: ...
-def tool(  # noqa: PLR0913  # keywords
+def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     function: Function | None = None,
     /,
     *,

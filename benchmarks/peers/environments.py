@@ -32,7 +32,7 @@ CACHED: Final = {
 
 
 class Installable(Protocol):
-    """What an environment is created for: a peer, or a framework."""
+    """A library that gets an environment of its own: a peer, or a framework."""
 
     @property
     def name(self) -> str:
@@ -41,12 +41,12 @@ class Installable(Protocol):
 
     @property
     def runtime(self) -> Literal["python", "node"]:
-        """What installs its packages: pip or npm."""
+        """The runtime of its packages. pip installs those of Python, npm those of Node."""
         ...
 
     @property
     def packages(self) -> Sequence[str]:
-        """Its packages, in the installer's syntax."""
+        """The packages to install, as the installer's command line takes them."""
         ...
 
 

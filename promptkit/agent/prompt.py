@@ -39,7 +39,7 @@ class ConversationView:
     request: Message | None = None
     """The last one of `messages` that the user wrote. Messages of the program may follow it, such as one that asks to continue a reply."""
     cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """What replaces the middle of a tool result that is shortened, by the id of its call: it tells the model how to read all of it. Empty
+    """The text in place of the middle of a shortened tool result, by the id of its call: it tells the model how to read all of it. Empty
     if messages may not be pruned, or if the model has no tool for that."""
 
     @property

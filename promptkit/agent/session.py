@@ -437,7 +437,7 @@ class AgentSession:
         session = copy.copy(self)
         session.window = window
         if self._make_recall:
-            session.tools = {**self.tools, RECALL.name: self._make_recall(session._find_recall_settings)}  # noqa: SLF001  # as below
+            session.tools = {**self.tools, RECALL.name: self._make_recall(session._find_recall_settings)}  # noqa: SLF001  # a copy of this very object
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
 

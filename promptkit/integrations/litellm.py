@@ -42,7 +42,7 @@ Sent: TypeAlias = Any  # Any: a dict of a provider, or one of litellm's objects
 
 @attrs.frozen
 class _Form:
-    """Where the requests of an API have what is counted."""
+    """The fields of an API's requests that are counted, and the format of their messages."""
 
     messages: str
     system: str

@@ -58,7 +58,7 @@ __all__ = ["WindowMemory"]
 Fields: TypeAlias = dict[str, Any]  # Any: JSON
 
 _SCRATCHPAD: Final = "scratchpad"
-"""Where LlamaIndex's agents keep the calls and results of the running turn: the default of their `scratchpad_key`."""
+"""The default of `scratchpad_key`: the key under which LlamaIndex's agents keep the calls and results of the running turn."""
 
 _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     "system": "system",

@@ -44,7 +44,7 @@ MAX_PAGES = 1_000
 """Pages of a list of tools that are read. A server that always names another page must not hang the program."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-"""What a name may not have."""
+"""Characters that providers refuse in the name of a tool."""
 
 DISCONNECTED = "the connection to the MCP server of this tool is closed. It is not known whether the call had an effect."
 """The result of a call whose server ended."""

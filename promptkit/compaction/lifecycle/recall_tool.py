@@ -70,12 +70,12 @@ AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
 
 MAX_EXAMPLES = 5
-"""How many of the files, errors and requests of a summary are tried for the example call of its breadcrumb, of each kind."""
+"""The most files, the most errors and the most requests of a summary that are tried for the example call of its breadcrumb."""
 
 _ANSWER = re.compile(
     r"\[(?:user|assistant|system|result of [^\]\n]*?), entry |Nothing in the conversation matches |There is nothing on this page|Error: "
 )
-"""What a result of this tool begins with."""
+"""Matches the beginning of a result of this tool."""
 
 
 PAGE_TOKENS = 1_500
@@ -84,7 +84,7 @@ PAGE_TOKENS = 1_500
 
 @attrs.frozen(kw_only=True)
 class RecallSettings:
-    """What the tool reads, and how much it returns. A session's change with its model."""
+    """The transcript that the tool reads, and the size of its results. A session changes them with its model."""
 
     transcript: Transcript
     """The conversation. The tool sees the branch that is current when it is called."""
@@ -253,7 +253,7 @@ class _Conversation:
                     self._tools[result.id] = call.name
             if len(shown) < len(message.tool_calls) and isinstance(entry.payload, MessageEntry | CustomMessage):
                 message = attrs.evolve(message, tool_calls=tuple(shown))
-                entry = attrs.evolve(entry, payload=attrs.evolve(entry.payload, message=message))  # noqa: PLW2901  # without recalls
+                entry = attrs.evolve(entry, payload=attrs.evolve(entry.payload, message=message))  # noqa: PLW2901  # the entry as the tool shows it
                 if not message.text and not shown:
                     continue
             if entry.id in hidden:

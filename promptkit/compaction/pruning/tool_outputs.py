@@ -65,7 +65,7 @@ class ReduceToolResults:
     protected_tools: Sequence[str] = ()
     """Names of the tools whose results never get old, as those that load a skill never do. They are replaced where they are superseded."""
     protect_reads: bool = False
-    """Whether results of calls that read files never get old, either: calls that the rules for file tools tell to be reads."""
+    """Whether results of calls that read files, by the rules for file tools, never get old either."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
