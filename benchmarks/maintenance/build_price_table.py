@@ -48,11 +48,11 @@ def build_table(table: Mapping[str, Mapping[str, Any]], version: str, date: str)
 
 
 def main() -> None:
-    """Write `promptkit/replay/prices.json`."""
+    """Write `promptkit/tokens/prices.json`."""
     if len(sys.argv) != 4:  # the program, and three arguments
         sys.exit(f"{__doc__}")
     file, version, date = sys.argv[1:]
-    target = Path(__file__).resolve().parents[2] / "promptkit" / "replay" / "prices.json"
+    target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "prices.json"
     target.write_text(build_table(json.loads(Path(file).read_text(encoding="utf-8")), version, date), encoding="utf-8")
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 

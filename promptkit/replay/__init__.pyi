@@ -13,13 +13,6 @@ from .policies.strategy import (
     ReplayTerms as ReplayTerms,
     SummaryCall as SummaryCall,
 )
-from .prices import (
-    BilledTokens as BilledTokens,
-    Price as Price,
-    PriceError as PriceError,
-    Prices as Prices,
-    read_prices as read_prices,
-)
 from .prompt_cache import CACHE_RULES as CACHE_RULES, cache_rule_for as cache_rule_for
 from .recordings import (
     Recording as Recording,

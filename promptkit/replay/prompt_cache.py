@@ -13,7 +13,7 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
-from promptkit.replay.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.replay.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens
 from promptkit.replay.retention import RetentionCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.prices import Price
+    from promptkit.tokens.prices import Price
 
 __all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "results_to_json"]
 

@@ -22,7 +22,7 @@ from promptkit.transcript.jsonl.reader import StoredEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.replay.prices import Price
+    from promptkit.tokens.prices import Price
     from promptkit.replay.results import TimelineRequest
 
 __all__ = ["ReplayOptions", "replay", "replay_file"]

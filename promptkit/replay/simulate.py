@@ -13,7 +13,7 @@ import attrs
 from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.strategy import ReplayTerms
-from promptkit.replay.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens
 from promptkit.replay.prompt_cache import create_cache
 from promptkit.replay.results import ReplayTotals, TimelineRequest
 from promptkit.replay.retention import RecordingFacts, RetentionTracker

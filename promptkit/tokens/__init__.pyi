@@ -10,6 +10,13 @@ from .models import (
 )
 from .open_models import HuggingFaceTokenizer as HuggingFaceTokenizer, MistralTokenizer as MistralTokenizer
 from .openai_tokenizer import OpenAITokenizer as OpenAITokenizer
+from .prices import (
+    BilledTokens as BilledTokens,
+    Price as Price,
+    PriceError as PriceError,
+    Prices as Prices,
+    read_prices as read_prices,
+)
 from .request import count_request as count_request
 from .tokenizer import Count as Count, Tokenizer as Tokenizer
 

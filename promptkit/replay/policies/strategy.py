@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.replay.message_counts import MessageCounts
-    from promptkit.replay.prices import BilledTokens
+    from promptkit.tokens.prices import BilledTokens
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 

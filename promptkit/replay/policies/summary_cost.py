@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.elements.chat import UserMessage
 from promptkit.rendering.renderer import render
 from promptkit.replay.policies.strategy import SummaryCall
-from promptkit.replay.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit.errors import TranscriptError
-from promptkit.replay.prices import read_prices
+from promptkit.tokens.prices import read_prices
 from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
 from promptkit.replay.runner import ReplayOptions, replay, replay_file

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.maintenance.build_price_table import build_table
-from promptkit.replay.prices import PACKAGED, BilledTokens, Price, PriceError, read_prices
+from promptkit.tokens.prices import PACKAGED, BilledTokens, Price, PriceError, read_prices
 
 if TYPE_CHECKING:
     from pathlib import Path
