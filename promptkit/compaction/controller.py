@@ -11,7 +11,7 @@ import attrs
 
 from promptkit.compaction.background import Background
 from promptkit.compaction.events import DecisionMade
-from promptkit.compaction.planning.blocks import has_completed_round
+from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
 from promptkit.compaction.planning.plan import SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.policy.decisions import (
@@ -30,7 +30,7 @@ from promptkit.compaction.policy.decisions import (
 )
 from promptkit.compaction.policy.least import describe_largest
 from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, is_cache_warm, judge_attempt
-from promptkit.compaction.policy.usage import WindowUsage
+from promptkit.compaction.policy.usage import Rereading, WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
@@ -163,6 +163,7 @@ class CompactionController:
         self._clock = clock
         self._asked_at: float | None = None
         """The time of the last request or reply; None: there was none since this conversation or this model was opened."""
+        self._rereading = Rereading()
         self._model_change: _ModelChange | None = None
         self._failure_counted = False
         self._overflowed_reply: str | None = None
@@ -356,7 +357,9 @@ class CompactionController:
         self._asked_at = self._clock()
         if window.leaf is not None and not state.pruned and not window.moved:
             self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).with_reply(reply, self.view.items)
-        decision = self._decide("rendered", window.on_reply(self.budget.window), state)
+        tokens = window.on_reply(self.budget.window)
+        self._rereading = self._rereading.after_request(window.rendered_tokens, checkpoint_id=self.view.checkpoint_id)
+        decision = self._decide("rendered", tokens, state)
         if isinstance(decision, StartBackground):
             self._start_background()
 
@@ -457,6 +460,8 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
+            request_tokens=self._count_user_request(),
+            reread_tokens=self._rereading.tokens,
             warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
@@ -473,6 +478,10 @@ class CompactionController:
             model=self.model,
             refused_by=refused_by,
         )
+
+    def _count_user_request(self) -> int:
+        at = find_last_user_request(self.view.items)
+        return 0 if at is None else self._window.count(self.view.items[at].message)
 
     def _start_background(self) -> None:
         """Start a background summary if there is something to drop."""

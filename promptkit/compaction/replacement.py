@@ -6,12 +6,14 @@ newest files. They are built once, when the checkpoint is written, and read from
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
 from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
+__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts", "carry_names"]
 
 
 CARRIED_SHARE = 30
@@ -63,6 +65,8 @@ class CarriedContext:
     """The files that were changed and read, a line for each."""
     errors: Sequence[str] = ()
     """The lines that reported the newest errors."""
+    names: Sequence[str] = ()
+    """Identifiers and paths, the most useful first. Those that do not fit are left out."""
 
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
         """Format the context as tagged blocks, or as an empty text if there is none.
@@ -75,6 +79,8 @@ class CarriedContext:
             shown = text if each is None else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
             if shown:
                 blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
+        if self.names:
+            blocks.append(f"<names-seen>\n{_join_names(self.names, each, tokenizer)}\n</names-seen>")
         return "\n\n".join(blocks)
 
     def _blocks(self, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -106,6 +112,19 @@ def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
     skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
     return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors)
+
+
+def carry_names(plan: Plan, summary: Summary) -> CarriedContext:
+    """Carry what `carry_from_facts` does, and the names that are most likely to be used again and that nothing else shows.
+
+    A list of names costs no output tokens, since no model writes it. It tells the model how files, functions and errors are spelled, and so
+    what it can look up. Which names are listed is measured in docs/economics.md.
+    """
+    shown = find_names(summary.text)
+    for item in (*plan.kept, *plan.pinned, *plan.replayed):
+        shown.update(*map(find_names, iter_texts(item.message)))
+    names = [name.text for name in Facts.from_json(summary.facts).names if name.text not in shown]
+    return attrs.evolve(carry_from_facts(plan, summary), names=names)
 
 
 @attrs.frozen(kw_only=True)
@@ -280,6 +299,19 @@ def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> t
     """Cut the middle out of the longest texts until all, in lines of their own, have at most so many tokens together."""
     level = find_level([tokenizer.count(text) for text in texts], tokens - len(texts))
     return tuple(truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts)
+
+
+def _join_names(names: Sequence[str], tokens: int | None, tokenizer: Tokenizer) -> str:
+    """Join the first names that have together at most so many tokens; None: all of them."""
+    shown: list[str] = []
+    left = math.inf if tokens is None else tokens
+    for name in names:
+        escaped = escape_block_tags(neutralize_tags(name))
+        left -= tokenizer.count(f" {escaped}") + 1
+        if left < 0:
+            break
+        shown.append(escaped)
+    return ", ".join(shown)
 
 
 def _join_lines(text: str) -> str:

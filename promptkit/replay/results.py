@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.tokens.prices import BilledTokens
 from promptkit.replay.retention import RetentionCounts
+from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,6 @@ A fact is an identifier, a path or an error text. Facts are found by fixed rules
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_left
 from operator import itemgetter
@@ -13,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.names import find_names, iter_texts
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from promptkit.messages import Message
     from promptkit.replay.message_counts import MessageCount, MessageCounts
@@ -182,14 +183,9 @@ class RetentionTracker:
         return sum(at < reply for at in self._present_users.union(*self._repeated.values()))
 
 
-# Each pattern matches every character at most once: text between two matches is not searched again.
-_RUN = re.compile(r"[\w./~@+\-]+")
+# The pattern matches every character at most once: text between two matches is not searched again.
 _ERROR = re.compile(r"(?:[Ee]rror|[Ee]xception|fatal|panic|FAILED)(?:\[\w{1,20}\])?:[ \t]([^\n]{4,400})")
 _WORD = re.compile(r"\w+")
-_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
-
-MIN_LENGTH, MAX_LENGTH = 5, 200
-"""Characters of an identifier or a path."""
 
 ERROR_LENGTH = 80
 """Characters of an error text that are compared."""
@@ -201,53 +197,11 @@ def find_facts(message: Message) -> frozenset[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py`, `ValueError`, `error: no such row`.
     """
     found: set[str] = set()
-    for text in _iter_texts(message):
-        for match in _RUN.finditer(text):
-            run = match.group().strip("./-+")
-            if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run):
-                found.add(run)
+    for text in iter_texts(message):
+        found |= find_names(text)
         for match in _ERROR.finditer(text):
             found.add(f"error: {' '.join(match[1][: 2 * ERROR_LENGTH].split())[:ERROR_LENGTH]}")
     return frozenset(found)
-
-
-def _iter_texts(message: Message) -> Iterator[str]:
-    """Yield the text of a message, and the names and the texts of the arguments of its tool calls."""
-    yield message.text
-    for call in message.tool_calls:
-        yield call.name
-        yield from _argument_texts(call.arguments)
-
-
-def _argument_texts(arguments: str) -> Iterator[str]:
-    """Yield the strings in a tool call's arguments, or the arguments themselves if they are not JSON."""
-    try:
-        left: list[object] = [json.loads(arguments)]
-    except (ValueError, RecursionError):
-        yield arguments
-        return
-    while left:
-        value = left.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            left.extend(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]  # JSON, checked above
-        elif isinstance(value, list):
-            left.extend(value)  # pyright: ignore[reportUnknownArgumentType]  # as above
-
-
-def _is_identifier(run: str) -> bool:
-    """Return whether a run of characters is a name, rather than a word of a language or a number."""
-    if not any(character.isalpha() for character in run):
-        return False
-    inside = run[1:-1]
-    return any(mark in inside for mark in "/_@") or _is_dotted(run) or _CAMEL_CASE.search(run) is not None or any(map(str.isdigit, run))
-
-
-def _is_dotted(run: str) -> bool:
-    """Accept `parser.py` and `os.path.join`. Reject the end of a sentence with the start of the next, and `e.g`."""
-    before, dot, after = run.rpartition(".")
-    return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
 
 
 def join_words(text: str) -> str:

@@ -22,8 +22,8 @@ from promptkit.transcript.jsonl.reader import StoredEntry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.tokens.prices import Price
     from promptkit.replay.results import TimelineRequest
+    from promptkit.tokens.prices import Price
 
 __all__ = ["ReplayOptions", "replay", "replay_file"]
 

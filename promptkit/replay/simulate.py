@@ -13,12 +13,12 @@ import attrs
 from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.strategy import ReplayTerms
-from promptkit.tokens.prices import BilledTokens
 from promptkit.replay.prompt_cache import create_cache
 from promptkit.replay.results import ReplayTotals, TimelineRequest
 from promptkit.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -128,6 +128,10 @@ class PolicyState:
     """Tokens that replacing old and superseded tool outputs would save."""
     superseded_tokens: int = 0
     """The part of them that replacing superseded outputs alone would save."""
+    request_tokens: int = 0
+    """Tokens of the user's last message, which a compaction repeats where it is not answered."""
+    reread_tokens: int = 0
+    """Tokens by which the requests since the last compaction were larger than the first of them, added up."""
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by `is_cache_warm`."""
     mid_turn: bool = False

@@ -69,6 +69,24 @@ class UsageReading:
         return max(self.local, self.calibrated if self.provider is None else self.provider)
 
 
+@attrs.frozen(kw_only=True)
+class Rereading:
+    """What requests since the last compaction have read again. Start with a new one where the conversation is not known."""
+
+    tokens: int = 0
+    """Tokens by which they were larger than the first of them, added up."""
+    first: int | None = None
+    """The size of the first of them, in tokens."""
+    checkpoint_id: str | None = None
+    """The checkpoint of the compaction."""
+
+    def after_request(self, tokens: int, *, checkpoint_id: str | None) -> Rereading:
+        """Return the value after a request of `tokens` tokens, whose view began with a checkpoint."""
+        if self.first is None or checkpoint_id != self.checkpoint_id:
+            return Rereading(first=tokens, checkpoint_id=checkpoint_id)
+        return attrs.evolve(self, tokens=self.tokens + max(0, tokens - self.first))
+
+
 class WindowUsage:
     """The size of the requests of one conversation with one model, in tokens."""
 
@@ -147,6 +165,15 @@ class WindowUsage:
             self._stale_leaf = self._transcript.leaf
             return self.reading(window).tokens
         return max(self._rendered_tokens, self.reading(window).tokens)
+
+    @property
+    def rendered_tokens(self) -> int:
+        """The size of the last rendered request, in tokens."""
+        return self._rendered_tokens
+
+    def count(self, message: Message) -> int:
+        """Count the tokens of one message, each once while it stays in the view."""
+        return self._meter.count(message)
 
     def _path_since_stale_leaf(self) -> tuple[Entry, ...]:
         path = self._transcript.path()

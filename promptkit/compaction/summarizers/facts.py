@@ -14,6 +14,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
+from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "Skill", "extend_facts", "redact_facts", "thinking_from_facts"]
+__all__ = ["Command", "Facts", "Name", "Skill", "extend_facts", "rank_names", "redact_facts", "thinking_from_facts"]
 
 
 MAX_ENTRIES = 400
@@ -55,6 +56,18 @@ MAX_THINKING_CHARACTERS = 100_000
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
+MAX_NAMES = 300
+"""Names that are kept: those that are most likely to be used again."""
+
+POINTS = {"assistant": 10, "user": 3}
+"""Points of a name for each message that contains it, by the message's role: what the model or the user wrote is used again more often."""
+
+NAME_CHARACTERS = 3
+"""Characters that a name takes in a list besides its own."""
+
+HALF_LIFE = 200
+"""Messages after which a name that nobody repeats has half of its points."""
+
 PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
@@ -86,6 +99,18 @@ class Skill:
     """The instructions: the result of the call that loaded the skill. Empty where newer skills left no room for it."""
 
 
+@attrs.frozen
+class Name:
+    """An identifier or a path, and how often it was used."""
+
+    text: str
+    """The name, as it was written."""
+    points: int
+    """`POINTS` for each message that contained it."""
+    last: int
+    """The number of the last of these messages, counted over all dropped messages."""
+
+
 @attrs.frozen(kw_only=True)
 class Facts:
     """What is known about all messages dropped so far. Lists are ordered oldest first."""
@@ -110,6 +135,8 @@ class Facts:
     """The skills that were loaded, each once."""
     tools: tuple[tuple[str, int], ...] = ()
     """The tools that were called, each with its number of calls."""
+    names: tuple[Name, ...] = ()
+    """Identifiers and paths, the one that is most likely to be used again first (docs/economics.md)."""
     last_reply: str = ""
     """The text of the model's last message."""
     messages: int = 0
@@ -140,6 +167,7 @@ class Facts:
             todos=_read_texts(data.get("todos")),
             skills=tuple(Skill(*row) for row in _read_skills(data.get("skills"))),
             tools=_read_counts(data.get("tools")),
+            names=tuple(Name(*row) for row in _read_names(data.get("names"))),
             last_reply=_read_text(data.get("last_reply")),
             messages=_read_count(data.get("messages")),
             thinking=thinking_from_facts(data),
@@ -161,6 +189,15 @@ def extend_facts(facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[Fil
     for item in items:
         collector.add(item)
     return collector.build()
+
+
+def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
+    """Sort names by how likely they are used again, for each character that they take. `messages` is the number of the newest message."""
+
+    def rank(name: Name) -> tuple[float, str]:
+        return -name.points * 0.5 ** ((messages - name.last) / HALF_LIFE) / (len(name.text) + NAME_CHARACTERS), name.text
+
+    return tuple(sorted(names, key=rank))
 
 
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
@@ -189,6 +226,7 @@ class _FactCollector:
         self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
+        self.names = {name.text: (name.points, name.last) for name in known.names}
         self._running: dict[str, int] = {}  # call id → index of its command
         self._loading: dict[str, str] = {}  # call id → name of its skill
         self._using: dict[str, FileCall] = {}  # call id → its files, until the result tells that the call did not fail
@@ -200,6 +238,7 @@ class _FactCollector:
         if item.kind == "replacement" and _describe_request(message) in self.requests:
             return  # the message was counted at the previous checkpoint and is still shown next to its summary
         self.messages += 1
+        self._add_names(item.unpruned or message)
         if message.role == "user":
             if is_user_request(item) and (request := _describe_request(message)):  # neither a summary nor a reminder from a program
                 self.requests.append(request)
@@ -232,11 +271,17 @@ class _FactCollector:
             todos=_keep_newest(self.todos, len),
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
+            names=rank_names((Name(text, *used) for text, used in self.names.items()), messages=self.messages)[:MAX_NAMES],
             last_reply=self.last_reply,
             messages=self.messages,
             thinking=self.thinking if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS else None,
             earlier=self.known.earlier,
         )
+
+    def _add_names(self, message: Message) -> None:
+        found = set[str]().union(*map(find_names, iter_texts(message)))
+        for text in sorted(found):
+            self.names[text] = self.names.get(text, (0, 0))[0] + POINTS.get(message.role, 1), self.messages
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
@@ -406,6 +451,13 @@ def _read_commands(value: Json) -> list[tuple[str, str, str]]:
 def _read_skills(value: Json) -> list[tuple[str, str]]:
     rows = value if isinstance(value, list) else []
     return [(_read_text(row.get("name")), _read_text(row.get("text"))) for row in rows if isinstance(row, Mapping)]
+
+
+def _read_names(value: Json) -> list[tuple[str, int, int]]:
+    rows = value if isinstance(value, list) else []
+    return [
+        (_read_text(row.get("text")), _read_count(row.get("points")), _read_count(row.get("last"))) for row in rows if isinstance(row, Mapping)
+    ]
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.replay.message_counts import MessageCounts
-    from promptkit.tokens.prices import BilledTokens
     from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.prices import BilledTokens
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["TRANSCRIPT_PATH", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]

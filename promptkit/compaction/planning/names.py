@@ -1,0 +1,72 @@
+"""Find the names in messages: identifiers and paths, which a model must spell exactly to use them again.
+
+They are found by fixed rules in linear time, so the same text has the same names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.messages import Message
+
+__all__ = ["find_names", "iter_texts"]
+
+# The pattern matches every character at most once: text between two matches is not searched again.
+_RUN = re.compile(r"[\w./~@+\-]+")
+_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
+
+MIN_LENGTH, MAX_LENGTH = 5, 200
+"""Characters of a name."""
+
+
+def find_names(text: str) -> set[str]:
+    """Return the identifiers and paths of a text.
+
+    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and `ValueError`.
+    """
+    runs = (match.group().strip("./-+") for match in _RUN.finditer(text))
+    return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
+
+
+def iter_texts(message: Message) -> Iterator[str]:
+    """Yield the text of a message, and the names and the texts of the arguments of its tool calls."""
+    yield message.text
+    for call in message.tool_calls:
+        yield call.name
+        yield from _argument_texts(call.arguments)
+
+
+def _argument_texts(arguments: str) -> Iterator[str]:
+    """Yield the strings in a tool call's arguments, or the arguments themselves if they are not JSON."""
+    try:
+        left: list[object] = [json.loads(arguments)]
+    except (ValueError, RecursionError):
+        yield arguments
+        return
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            left.extend(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]  # JSON, checked above
+        elif isinstance(value, list):
+            left.extend(value)  # pyright: ignore[reportUnknownArgumentType]  # as above
+
+
+def _is_identifier(run: str) -> bool:
+    """Return whether a run of characters is a name, rather than a word of a language or a number."""
+    if not any(character.isalpha() for character in run):
+        return False
+    inside = run[1:-1]
+    return any(mark in inside for mark in "/_@") or _is_dotted(run) or _CAMEL_CASE.search(run) is not None or any(map(str.isdigit, run))
+
+
+def _is_dotted(run: str) -> bool:
+    """Accept `parser.py` and `os.path.join`. Reject the end of a sentence with the start of the next, and `e.g`."""
+    before, dot, after = run.rpartition(".")
+    return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
