@@ -40,7 +40,8 @@ class MessageCounts:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
-        self._by_value: dict[Message, MessageCount] = {}
+        self._by_value: dict[Message | str, MessageCount] = {}
+        """By the message; by its text where a provider's own part contains values that cannot be hashed."""
         self._kept_messages: list[Message] = []
         self._all: list[MessageCount] = []
 
@@ -56,14 +57,15 @@ class MessageCounts:
         return [known.get(id(message)) or self._find_or_add(message) for message in messages]
 
     def _find_or_add(self, message: Message) -> MessageCount:
+        key: Message | str = message
         try:
-            count = self._by_value.get(message)
-        except TypeError:  # a provider's own part may contain values that cannot be hashed: then only the same object is the same message
-            count = self._add(message)
-        else:
-            if count is not None:
-                return count  # found by value: keeping the identity would cost memory, because policies create many such messages
-            count = self._by_value[message] = self._add(message)
+            count = self._by_value.get(key)
+        except TypeError:  # a provider's own part may contain values that cannot be hashed
+            key = repr(message)
+            count = self._by_value.get(key)
+        if count is not None:
+            return count  # found by value: keeping the identity would cost memory, because policies create many such messages
+        count = self._by_value[key] = self._add(message)
         self._by_identity[id(message)] = count
         self._kept_messages.append(message)
         return count
