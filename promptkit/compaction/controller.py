@@ -29,8 +29,8 @@ from promptkit.compaction.policy.decisions import (
     Wait,
 )
 from promptkit.compaction.policy.least import describe_largest
-from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, is_cache_warm, judge_attempt
-from promptkit.compaction.policy.usage import Rereading, WindowUsage
+from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, Rereading, is_cache_warm, judge_attempt
+from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
@@ -358,7 +358,7 @@ class CompactionController:
         if window.leaf is not None and not state.pruned and not window.moved:
             self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).with_reply(reply, self.view.items)
         tokens = window.on_reply(self.budget.window)
-        self._rereading = self._rereading.after_request(window.rendered_tokens, checkpoint_id=self.view.checkpoint_id)
+        self._rereading = window.add_request(self._rereading, checkpoint_id=self.view.checkpoint_id)
         decision = self._decide("rendered", tokens, state)
         if isinstance(decision, StartBackground):
             self._start_background()
@@ -460,8 +460,8 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
-            request_tokens=self._count_user_request(),
-            reread_tokens=self._rereading.tokens,
+            request_tokens=self._count_user_request() if phase == "rendered" else 0,
+            rereading=self._rereading,
             warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
@@ -480,6 +480,7 @@ class CompactionController:
         )
 
     def _count_user_request(self) -> int:
+        """Count the tokens of the user's last message."""
         at = find_last_user_request(self.view.items)
         return 0 if at is None else self._window.count(self.view.items[at].message)
 

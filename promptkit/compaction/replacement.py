@@ -6,7 +6,6 @@ newest files. They are built once, when the checkpoint is written, and read from
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Literal
 
@@ -26,13 +25,13 @@ from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.view import build_summary_message, escape_block_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts", "carry_names"]
+__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
 
 
 CARRIED_SHARE = 30
@@ -65,8 +64,6 @@ class CarriedContext:
     """The files that were changed and read, a line for each."""
     errors: Sequence[str] = ()
     """The lines that reported the newest errors."""
-    names: Sequence[str] = ()
-    """Identifiers and paths, the most useful first. Those that do not fit are left out."""
 
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
         """Format the context as tagged blocks, or as an empty text if there is none.
@@ -79,8 +76,6 @@ class CarriedContext:
             shown = text if each is None else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
             if shown:
                 blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
-        if self.names:
-            blocks.append(f"<names-seen>\n{_join_names(self.names, each, tokenizer)}\n</names-seen>")
         return "\n\n".join(blocks)
 
     def _blocks(self, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -112,19 +107,6 @@ def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
     skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
     return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors)
-
-
-def carry_names(plan: Plan, summary: Summary) -> CarriedContext:
-    """Carry what `carry_from_facts` does, and the names that are most likely to be used again and that nothing else shows.
-
-    A list of names costs no output tokens, since no model writes it. It tells the model how files, functions and errors are spelled, and so
-    what it can look up. Which names are listed is measured in docs/economics.md.
-    """
-    shown = find_names(summary.text)
-    for item in (*plan.kept, *plan.pinned, *plan.replayed):
-        shown.update(*map(find_names, iter_texts(item.message)))
-    names = [name.text for name in Facts.from_json(summary.facts).names if name.text not in shown]
-    return attrs.evolve(carry_from_facts(plan, summary), names=names)
 
 
 @attrs.frozen(kw_only=True)
@@ -160,6 +142,9 @@ class Replacement:
     """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
     carry_tokens: int | None = 4_000
     """The most tokens of each block of the carried context; None: no limit."""
+    names_tokens: int = 0
+    """The most tokens of a list of names: the identifiers and paths that are most likely to be used again, as far as nothing else shows
+    them. It tells the model how they are spelled, and so what it can look up; no model writes it, so it costs no output tokens."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
 
@@ -172,7 +157,7 @@ class Replacement:
     def tokens_beside(self) -> int:
         """The tokens of the user's earlier messages and of a carried block, at most. User messages that stay as messages do not count."""
         history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
-        return history + (0 if self.carry is None else self.carry_tokens or 0)
+        return history + self.names_tokens + (0 if self.carry is None else self.carry_tokens or 0)
 
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
@@ -187,7 +172,8 @@ class Replacement:
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
         files = self.files and attrs.evolve(self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE))
         carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
-        return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, files=files)
+        names_tokens = min(self.names_tokens, share)
+        return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, names_tokens=names_tokens, files=files)
 
     def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()) -> ReplacementMessages:
         """Build the messages for a plan and its checked summary. `files` are the messages with the newest files."""
@@ -234,7 +220,19 @@ class Replacement:
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the carried context and the user's earlier messages, or an empty text."""
         context = "" if self.carry is None else self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
-        return "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
+        shown = "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
+        return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
+
+    def _names(self, plan: Plan, summary: Summary, shown: str, tokenizer: Tokenizer) -> str:
+        """Return the list of names, without those that the summary, the messages that stay or the text `shown` contain."""
+        if not self.names_tokens:
+            return ""
+        seen = find_names(summary.text) | find_names(shown)
+        for item in (*plan.kept, *plan.pinned, *plan.replayed):
+            seen.update(*map(find_names, iter_texts(item.message)))
+        names = (name.text for name in Facts.from_json(summary.facts).names if name.text not in seen)
+        text = _join_names(names, self.names_tokens, tokenizer)
+        return text and f"<names-seen>\n{text}\n</names-seen>"
 
     def _history(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the user's messages that this checkpoint and earlier ones drop.
@@ -301,10 +299,10 @@ def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> t
     return tuple(truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts)
 
 
-def _join_names(names: Sequence[str], tokens: int | None, tokenizer: Tokenizer) -> str:
-    """Join the first names that have together at most so many tokens; None: all of them."""
+def _join_names(names: Iterable[str], tokens: int, tokenizer: Tokenizer) -> str:
+    """Join the first names that have together at most so many tokens."""
     shown: list[str] = []
-    left = math.inf if tokens is None else tokens
+    left = tokens
     for name in names:
         escaped = escape_block_tags(neutralize_tags(name))
         left -= tokenizer.count(f" {escaped}") + 1

@@ -109,11 +109,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     written it; with --summaries model, the model writes it. Exits with 1 if a file could not be played.
     """
     from promptkit.replay.policies.registry import parse_policy_names
-    from promptkit.tokens.prices import read_prices
     from promptkit.replay.prompt_cache import cache_rule_for
     from promptkit.replay.results import FailedFile
     from promptkit.replay.runner import ReplayOptions
     from promptkit.replay.simulate import ReplayRules
+    from promptkit.tokens.prices import read_prices
 
     if window < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")

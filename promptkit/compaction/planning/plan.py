@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask"]
+__all__ = ["FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask", "compute_target_tokens"]
 
 
 TARGET_SHARE = 4
@@ -110,7 +110,12 @@ class SummaryTask:
         Output tokens cost many times as much as cached input, and the summary is paid for again as input. What it leaves out is in the
         transcript. Longer summaries did not retain more of what later turns needed (docs/economics.md).
         """
-        return min(self.max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, self.max_tokens // TARGET_SHARE)))
+        return compute_target_tokens(self.max_tokens)
+
+
+def compute_target_tokens(max_tokens: int) -> int:
+    """Return the target length of a summary that may have at most `max_tokens` tokens, as `SummaryTask.target_tokens`."""
+    return min(max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, max_tokens // TARGET_SHARE)))
 
 
 @attrs.frozen(kw_only=True)

@@ -17,6 +17,7 @@ __all__ = [
     "BackgroundState",
     "Phase",
     "PolicyState",
+    "Rereading",
     "is_cache_warm",
     "judge_attempt",
 ]
@@ -115,6 +116,33 @@ class Attempts:
 
 
 @attrs.frozen(kw_only=True)
+class Rereading:
+    """What the requests since the last compaction have read again. Each request returns a new value."""
+
+    tokens: int = 0
+    """Tokens by which they were larger than the first of them, added up."""
+    cached: bool | None = None
+    """Whether the provider reported that it read a part of them from its prompt cache. None: it has not reported anything."""
+    first: int | None = None
+    """The size of the first of them, in tokens. None: there was none yet."""
+    checkpoint_id: str | None = None
+    """The checkpoint with which their view begins. None: the conversation was not compacted."""
+
+    def after_request(self, tokens: int, *, cached: bool | None, checkpoint_id: str | None) -> Rereading:
+        """Return the value after another request.
+
+        Args:
+            tokens: The size of the request, in tokens.
+            cached: Whether the provider reported that it read a part of it from its prompt cache. None: it reported nothing.
+            checkpoint_id: The checkpoint with which its view begins. After another one the sum begins anew.
+        """
+        if self.first is None or checkpoint_id != self.checkpoint_id:
+            return Rereading(first=tokens, checkpoint_id=checkpoint_id)  # the first request was in no cache
+        known = self.cached if cached is None else bool(self.cached) or cached
+        return attrs.evolve(self, tokens=self.tokens + max(0, tokens - self.first), cached=known)
+
+
+@attrs.frozen(kw_only=True)
 class PolicyState:
     """The state that a policy decides by. Sizes are tokens of a request with its tools."""
 
@@ -130,8 +158,8 @@ class PolicyState:
     """The part of them that replacing superseded outputs alone would save."""
     request_tokens: int = 0
     """Tokens of the user's last message, which a compaction repeats where it is not answered."""
-    reread_tokens: int = 0
-    """Tokens by which the requests since the last compaction were larger than the first of them, added up."""
+    rereading: Rereading = attrs.field(factory=Rereading)
+    """What the requests since the last compaction have read again."""
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by `is_cache_warm`."""
     mid_turn: bool = False

@@ -15,6 +15,7 @@ from promptkit.transcript.view import UNREPLAYABLE_FINISHES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.entries import Entry
@@ -67,24 +68,6 @@ class UsageReading:
     def tokens(self) -> int:
         """The size to decide by. It is never less than the local count, so that a wrong provider count cannot hide growth."""
         return max(self.local, self.calibrated if self.provider is None else self.provider)
-
-
-@attrs.frozen(kw_only=True)
-class Rereading:
-    """What requests since the last compaction have read again. Start with a new one where the conversation is not known."""
-
-    tokens: int = 0
-    """Tokens by which they were larger than the first of them, added up."""
-    first: int | None = None
-    """The size of the first of them, in tokens."""
-    checkpoint_id: str | None = None
-    """The checkpoint of the compaction."""
-
-    def after_request(self, tokens: int, *, checkpoint_id: str | None) -> Rereading:
-        """Return the value after a request of `tokens` tokens, whose view began with a checkpoint."""
-        if self.first is None or checkpoint_id != self.checkpoint_id:
-            return Rereading(first=tokens, checkpoint_id=checkpoint_id)
-        return attrs.evolve(self, tokens=self.tokens + max(0, tokens - self.first))
 
 
 class WindowUsage:
@@ -166,10 +149,18 @@ class WindowUsage:
             return self.reading(window).tokens
         return max(self._rendered_tokens, self.reading(window).tokens)
 
-    @property
-    def rendered_tokens(self) -> int:
-        """The size of the last rendered request, in tokens."""
-        return self._rendered_tokens
+    def add_request(self, rereading: Rereading, *, checkpoint_id: str | None) -> Rereading:
+        """Add the last request, whose reply is in the transcript: by the provider's count, or else by the local one."""
+        path = self._transcript.path()
+        if rereading.first is None and len(path) > 1:
+            for count in reversed(list(iter_provider_counts(path[:-1], model=self._meter.model))):
+                if isinstance(count, ProviderCount):  # the conversation was opened again: its requests are in the transcript
+                    cached = count.cached_tokens > 0
+                    rereading = rereading.after_request(count.input_tokens, cached=cached, checkpoint_id=checkpoint_id)
+        newest = next(iter_provider_counts(path[-1:], model=self._meter.model), None)
+        if isinstance(newest, ProviderCount):
+            return rereading.after_request(newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id)
+        return rereading.after_request(self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id)
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message, each once while it stays in the view."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from promptkit.compaction.presets.break_even import break_even
 from promptkit.compaction.presets.claude_code import claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import copilot_cli
@@ -25,6 +26,7 @@ __all__ = ["PRESETS"]
 PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(
     {
         "vscode": vscode,
+        "break_even": break_even,
         "copilot_cli": copilot_cli,
         "pi": pi,
         "oh_my_pi": oh_my_pi,

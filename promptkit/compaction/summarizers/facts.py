@@ -56,7 +56,7 @@ MAX_THINKING_CHARACTERS = 100_000
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
-MAX_NAMES = 300
+MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
 POINTS = {"assistant": 10, "user": 3}
@@ -456,7 +456,9 @@ def _read_skills(value: Json) -> list[tuple[str, str]]:
 def _read_names(value: Json) -> list[tuple[str, int, int]]:
     rows = value if isinstance(value, list) else []
     return [
-        (_read_text(row.get("text")), _read_count(row.get("points")), _read_count(row.get("last"))) for row in rows if isinstance(row, Mapping)
+        (_read_text(row.get("text")), _read_count(row.get("points")), _read_count(row.get("last")))
+        for row in rows
+        if isinstance(row, Mapping)
     ]
 
 
