@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.recordings.reading.json_values import as_object, as_text
+from promptkit.tools import is_error_result
 from promptkit.transcript.entries import Checkpoint, CustomEntry, CustomMessage, MessageEntry, Observation
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class RecordingCounts:
     """Tool calls."""
     tool_results: int = 0
     """Tool results."""
+    tool_errors: int = 0
+    """Tool results that are marked as errors."""
     unanswered: int = 0
     """Tool call ids without a result."""
     orphaned: int = 0
@@ -112,5 +115,6 @@ class RecordingTotals:
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
             self._figures["tool_results"] += 1
+            self._figures["tool_errors"] += is_error_result(message)
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED

@@ -24,6 +24,7 @@ KEYS = [
     "messages",
     "tool_calls",
     "tool_results",
+    "tool_errors",
     "unanswered",
     "orphaned",
     "repeated_ids",
