@@ -40,8 +40,6 @@ class RecordingCounts:
     """Tool calls."""
     tool_results: int = 0
     """Tool results."""
-    tool_errors: int = 0
-    """Tool results that are marked as errors."""
     unanswered: int = 0
     """Tool call ids without a result."""
     orphaned: int = 0
@@ -54,6 +52,10 @@ class RecordingCounts:
     """Parts with a model's thinking."""
     compactions: int = 0
     """Checkpoints."""
+    tool_errors: int = 0
+    """Tool results that are marked as errors."""
+    attachments: int = 0
+    """What the recording has beside its messages, and the model was shown: attachments, queued commands, last answers of subagents."""
     skipped_lines: int = 0
     """Lines that could not be read."""
 
@@ -72,6 +74,7 @@ class RecordingTotals:
         """Add a batch."""
         self._figures["conversations"] += batch.conversations
         self._figures["messages"] += batch.messages
+        self._figures["attachments"] += batch.attachments
         self._figures["skipped_lines"] += len(batch.skipped)
         self.entries += len(batch.entries)
         for entry in batch.entries:

@@ -118,7 +118,7 @@ def test_texts_that_stand_apart_in_a_message_are_exported_apart() -> None:
         ["I look.", "Now."],
         ["found", "agentId: 1"],
     ]
-    assert [block["text"] for block in anthropic["system"]] == ["Rules.", "More rules."]
+    assert [block["text"] for block in anthropic.get("system", [])] == ["Rules.", "More rules."]
     blocks = [[block.get("text", block.get("content")) for block in message["content"]] for message in anthropic["messages"][:2]]
     assert blocks == [["one", "two", None, "three"], ["I look.", "Now.", None]]
     assert [block["text"] for block in anthropic["messages"][2]["content"][0]["content"]] == ["found", "agentId: 1"]

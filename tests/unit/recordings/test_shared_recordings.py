@@ -30,6 +30,7 @@ class Plain:
     messages: int = 0
     calls: list[str] = attrs.field(factory=list[str])
     results: list[str] = attrs.field(factory=list[str])
+    attachments: int = 0
     errors: int = 0
     images: int = 0
     thinking: int = 0
@@ -41,6 +42,7 @@ class Plain:
         calls, results = set(self.calls), set(self.results)
         return {
             "messages": self.messages,
+            "attachments": self.attachments,
             "tool_calls": len(self.calls),
             "tool_results": len(self.results),
             "tool_errors": self.errors,
@@ -100,6 +102,12 @@ def claude_code(path: Path) -> Plain:
             answers |= {message["id"]} if record["type"] == "assistant" else set()
             blocks(plain, message.get("content"))
     plain.messages += len(answers)
+    queued: list[str] = []
+    for record in objects(path, Plain()):
+        queued += [record.get("content", "")] if record.get("operation") == "enqueue" else []
+        taken = queued.pop(0) if record.get("operation") in ("dequeue", "remove") and queued else "/"
+        plain.attachments += record.get("operation") == "remove" and not taken.startswith("/")
+        plain.attachments += "agentId" in fields(record.get("toolUseResult"))
     return plain
 
 

@@ -24,13 +24,14 @@ KEYS = [
     "messages",
     "tool_calls",
     "tool_results",
-    "tool_errors",
     "unanswered",
     "orphaned",
     "repeated_ids",
     "images",
     "thinking",
     "compactions",
+    "tool_errors",
+    "attachments",
     "skipped_lines",
 ]
 
