@@ -10,7 +10,7 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 
-__all__ = ["Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
+__all__ = ["ERROR_MARK", "Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
 
 ERROR_MARK = OpaquePart(value={"is_error": True}, tokens=0, provider="anthropic.message")
 """Marks a tool result as an error. Anthropic is sent it; OpenAI's formats have no such field, and the text has to say it."""

@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.recordings.reading.json_values import as_object, as_text
+from promptkit.tools import is_error_result
 from promptkit.transcript.entries import Checkpoint, CustomEntry, CustomMessage, MessageEntry, Observation
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class RecordingCounts:
     """Parts with a model's thinking."""
     compactions: int = 0
     """Checkpoints."""
+    tool_errors: int = 0
+    """Tool results that are marked as errors."""
+    attachments: int = 0
+    """What the recording has beside its messages, and the model was shown: attachments, queued commands, last answers of subagents."""
     skipped_lines: int = 0
     """Lines that could not be read."""
 
@@ -69,6 +74,7 @@ class RecordingTotals:
         """Add a batch."""
         self._figures["conversations"] += batch.conversations
         self._figures["messages"] += batch.messages
+        self._figures["attachments"] += batch.attachments
         self._figures["skipped_lines"] += len(batch.skipped)
         self.entries += len(batch.entries)
         for entry in batch.entries:
@@ -112,5 +118,6 @@ class RecordingTotals:
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
             self._figures["tool_results"] += 1
+            self._figures["tool_errors"] += is_error_result(message)
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED

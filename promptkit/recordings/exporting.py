@@ -9,7 +9,7 @@ import attrs
 from promptkit.emitters.anthropic import to_anthropic
 from promptkit.emitters.chat import to_chat
 from promptkit.emitters.parts import parse_arguments
-from promptkit.messages import DocumentPart, ImagePart, Message, Part
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.recordings.reading.json_values import dump_json
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from promptkit.emitters.anthropic import AnthropicRequest
-    from promptkit.emitters.parts import Payload
+    from promptkit.emitters.parts import Payload, WireFormat
     from promptkit.transcript.entries import Entry
 
 __all__ = ["encode_transcript", "messages_from_entries", "to_anthropic_json", "to_openai_json"]
@@ -46,17 +46,22 @@ def messages_from_entries(path: Sequence[Entry], *, full: bool = False, redact: 
 
 
 def to_openai_json(messages: Iterable[Message]) -> Payload:
-    """Convert messages to those of OpenAI's Chat Completions API.
+    """Convert messages to those of OpenAI's Chat Completions API. Texts that stand apart in a message are blocks of their own.
 
     An image or a document of a tool result goes into a user message after the tool results. Thinking and other parts of one provider are
     dropped, because chat messages cannot hold them.
     """
-    return to_chat(list(_move_media(messages, {"tool", "assistant", "system"})), cache=False)
+    moved = _move_media(messages, {"tool", "assistant", "system"})
+    return to_chat([_separate_texts(message, "chat") for message in moved], cache=False)
 
 
 def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
-    """Convert messages to a request for Anthropic's Messages API. Arguments that are not a JSON object go into one, as `arguments`."""
-    return to_anthropic([_wrap_arguments(message) for message in _move_media(messages, {"assistant", "system"})])
+    """Convert messages to a request for Anthropic's Messages API. Texts that stand apart in a message are blocks of their own.
+
+    Arguments that are not a JSON object go into one, as `arguments`.
+    """
+    moved = _move_media(messages, {"assistant", "system"})
+    return to_anthropic([_wrap_arguments(_separate_texts(message, "anthropic")) for message in moved])
 
 
 def encode_transcript(entries: Iterable[Entry], *, redact: Callable[[str], str] | None = None) -> Iterator[bytes]:
@@ -89,6 +94,17 @@ def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Messag
         yield attrs.evolve(message, content=content)
     if moved:
         yield Message(role="user", content=tuple(moved))
+
+
+def _separate_texts(message: Message, target: WireFormat) -> Message:
+    """Put a border between neighbouring texts of a message, such as the blocks of a recorded one, which are sent as one text otherwise."""
+    border = OpaquePart(value={}, tokens=0, provider=f"{target}.part")
+    parts: list[Part] = []
+    for part in message.content:
+        if parts and isinstance(part, str) and isinstance(parts[-1], str):
+            parts.append(border)
+        parts.append(part)
+    return message if len(parts) == len(message.content) else attrs.evolve(message, content=tuple(parts))
 
 
 def _media_name(part: ImagePart | DocumentPart) -> str:

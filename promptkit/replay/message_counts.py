@@ -25,7 +25,7 @@ class MessageCount:
     message: Message
     tokens: int
     blocks: int
-    """Content blocks in the provider's format, at least 1."""
+    """Content blocks in the provider's format, at least 1. A tool result is one block, whatever is in it."""
     role: str
     call_ids: frozenset[str]
     """The ids of the message's tool calls."""
@@ -75,7 +75,7 @@ class MessageCounts:
             number=len(self._all),
             message=message,
             tokens=self._count(message),
-            blocks=max(1, len(message.content) + len(message.tool_calls)),
+            blocks=1 if message.role == "tool" else max(1, len(message.content) + len(message.tool_calls)),
             role=message.role,
             call_ids=frozenset(call.id for call in message.tool_calls),
         )

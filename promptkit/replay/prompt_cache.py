@@ -27,9 +27,11 @@ __all__ = [
     "OpenAICache",
     "PrefixTree",
     "PromptCache",
+    "bill_prefix",
     "cache_rule_for",
     "create_cache",
     "find_breakpoints",
+    "find_lifetime",
 ]
 
 MIN_PREFIX, PREFIX_STEP = 1_024, 128
@@ -69,10 +71,26 @@ def cache_rule_for(model: str) -> str:
 
 def create_cache(rule: str, lifetime: float | None = None) -> PromptCache:
     """Create an empty cache for one of CACHE_RULES. `lifetime` replaces the rule's own, in seconds."""
-    seconds = LIFETIMES[rule] if lifetime is None else lifetime
+    seconds = find_lifetime(rule, lifetime)
     if rule == "off":
         return NoCache()
     return OpenAICache(seconds) if rule == "openai" else AnthropicCache(seconds)
+
+
+def find_lifetime(rule: str, lifetime: float | None = None) -> float:
+    """Return the seconds after which an unused prefix leaves the cache of a rule, or `lifetime` if that is given."""
+    return LIFETIMES[rule] if lifetime is None else lifetime
+
+
+def bill_prefix(rule: str, tokens: int, prefix: int) -> BilledTokens:
+    """Return the billed input of a request of so many tokens, of which the cache of a rule holds the first `prefix`."""
+    if rule == "off":
+        return BilledTokens(input_tokens=tokens)
+    if rule == "openai":
+        cached = _round_down(min(prefix, tokens))
+        return BilledTokens(input_tokens=tokens, cached_tokens=cached, written_tokens=max(0, _round_down(tokens) - cached))
+    cached = min(prefix, tokens) if prefix >= MIN_PREFIX else 0
+    return BilledTokens(input_tokens=tokens, cached_tokens=cached, written_tokens=tokens - cached if tokens >= MIN_PREFIX else 0)
 
 
 class OpenAICache:
@@ -92,8 +110,7 @@ class OpenAICache:
             last_used[node] = now
         total = request_tokens + sum(message.tokens for message in messages)
         matched = request_tokens + sum(message.tokens for message in messages[:known]) if known else 0
-        cached = _round_down(min(matched, total))
-        return BilledTokens(input_tokens=total, cached_tokens=cached, written_tokens=max(0, _round_down(total) - cached))
+        return bill_prefix("openai", total, matched)
 
 
 def _round_down(tokens: int) -> int:

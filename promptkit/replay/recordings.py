@@ -36,11 +36,15 @@ class Recording:
     """For each message the time at which it was written, in seconds since 1970; None if it was not recorded."""
     tools: tuple[ToolDefinition, ...] = ()
     """The recorded tool definitions. Their tokens count in every request."""
+    conversation: int = 0
+    """The number of the conversation in its file. The branches of a conversation have the same number."""
+    shared: int = 0
+    """The number of leading messages that an earlier branch of the conversation has, too. A replay plays them, and counts nothing for them."""
 
     @property
     def requests(self) -> int:
-        """The number of requests. An assistant message at the very beginning is not a reply to one."""
-        return sum(message.role == "assistant" for message in self.messages[1:])
+        """The number of requests that a replay counts. An assistant message at the very beginning is not a reply to one."""
+        return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
 
 
 def read_recordings(file: Path | str) -> Iterator[Recording]:
@@ -56,7 +60,7 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     """Yield a recording for each branch of a transcript, in the order in which the branches ended.
 
     A branch that is only the beginning of another one is not yielded. Messages that were compacted, edited or reset in the recording are
-    part of it, as they were said. An entry's time of 0 counts as unknown.
+    part of it, as they were said. An entry's time of 0 counts as unknown. What an earlier branch has, too, is the `shared` part of a branch.
     """
     messages: list[tuple[Message, float | None, int | None]] = []
     """Each message with its time, and the index of the message before it on its branch."""
@@ -81,18 +85,30 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
         message_roots.append(root)
         messages.append((message, entry.time if entry.time > 0 else None, before))
     inner = {before for _, _, before in messages}
+    numbers: dict[str, int] = {}
+    """The number of each conversation, by its first entry."""
+    yielded: set[int] = set()
+    """The indexes of the messages of all branches so far."""
     for leaf in range(len(messages)):
-        if leaf not in inner:
-            yield recording_from_messages(_branch(messages, leaf), tools=tools.get(message_roots[leaf], ()))
+        if leaf in inner:
+            continue
+        root, branch = message_roots[leaf], _branch(messages, leaf)
+        yield recording_from_messages(
+            [messages[at][:2] for at in branch],
+            tools=tools.get(root, ()),
+            conversation=numbers.setdefault(root, len(numbers)),
+            shared=sum(at in yielded for at in branch),
+        )
+        yielded.update(branch)
 
 
-def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[tuple[Message, float | None]]:
-    """Return the messages from the first one to a leaf, with their times."""
-    branch: list[tuple[Message, float | None]] = []
+def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[int]:
+    """Return the indexes of the messages from the first one to a leaf."""
+    branch: list[int] = []
     at: int | None = leaf
     while at is not None:
-        message, time, at = messages[at]
-        branch.append((message, time))
+        branch.append(at)
+        at = messages[at][2]
     return branch[::-1]
 
 
@@ -126,14 +142,27 @@ def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
             )
 
 
-def recording_from_messages(messages: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = ()) -> Recording:
-    """Build a recording from messages with their times. Messages without content are left out."""
-    kept = [(message, time) for message, time in messages if message.content or message.tool_calls or message.role == "tool"]
-    paired = pair_tool_calls([message for message, _ in kept])
+def recording_from_messages(
+    messages: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = (), conversation: int = 0, shared: int = 0
+) -> Recording:
+    """Build a recording from messages with their times. Messages without content are left out.
+
+    Args:
+        messages: The messages of a conversation with their times.
+        tools: The tool definitions of the conversation.
+        conversation: The number of the conversation in its file.
+        shared: How many of the first messages an earlier recording of the conversation has, too.
+    """
+    kept = [place for place, (message, _) in enumerate(messages) if message.content or message.tool_calls or message.role == "tool"]
+    paired = pair_tool_calls([messages[place][0] for place in kept])
+    places = [kept[source] for source in paired.sources]
     head = next((at for at, message in enumerate(paired.messages) if message.role != "system"), len(paired.messages))
+    own = next((at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head)
     return Recording(
         system=paired.messages[:head],
         messages=paired.messages[head:],
-        times=tuple(kept[source][1] for source in paired.sources[head:]),
+        times=tuple(messages[place][1] for place in places[head:]),
         tools=tuple(tools),
+        conversation=conversation,
+        shared=own,
     )

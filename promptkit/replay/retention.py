@@ -62,6 +62,7 @@ class RecordingFacts:
 
     def __init__(self, recording: Recording, counts: MessageCounts) -> None:
         self.counts = counts
+        self.shared = recording.shared
         self.messages = counts.count_messages(recording.messages)
         self.recorded_numbers = frozenset(message.number for message in self.messages)
         replies = {at: find_facts(count.message) for at, count in enumerate(self.messages) if count.role == "assistant"}
@@ -126,7 +127,7 @@ class RetentionTracker:
         return attrs.evolve(self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1])
 
     def on_request(self, messages: Sequence[MessageCount], reply: int) -> None:
-        """Count a request. `reply` is the place of its reply in the recording."""
+        """Count a request. `reply` is the place of its reply in the recording. A reply that an earlier branch has, too, counts nothing."""
         facts = self._facts
         numbers = frozenset(message.number for message in messages)
         for number in self._request_numbers - numbers:
@@ -134,6 +135,8 @@ class RetentionTracker:
         for number in sorted(numbers - self._request_numbers):
             self._add(facts.counts[number], reply)
         self._request_numbers = numbers
+        if reply < facts.shared:
+            return
         reachable = bool(self._with_path)
         dropped = present = 0
         for fact in facts.facts_used[reply]:

@@ -102,12 +102,12 @@ def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
     totals = dict.fromkeys(options.policies, ReplayTotals())
     timelines: dict[str, list[TimelineRequest]] = {name: [] for name in options.policies}
     conversations = messages = 0
-    for number, recording in enumerate(read_recordings(file)):
+    for recording in read_recordings(file):
         conversations += 1
-        messages += len(recording.system) + len(recording.messages)
+        messages += len(recording.messages) - recording.shared + (0 if recording.shared else len(recording.system))
         simulation = Simulation(recording, options.rules)
         for policy in policies:
-            result = simulation.run(policy, seed=f"{seed}:{number}", summarize_with_model=options.summarize_with_model)
+            result = simulation.run(policy, seed=f"{seed}:{recording.conversation}", summarize_with_model=options.summarize_with_model)
             totals[policy.name] += result.totals
             if options.timeline:
                 timelines[policy.name] += result.timeline

@@ -158,7 +158,9 @@ class _RequestRecorder:
         self._system = terms.counts.count_messages(terms.system)
         self._first_message = facts.messages[0].number if facts.messages else None
         self._last_request: list[MessageCount] = []
-        self._checkpoints = self._billed_summaries = 0
+        self._checkpoints = self._waits = self._billed_summaries = 0
+        self._counts_requests = True
+        """False while the reply to the last request is one that an earlier branch of the recording has, too."""
         self._clock = clock
 
     def on_request(self, messages: Sequence[Message], *, reply: int) -> Usage | None:
@@ -168,6 +170,7 @@ class _RequestRecorder:
             messages: The request.
             reply: The place of its reply in the recording.
         """
+        self._counts_requests = reply >= self._facts.shared
         self._bill_summaries()  # the request waited for these summaries, so they were requested before it
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
@@ -176,10 +179,12 @@ class _RequestRecorder:
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
         self._retention.on_request(counts, reply)
-        self.totals += ReplayTotals(
+        checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
+        waits, self._waits = run.waits - self._waits, run.waits
+        totals = ReplayTotals(
             requests=1,
-            checkpoints=run.checkpoints - self.totals.checkpoints,
-            foreground_waits=run.waits - self.totals.foreground_waits,
+            checkpoints=checkpoints,
+            foreground_waits=waits,
             overflows=limit is not None and billed.input_tokens > limit,
             invalid_requests=fault is not None,
             cuts=counts[: len(last_request)] != last_request,
@@ -187,10 +192,9 @@ class _RequestRecorder:
             requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
             faults=() if fault is None else (fault,),
         )
-        self.totals = attrs.evolve(self.totals, retention=self._retention.counts)
-        checkpoint = run.checkpoints > self._checkpoints
-        self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoint))
-        self._checkpoints = run.checkpoints
+        if self._counts_requests:
+            self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
+            self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoints > 0))
         if limit is not None and billed.input_tokens > limit:
             return None
         return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
@@ -208,7 +212,8 @@ class _RequestRecorder:
                 request = self._terms.counts.count_messages(call.request)
                 billed = self._cache.send(self._terms.request_tokens, request, self._clock()) if request else BilledTokens()
                 billed = attrs.evolve(billed, input_tokens=billed.input_tokens + call.uncached_tokens, output_tokens=call.output_tokens)
-            self.totals = attrs.evolve(self.totals, summaries_billed=self.totals.summaries_billed + billed)
+            if self._counts_requests:
+                self.totals = attrs.evolve(self.totals, summaries_billed=self.totals.summaries_billed + billed)
         self._billed_summaries = len(calls)
 
 

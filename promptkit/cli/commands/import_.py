@@ -30,6 +30,8 @@ Examples:
 """
 
 LABELS = {
+    "attachments": "attachments shown to the model",
+    "tool_errors": "tool results that are errors",
     "unanswered": "tool calls without a result",
     "orphaned": "tool results without a call",
     "repeated_ids": "ids that several tool calls share",

@@ -14,7 +14,7 @@ from promptkit.recordings.reading.conversations import ConversationWriter, walk_
 from promptkit.recordings.reading.format import read_head
 from promptkit.recordings.reading.json_values import as_object, as_text, omit_fields
 from promptkit.recordings.reading.messages import ANTHROPIC, read_anthropic_content, usage_from_anthropic
-from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +109,6 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
         payloads.append(
             MessageEntry(message=message, usage=usage, model=as_text(record.get("model")), finish=FINISHES.get(reason or "", reason))
         )
-    payloads.extend(Observation(name="tool_error", data={"call": call_id}) for call_id in blocks.failed_calls)
     if extra := omit_fields(record, MESSAGE_FIELDS):
         payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
     return payloads

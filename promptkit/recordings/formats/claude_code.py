@@ -1,8 +1,9 @@
 """Claude Code's project files: one JSON object per line, each naming its parent line.
 
 A line is a message or a part of one, a mark (a compaction, a file snapshot, the progress of a tool), or something that a later version
-added. A line without a message becomes a custom entry in the tree, because later lines may follow it. Subagents are in the same file, as
-lines of a side chain or inside the progress of the call that runs them, and become branches of their own.
+added. A line without a message becomes a custom entry in the tree, because later lines may follow it; one with something that the model was
+shown (an attachment, a queued command) becomes a message, too. Subagents are in the same file, as lines of a side chain or inside the progress
+of the call that runs them, and become branches of their own. The last answer of one is beside the result of the call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import attrs
 
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
+from promptkit.recordings.formats.claude_code_attachments import QUEUED, read_attachment, read_queued_command
 from promptkit.recordings.formats.claude_code_tree import ConversationIndex, HeldAnswer, PendingCheckpoint, SessionTree
 from promptkit.recordings.reading.format import Batch
 from promptkit.recordings.reading.json_values import (
@@ -83,11 +85,14 @@ class _Reader:
         self._time = 0.0
         self._number = 0
         self._messages = 0
+        self._attachments = 0
+        self._queue: list[Json] = []  # commands that were queued while the model worked
+        self._taken: list[Json] = []  # those that it was shown
         self._relocated: list[ReadProblem] = []
 
     def read_line(self, number: int, line: bytes) -> Batch:
         """Return the entries that are complete after a line. There may be none, or earlier ones that were held."""
-        self._number, self._messages, self._relocated = number, 0, []
+        self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
         record = parse_object(line)
         skipped: tuple[ReadProblem, ...] = ()
@@ -97,7 +102,7 @@ class _Reader:
         else:
             self._read_record(record, len(line))
         batch = Batch(entries=self._tree.take(), messages=self._messages, conversations=self._conversations.count - conversations)
-        return attrs.evolve(batch, skipped=skipped, relocated=tuple(self._relocated))
+        return attrs.evolve(batch, skipped=skipped, relocated=tuple(self._relocated), attachments=self._attachments)
 
     def finish(self) -> Batch:
         """Return the entries that were held to the end."""
@@ -131,7 +136,26 @@ class _Reader:
             conversation, _ = self._tree.places[leaf]
             self._append(conversation, Label(target=self._tree.entry_of(leaf), label=title), f"line-{self._number}")
         else:
+            if record.get("type") == "queue-operation":
+                self._read_queue_operation(record)
             self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
+
+    def _read_queue_operation(self, record: JsonObject) -> None:
+        """Follow the queue of commands. One that is removed while the model works is shown to it; older versions write nothing else of it."""
+        content, operation = record.get("content"), record.get("operation")
+        if operation == "enqueue":
+            self._queue.append(content)
+        elif operation == "popAll":
+            self._queue.clear()
+        elif operation in ("dequeue", "remove") and self._queue:
+            taken = self._queue.pop(self._queue.index(content) if content in self._queue else 0)
+            main = self._tree.main
+            is_shown = operation == "remove" and main is not None and main.answer is not None and not str(taken).startswith("/")
+            is_prompt = not str(taken).startswith("<task-notification>")
+            if is_shown and (payload := read_queued_command(taken, NAME, is_prompt=is_prompt)):
+                self._taken.append(taken)
+                self._attachments += 1
+                self._append_to_main(payload)
 
     def _append_to_main(self, payload: EntryPayload) -> None:
         """Append an entry to the main conversation."""
@@ -255,16 +279,45 @@ class _Reader:
                 parent = self._write(conversation, payload, parent, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
             target = parent or uuid
         self._tree.places[uuid] = (conversation, target)
+        self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
+
+    def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
+        """Read the last answer of a subagent from the result of its call, if the subagent's own lines end with a tool's result."""
+        subagent = self._conversations.find_subagent(as_text(result.get("agentId")) or "")
+        parts = read_anthropic_content(result.get("content")).parts if result.get("status") == "completed" else []
+        if subagent is None or subagent.answer is None or not (subagent.answer.calls and subagent.answer.is_answered) or not parts:
+            return
+        usage = usage_from_anthropic(result.get("usage"))
+        payload = MessageEntry(message=Message(role="assistant", content=tuple(parts)), usage=usage, model=subagent.answer.model)
+        entry_id = self._write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
+        subagent.last_uuid = entry_id
+        self._tree.places[entry_id] = (subagent, entry_id)
+        self._attachments += 1
 
     def _read_other_line(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
-        """Read a line without a message. Its children in the recording are its children here."""
+        """Read a line without a message, or with what the model was shown beside its messages. Its children are its children here."""
         entry = CustomEntry(name=_entry_name(record), data=record)
+        shown = self._read_shown(record)
+        payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            self._append(conversation, entry, uuid)
+            for payload, preferred_id in payloads:
+                self._append(conversation, payload, preferred_id)
             self._tree.places[uuid] = (conversation, conversation.answer)
         else:
             parent = self._parent_id(record, conversation, may_be_root=False)
-            self._tree.places[uuid] = (conversation, self._write(conversation, entry, parent, uuid))
+            for payload, preferred_id in payloads:
+                parent = self._write(conversation, payload, parent, preferred_id)
+            self._tree.places[uuid] = (conversation, parent or uuid)
+
+    def _read_shown(self, record: JsonObject) -> EntryPayload | None:
+        """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
+        attachment = as_object(record.get("attachment"))
+        if attachment.get("type") == QUEUED and attachment.get("prompt") in self._taken:
+            self._taken.remove(attachment.get("prompt"))
+            return None
+        shown = read_attachment(record, NAME)
+        self._attachments += shown is not None
+        return shown
 
     def _read_compact_boundary(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
         """Read the line that begins a compaction. The summary is on a line of its own."""
@@ -285,7 +338,7 @@ class _Reader:
     def _read_summary(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
         self._messages = 1
-        text = "".join(part for part in read_anthropic_content(message.get("content")).parts if isinstance(part, str))
+        text = "\n\n".join(part for part in read_anthropic_content(message.get("content")).parts if isinstance(part, str))
         entry_id = self._tree.write_checkpoint(conversation, text)
         if entry_id is None:
             parent = self._parent_id(record, conversation, may_be_root=True)
@@ -299,7 +352,8 @@ class _Reader:
 def _entry_name(record: JsonObject) -> str:
     """Return the name of the custom entry for a line without a message."""
     kind = as_text(record.get("type")) or "unknown"
-    subtype = as_text(record.get("subtype")) or as_text(as_object(record.get("data")).get("type"))
+    inner = as_object(record.get("data")) or as_object(record.get("attachment"))
+    subtype = as_text(record.get("subtype")) or as_text(inner.get("type"))
     return f"{NAME}.{kind}.{subtype}" if subtype else f"{NAME}.{kind}"
 
 

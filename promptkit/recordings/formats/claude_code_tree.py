@@ -14,7 +14,7 @@ import attrs
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.recordings.reading.conversations import IdAllocator
 from promptkit.recordings.reading.json_values import as_text
-from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Setting
+from promptkit.transcript.entries import Checkpoint, CustomMessage, Entry, MessageEntry, Setting
 from promptkit.transcript.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SessionTree:
     def _write(self, conversation: Conversation, payload: EntryPayload, parent: str | None, time: float, entry_id: str) -> str:
         self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
         self._last_id, self._last_time = entry_id, time
-        is_visible = isinstance(payload, MessageEntry | Checkpoint)
+        is_visible = isinstance(payload, MessageEntry | CustomMessage | Checkpoint)
         if is_visible or parent == conversation.tail or conversation.tail is None:
             conversation.tail = entry_id
         if conversation.first is None and is_visible:

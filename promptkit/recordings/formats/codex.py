@@ -25,7 +25,7 @@ from promptkit.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
-from promptkit.recordings.reading.messages import dump_arguments, usage_from_openai
+from promptkit.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
 from promptkit.transcript.store import ReadProblem
 
@@ -165,7 +165,7 @@ class _Reader:
         elif kind in CALL_TYPES:
             self._hold_answer().calls.append(_read_call(item))
         elif kind in OUTPUT_TYPES:
-            message = Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(item.get("output")))
+            message = _read_result(item)
             self._write(MessageEntry(message=message))
             self._messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
@@ -229,6 +229,12 @@ def _read_call(item: JsonObject) -> ToolCall:
             return ToolCall(id=call_id, name=as_text(item.get("name")) or "", arguments=dump_arguments(item.get("arguments")))
 
 
+def _read_result(item: JsonObject) -> Message:
+    output = item.get("output")
+    message = Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output))
+    return mark_error(message, failed=as_object(output).get("success") is False)
+
+
 def _read_output(output: Json) -> tuple[Part, ...]:
     """Read the output of a tool: a text, items of content, or in older files an object that contains one of them."""
     match output:
@@ -248,7 +254,7 @@ def _read_history_item(item: JsonObject) -> Message | None:
     if kind in CALL_TYPES:
         return Message(role="assistant", tool_calls=(_read_call(item),))
     if kind in OUTPUT_TYPES:
-        return Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(item.get("output")))
+        return _read_result(item)
     return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
 
 

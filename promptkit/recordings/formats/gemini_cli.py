@@ -25,6 +25,7 @@ from promptkit.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
+from promptkit.recordings.reading.messages import mark_error
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
 from promptkit.transcript.store import ReadProblem
 
@@ -215,7 +216,8 @@ def _read_result(call: JsonObject) -> Message | None:
     parts: list[Part] = []
     for part in as_list(result) if isinstance(result, list) else [result]:
         parts += _read_result_parts(part)
-    return Message(role="tool", tool_call_id=as_text(call.get("id")) or "", name=as_text(call.get("name")), content=tuple(parts))
+    message = Message(role="tool", tool_call_id=as_text(call.get("id")) or "", name=as_text(call.get("name")), content=tuple(parts))
+    return mark_error(message, failed=call.get("status") == "error")
 
 
 def _read_turns(source: RecordingSource, pattern: PathPattern) -> Iterator[Batch]:
@@ -274,7 +276,8 @@ class _TurnReader:
         open_calls = self._open_calls.get(name or "")
         if not call_id:
             call_id = open_calls.pop(0) if open_calls else ""
-        return Message(role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part)))
+        message = Message(role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part)))
+        return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
 
 
 def _read_result_parts(part: Json) -> list[Part]:

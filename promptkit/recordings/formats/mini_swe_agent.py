@@ -57,11 +57,14 @@ class MiniSweAgentFormat:
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
-    """Read a message. The recording also has the agent's exit as a message; no model is shown it, so it becomes a custom entry."""
+    """Read a message. The agent's exit, the last message, is one of the user, as it was before the agent had a role for it."""
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
     finish = as_text(choices[0].get("finish_reason")) if choices else None
     usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
+    if record.get("role") == "exit":
+        message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, NAME)
+        return [message, CustomEntry(name=f"{NAME}.exit", data=omit_fields(record, {"content"}))]
     payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
     return payloads or [CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)]
 

@@ -21,7 +21,7 @@ from promptkit.recordings.reading.json_values import (
     omit_fields,
     parse_time,
 )
-from promptkit.recordings.reading.messages import read_chat_message, usage_from_openai
+from promptkit.recordings.reading.messages import mark_error, read_chat_message, usage_from_openai
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
@@ -104,7 +104,10 @@ def _read_event(event: JsonObject) -> list[EntryPayload]:
         payloads = [_read_action(event, action, args)]
     elif "observation" in event and (call_id := _find_tool_call_id(event)):
         text = as_text(event.get("content")) or ""
-        payloads = [MessageEntry(message=Message(role="tool", tool_call_id=call_id, content=(text,) if text else ()))]
+        result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
+        payloads = [MessageEntry(message=mark_error(result, failed=event.get("observation") == "error"))]
+    elif event.get("observation") == "error" and (text := as_text(event.get("content"))):
+        payloads = [MessageEntry(message=Message(role="user", content=(text,)))]  # the model is told of it as by the user
     if not payloads:
         return [CustomEntry(name=f"{NAME}.{action or as_text(event.get('observation')) or 'event'}", data=event)]
     extra = omit_fields(event, {"timestamp", "content", "source"})

@@ -23,7 +23,7 @@ from promptkit.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
-from promptkit.recordings.reading.messages import ANTHROPIC, dump_arguments
+from promptkit.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomEntry, CustomMessage, Label, MessageEntry, Setting
 from promptkit.transcript.store import ReadProblem
 
@@ -195,6 +195,7 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "toolResult":
             call_id, name = as_text(message.get("toolCallId")), as_text(message.get("toolName"))
             result = Message(role="tool", content=_read_parts(content, ""), tool_call_id=call_id or "", name=name)
+            result = mark_error(result, failed=message.get("isError") is True)
             return [MessageEntry(message=result), *_keep_fields(omit_fields(extra, {"toolCallId", "toolName"}))]
         case "custom" | "hookMessage":
             name = as_text(message.get("customType")) or NAME

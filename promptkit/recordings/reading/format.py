@@ -56,6 +56,8 @@ class Batch:
     """The entries, in the order in which they are written. A parent is before its children, in this batch or an earlier one."""
     messages: int = 0
     """Messages as the recording counts them: its own records, however many entries they became."""
+    attachments: int = 0
+    """What became messages without being one of the recording's."""
     conversations: int = 0
     """Conversations that begin in this batch."""
     call_id_scope: str = ""

@@ -11,6 +11,7 @@ import attrs
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.recordings.reading.json_values import as_count, as_list, as_object, as_objects, as_text, dump_json, omit_fields
+from promptkit.tools import ERROR_MARK
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "ANTHROPIC",
     "ContentBlocks",
     "dump_arguments",
+    "mark_error",
     "parts_from_block",
     "read_anthropic_content",
     "read_chat_message",
@@ -172,8 +174,6 @@ class ContentBlocks:
     """The tool calls."""
     results: list[Message] = attrs.field(factory=list[Message])
     """The tool results, each as a message."""
-    failed_calls: list[str] = attrs.field(factory=list[str])
-    """The ids of the calls whose results are marked as errors."""
 
 
 def read_anthropic_content(content: Json) -> ContentBlocks:
@@ -186,8 +186,6 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
                 blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
             case {"type": "tool_result", "tool_use_id": str(call_id)}:
                 blocks.results.append(_read_tool_result(as_object(block), call_id))
-                if as_object(block).get("is_error") is True:
-                    blocks.failed_calls.append(call_id)
             case _:
                 blocks.parts.extend(parts_from_block(block))
     return blocks
@@ -218,7 +216,14 @@ def parts_from_block(block: Json) -> list[Part]:
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     content = block.get("content")
     parts = [part for item in (content if isinstance(content, list) else [content]) for part in parts_from_block(item)]
-    return Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block)))
+    return mark_error(
+        Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block))), failed=block.get("is_error") is True
+    )
+
+
+def mark_error(result: Message, *, failed: bool) -> Message:
+    """Return a tool result with the mark of an error, if the recording says that the tool failed."""
+    return attrs.evolve(result, content=(*result.content, ERROR_MARK)) if failed else result
 
 
 def _read_cache_control(block: JsonObject) -> list[Part]:

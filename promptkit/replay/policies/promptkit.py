@@ -20,7 +20,7 @@ from promptkit.elements.history import element_from_message
 from promptkit.elements.layout import Group
 from promptkit.errors import ContextWindowFullError
 from promptkit.replay.policies.strategy import TRANSCRIPT_PATH
-from promptkit.replay.policies.summary_cost import MeteredSummarizer, asks_inline
+from promptkit.replay.policies.summary_cost import make_metered_summarizer
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 
@@ -72,9 +72,7 @@ class _PresetRun:
         self._waited = False
         ids = iter(range(1, 1 << 62))
         context = SummarizerContext(model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer)
-        summarizer = MeteredSummarizer(
-            preset.summarizer(context), inline=asks_inline(preset, context), terms=terms, calls=self.summary_calls, restore=self._restore
-        )
+        summarizer = make_metered_summarizer(preset, context, terms=terms, calls=self.summary_calls, restore=self._restore)
         self._originals: dict[int, tuple[Message, Message]] = {}
         self._terms = terms
         self._window = ContextWindow(

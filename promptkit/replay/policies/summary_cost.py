@@ -2,114 +2,168 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.inline import InlineSummarizer
-from promptkit.compaction.summarizers.prompts import SummaryInstructions
-from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.elements.chat import UserMessage
-from promptkit.rendering.renderer import render
+from promptkit.messages import Message, Usage
+from promptkit.providers.model import Reply
+from promptkit.providers.openai.compact import CompactedInput
+from promptkit.rendering.sizing import Sizer
 from promptkit.replay.policies.strategy import SummaryCall
 from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.compaction.planning.plan import Summary, SummaryTask
+    from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Message, ToolDefinition
-    from promptkit.providers.model import Reply
+    from promptkit.messages import ToolDefinition
     from promptkit.replay.policies.strategy import ReplayTerms
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MeteredSummarizer", "asks_inline", "count_question"]
+__all__ = ["make_metered_summarizer"]
 
 
-class MeteredSummarizer:
-    """A summarizer that records the cost of each summary in `calls`.
+def make_metered_summarizer(
+    preset: Preset,
+    context: SummarizerContext,
+    *,
+    terms: ReplayTerms,
+    calls: list[SummaryCall],
+    restore: Callable[[Sequence[Message]], Sequence[Message]],
+) -> Summarizer:
+    """Make a preset's summarizer, with a record of the cost of each of its requests in `calls`.
 
-    A summary that no model wrote is recorded as if one had written it, with the same length. With `inline`, the model is asked at the end of
-    the last request, if that request leaves room for the summary. Otherwise the model gets a copy of the dropped messages.
+    Without a model, the summaries are extracted from the conversation. The preset's summarizers build their requests all the same, and
+    these are counted as if a model had answered them with the extracted text.
+
+    Args:
+        preset: The preset.
+        context: What the preset's summarizer is made of.
+        terms: The settings of the conversation.
+        calls: The requests for summaries.
+        restore: Returns the recorded messages behind those of the last request, which are found in the simulated prompt cache.
     """
+    if context.model is not None:
+        return _BilledSummarizer(summarizer=preset.summarizer(context), calls=calls)
+    meter = _Meter(tokenizer=terms.tokenizer, calls=calls, restore=restore)
+    model = _CountingModel(name=terms.budget.model or "", meter=meter)
+    return _SimulatedSummarizer(summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model))
 
-    def __init__(
-        self,
-        summarizer: Summarizer,
-        *,
-        inline: bool,
-        terms: ReplayTerms,
-        calls: list[SummaryCall],
-        restore: Callable[[Sequence[Message]], Sequence[Message]],
-    ) -> None:
-        """Record the calls of a summarizer. `restore` returns the recorded messages behind those of the last request."""
-        self._summarizer = summarizer
-        self._restore = restore
-        self._inline = inline
-        self._terms = terms
-        self._calls = calls
+
+@attrs.frozen(kw_only=True)
+class _BilledSummarizer:
+    """A summarizer with a real model, which reports its own figures."""
+
+    summarizer: Summarizer
+    calls: list[SummaryCall]
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """Summarize, and record the cost. Raises what the summarizer raises."""
-        summary = await self._summarizer.summarize(task)
-        usage = summary.usage
-        if usage is None:
-            self._calls.append(self._estimate_call(task, summary))
-        else:
+        summary = await self.summarizer.summarize(task)
+        if (usage := summary.usage) is not None:
             billed = BilledTokens(
                 input_tokens=usage.input_tokens,
                 cached_tokens=usage.cached_tokens,
                 written_tokens=usage.written_tokens,
                 output_tokens=usage.output_tokens,
             )
-            self._calls.append(SummaryCall(billed=billed))
+            self.calls.append(SummaryCall(billed=billed))
         return summary
 
-    @cached_property
-    def _question_tokens(self) -> int:
-        return count_question(self._terms.tokenizer, self._terms.budget.model)
 
-    def _estimate_call(self, task: SummaryTask, summary: Summary) -> SummaryCall:
-        terms = self._terms
-        question = self._question_tokens
-        output = terms.tokenizer.count(summary.text)
-        window = terms.budget.window
-        room = None if window is None else window - question - task.max_tokens
-        request = () if task.last_request is None else tuple(self._restore(task.last_request.messages))
-        if self._inline and task.last_request is not None and (room is None or terms.request_tokens + terms.count(request) <= room):
-            return SummaryCall(request=request, uncached_tokens=question, output_tokens=output)
-        copied = terms.request_tokens + terms.count([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
-        return SummaryCall(uncached_tokens=question + (copied if room is None else min(copied, room)), output_tokens=output)
+@attrs.frozen(kw_only=True)
+class _SimulatedSummarizer:
+    """A summarizer whose models are simulated. They answer at once, so that no time limit applies: the same file has the same figures."""
+
+    summarizer: Summarizer
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        return await self.summarizer.summarize(attrs.evolve(task, seconds=None))
 
 
-def asks_inline(preset: Preset, context: SummarizerContext) -> bool:
-    """Return whether a preset's summaries are requested at the end of the last request, when a model writes them."""
-    summarizer: object = preset.summarizer(attrs.evolve(context, model=_UncalledModel()))
-    while not isinstance(summarizer, InlineSummarizer):
-        if isinstance(summarizer, FallbackSummarizer):
-            summarizer = next(iter(summarizer.summarizers), None)
-        else:
-            summarizer = getattr(summarizer, "summarizer", None)
-        if summarizer is None:
-            return False
-    return True
+@attrs.frozen(kw_only=True)
+class _Meter:
+    """Counts requests for summaries."""
+
+    tokenizer: Tokenizer
+    calls: list[SummaryCall]
+    restore: Callable[[Sequence[Message]], Sequence[Message]]
+
+    def record(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], last_request: LastRequest | None, *, output_tokens: int
+    ) -> None:
+        """Record a request. The prompt cache holds the last request, if this one begins with it."""
+        sent = () if last_request is None else last_request.messages
+        is_live = bool(sent) and len(messages) > len(sent) and all(map(_is_same, messages, sent))
+        new = messages[len(sent) :] if is_live else messages
+        tokens = sum(map(Sizer(self.tokenizer).count_message, new))
+        if not is_live:
+            system = next((message.text for message in messages if message.role == "system"), False)
+            tokens += self.tokenizer.count_overhead(tools, system=system).tokens
+        request = tuple(self.restore(sent)) if is_live else ()
+        self.calls.append(SummaryCall(request=request, uncached_tokens=tokens, output_tokens=output_tokens))
 
 
-class _UncalledModel:
-    """A model that is never called. It makes a preset return its summarizer for a model."""
+def _is_same(message: Message, other: Message) -> bool:
+    return message is other
 
-    name = ""
+
+@attrs.frozen(kw_only=True)
+class _CountingModel:
+    """A model whose requests are counted. It answers each with the same text."""
+
+    name: str
+    meter: _Meter
+    answer: str = "Done."
+    last_request: LastRequest | None = None
 
     async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        raise NotImplementedError
+        """Count a request."""
+        self._record(messages, tools)
+        text = f"<summary>{self.answer}</summary>"
+        return Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
+
+    async def compact(self, messages: Sequence[Message]) -> CompactedInput:
+        """Count a request for the provider's own compaction: a copy of the messages."""
+        self._record(messages, ())
+        return CompactedInput(messages=(Message(role="user", content=(self.answer,)),), usage=Usage(input_tokens=0))
+
+    def _record(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> None:
+        self.meter.record(messages, tools, self.last_request, output_tokens=self.meter.tokenizer.count(self.answer))
 
 
-def count_question(tokenizer: Tokenizer, model: str | None) -> int:
-    """Count the tokens of the instructions that request an inline summary."""
-    instructions = SummaryInstructions(live=True, say_no_tools=find_quirks(model).say_no_tools)
-    return render(UserMessage()[instructions], tokenizer=tokenizer).tokens
+def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer:
+    """Return a preset's summarizer with extracted texts in place of those of the model. Its other summarizers stay as they are."""
+    if isinstance(summarizer, FallbackSummarizer):
+        return FallbackSummarizer([_simulate_model(each, model) for each in summarizer.summarizers])
+    if not attrs.has(type(summarizer)):
+        return summarizer
+    if getattr(summarizer, "model", None) is model:
+        return _ExtractedAnswer(summarizer=summarizer, model=model)
+    inner = {name: each for name in ("summarizer", "prefix_summarizer") if (each := getattr(summarizer, name, None)) is not None}
+    if not inner:
+        return summarizer
+    simulated = {name: _simulate_model(each, model) for name, each in inner.items()}
+    return attrs.evolve(summarizer, **simulated)  # type: ignore[misc]  # an attrs class, as was found above
+
+
+@attrs.frozen(kw_only=True)
+class _ExtractedAnswer:
+    """A summarizer that asks a simulated model. The model's answer is extracted from the messages that the summarizer is given."""
+
+    summarizer: Summarizer
+    model: _CountingModel
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """Have the summarizer build and send its requests, and return the extracted summary."""
+        summary = await ExtractiveSummarizer(tokenizer=self.model.meter.tokenizer).summarize(task)
+        model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
+        # The answer has the headings of another template, and what is checked is the summary that is returned.
+        asked = attrs.evolve(task, headings=False, check=None, report=None, observe=None)
+        await attrs.evolve(self.summarizer, model=model).summarize(asked)  # type: ignore[misc]  # an attrs class: `_simulate_model` takes no other
+        return summary

@@ -93,10 +93,36 @@ def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_im
     ]
     made = to_openai_json(messages)
     assert [message["role"] for message in made] == ["user", "assistant", "tool", "tool", "user"]
-    assert "an image, shown in the message behind" in made[2]["content"]
-    assert "the document t.pdf" in made[2]["content"]
+    assert [block["text"] for block in made[2]["content"]] == [
+        "here",
+        "[an image, shown in the message behind the results]",
+        "[the document t.pdf, shown in the message behind the results]",
+    ]
     assert [part["type"] for part in made[4]["content"]] == ["image_url", "file"]
     assert [block["type"] for block in to_anthropic_json(messages)["messages"][2]["content"][0]["content"]] == ["text", "image", "document"]
+
+
+def test_texts_that_stand_apart_in_a_message_are_exported_apart() -> None:
+    call = ToolCall(id="a", name="run")
+    messages = [
+        Message(role="system", content=("Rules.", "More rules.")),
+        Message(role="user", content=("one", "two", IMAGE, "three")),
+        Message(role="assistant", content=("I look.", "Now."), tool_calls=(call,)),
+        Message(role="tool", tool_call_id="a", content=("found", "agentId: 1")),
+        Message(role="assistant", content=("Done.",)),
+    ]
+    chat, anthropic = to_openai_json(messages), to_anthropic_json(messages)
+    assert [[block["text"] for block in chat[at]["content"] if "text" in block] for at in range(4)] == [
+        ["Rules.", "More rules."],
+        ["one", "two", "three"],
+        ["I look.", "Now."],
+        ["found", "agentId: 1"],
+    ]
+    assert [block["text"] for block in anthropic.get("system", [])] == ["Rules.", "More rules."]
+    blocks = [[block.get("text", block.get("content")) for block in message["content"]] for message in anthropic["messages"][:2]]
+    assert blocks == [["one", "two", None, "three"], ["I look.", "Now.", None]]
+    assert [block["text"] for block in anthropic["messages"][2]["content"][0]["content"]] == ["found", "agentId: 1"]
+    assert chat[4]["content"] == "Done."
 
 
 def test_arguments_that_are_no_object_do_not_end_an_export() -> None:

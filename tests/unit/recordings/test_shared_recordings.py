@@ -30,6 +30,8 @@ class Plain:
     messages: int = 0
     calls: list[str] = attrs.field(factory=list[str])
     results: list[str] = attrs.field(factory=list[str])
+    attachments: int = 0
+    errors: int = 0
     images: int = 0
     thinking: int = 0
     compactions: int = 0
@@ -40,8 +42,10 @@ class Plain:
         calls, results = set(self.calls), set(self.results)
         return {
             "messages": self.messages,
+            "attachments": self.attachments,
             "tool_calls": len(self.calls),
             "tool_results": len(self.results),
+            "tool_errors": self.errors,
             "unanswered": len(calls - results),
             "orphaned": len(results - calls),
             "repeated_ids": sum(count > 1 for count in Counter(self.calls).values()),
@@ -69,6 +73,7 @@ def blocks(plain: Plain, content: object) -> None:
             plain.calls.append(block["id"])
         if kind == "tool_result":
             plain.results.append(block["tool_use_id"])
+            plain.errors += block.get("is_error") is True
             blocks(plain, block.get("content"))
 
 
@@ -97,6 +102,12 @@ def claude_code(path: Path) -> Plain:
             answers |= {message["id"]} if record["type"] == "assistant" else set()
             blocks(plain, message.get("content"))
     plain.messages += len(answers)
+    queued: list[str] = []
+    for record in objects(path, Plain()):
+        queued += [record.get("content", "")] if record.get("operation") == "enqueue" else []
+        taken = queued.pop(0) if record.get("operation") in ("dequeue", "remove") and queued else "/"
+        plain.attachments += record.get("operation") == "remove" and not taken.startswith("/")
+        plain.attachments += "agentId" in fields(record.get("toolUseResult"))
     return plain
 
 
@@ -107,6 +118,7 @@ def pi(path: Path) -> Plain:
         plain.messages += record["type"] in ("message", "compaction")
         message = record.get("message", {})
         blocks(plain, message.get("content"))
+        plain.errors += message.get("isError") is True
         plain.results += [message["toolCallId"]] if message.get("role") == "toolResult" else []
     return plain
 
@@ -128,6 +140,7 @@ def json_text(path: Path) -> Plain:
         calls = [fields(call) for message in said for call in listed(message.get("toolCalls"))]
         plain = Plain(messages=len(said), calls=[call["id"] for call in calls])
         plain.results = [call["id"] for call in calls if call.get("result")]
+        plain.errors = sum(call.get("status") == "error" for call in calls)
         plain.thinking = sum(len(message.get("thoughts", [])) for message in said)
         return plain
     return chat(listed(value) or fields(value).get("history") or fields(value)["messages"])

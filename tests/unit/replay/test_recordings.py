@@ -33,6 +33,19 @@ def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
     assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
 
 
+def test_branches_name_what_an_earlier_one_has_and_their_conversation() -> None:
+    transcript = Transcript()
+    transcript.append_messages(user_message("one"), Message(role="assistant"), run_call("a"))
+    (result,) = transcript.append_messages(result_message("a", "out"))
+    transcript.append_messages(assistant_message("two"), user_message("three"))
+    transcript.rewind(result.id)
+    transcript.append_messages(assistant_message("other"))
+    transcript.rewind(None)
+    transcript.append_messages(user_message("apart"), assistant_message("yes"))
+    found = list(recordings_from_entries(transcript.entries))
+    assert [(each.conversation, each.shared, each.requests) for each in found] == [(0, 0, 2), (0, 3, 1), (1, 0, 1)]
+
+
 def test_what_the_recordings_own_agent_left_out_is_there() -> None:
     transcript = Transcript()
     first, second = transcript.append_messages(user_message("one"), assistant_message("two"))

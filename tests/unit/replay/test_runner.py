@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from typing import TYPE_CHECKING
@@ -9,13 +10,15 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from promptkit import JsonlStore, Transcript
 from promptkit.errors import TranscriptError
-from promptkit.tokens.prices import read_prices
+from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
 from promptkit.replay.runner import ReplayOptions, replay, replay_file
-from promptkit.replay.simulate import ReplayRules
-from tests.unit.replay.conversations import long_conversation, write_transcript
+from promptkit.replay.simulate import ReplayRules, Simulation
+from promptkit.tokens.prices import read_prices
+from tests.unit.replay.conversations import long_conversation, recording_of, write_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +78,35 @@ def test_a_file_that_cannot_be_played_is_reported_and_the_others_are_played(file
     data = json.loads(results_to_json(found))
     assert [bool(each["policies"]) for each in data["files"]] == [True, False, False, True]
     assert "error" in data["files"][1]
+
+
+def test_a_beginning_that_branches_share_is_billed_once(tmp_path: Path) -> None:
+    talk, others = long_conversation(9), long_conversation(12)[64:]
+    transcript = Transcript(JsonlStore(tmp_path / "branches.jsonl"), clock=lambda: 0.0)
+    entries = transcript.append_messages(*talk)
+    transcript.rewind(entries[55].id)
+    transcript.append_messages(*others)
+    terms = attrs.evolve(options(timeline=True), policies=("vscode", "langchain"))
+    both = replay_file(tmp_path / "branches.jsonl", terms)
+    simulations = {
+        name: [Simulation(recording_of(each), terms.rules) for each in (talk, talk[:56], [*talk[:56], *others])] for name in terms.policies
+    }
+    seed = f"{hashlib.sha256((tmp_path / 'branches.jsonl').read_bytes()).hexdigest()}:0"
+    assert (both.conversations, both.messages) == (2, len(talk) + len(others))
+    for result in both.policies:
+        first, begun, second = (each.run(find_policy(result.policy), seed=seed) for each in simulations[result.policy])
+        assert result.timeline == (*first.timeline, *second.timeline[len(begun.timeline) :])
+        for figure in ("requests", "checkpoints", "foreground_waits", "cuts", "requests_billed"):
+            counted, parts = getattr(result.totals, figure), [getattr(each.totals, figure) for each in (first, second, begun)]
+            assert (
+                counted == parts[0] + parts[1] - parts[2]
+                if figure != "requests_billed"
+                else counted.input_tokens == (parts[0].input_tokens + parts[1].input_tokens - parts[2].input_tokens)
+            )
+        uses, parts = result.totals.retention.facts_used, [each.totals.retention.facts_used for each in (first, second, begun)]
+        assert uses == parts[0] + parts[1] - parts[2]
+        summaries = [each.totals.summaries_billed.output_tokens for each in (first, second, begun)]
+        assert result.totals.summaries_billed.output_tokens == summaries[0] + summaries[1] - summaries[2]
 
 
 def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:

@@ -30,6 +30,8 @@ KEYS = [
     "images",
     "thinking",
     "compactions",
+    "tool_errors",
+    "attachments",
     "skipped_lines",
 ]
 
