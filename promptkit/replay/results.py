@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from promptkit.replay.prices import Price
 
-__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "results_to_json"]
+__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "result_rows", "results_to_json"]
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
@@ -212,3 +212,10 @@ def _policy_fields(result: PolicyResult) -> dict[str, object]:
         "longest_request": totals.longest_request,
         "cuts": totals.cuts,
     }
+
+
+def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]]:
+    """Return a flat row for each policy of the result of one conversation. `conversation` is its number in the file, from 0."""
+    fields = _file_fields(result)
+    del fields["conversations"]
+    return [{"file": fields["file"], "conversation": conversation, **fields, **_policy_fields(each)} for each in result.policies]
