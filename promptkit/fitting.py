@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Fitted", "fit"]
+__all__ = ["Fitted", "fit", "format_ranges"]
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Fitted(Generic[T]):
         estimated = "" if self.exact else ", estimated"
         lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"]
         lines += [
-            f"{name} {_count(len(indices))}: {_format_ranges(indices)}"
+            f"{name} {_count(len(indices))}: {format_ranges(indices)}"
             for name, indices in (("kept", self.kept), ("changed", self.changed), ("removed", self.removed))
             if indices
         ]
@@ -257,7 +257,7 @@ def _count(messages: int) -> str:
     return f"{messages:,} message{'' if messages == 1 else 's'}"
 
 
-def _format_ranges(indices: Sequence[int]) -> str:
+def format_ranges(indices: Sequence[int]) -> str:
     """Format sorted indices as ranges: `0, 3-7`."""
     ranges: list[list[int]] = []
     for at in indices:

@@ -23,8 +23,9 @@ from promptkit.recordings.formats.promptkit import PromptkitFormat, batches_from
 from promptkit.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.recordings.reading.format import Batch, read_head
+from promptkit.recordings.reading.remote import fetch_file
 from promptkit.recordings.reading.source import open_source
-from promptkit.transcript.addresses import create_conversation, is_url, open_reader
+from promptkit.transcript.addresses import create_conversation, is_conversation, is_url, open_reader
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import ReadProblem
@@ -95,7 +96,7 @@ def import_recording(
     """Read a recording, count it and write it as a transcript. The transcript is written completely or not at all.
 
     Args:
-        path: The recording, compressed with gzip or not, or the URL of a transcript.
+        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the URL of a transcript.
         out: The transcript to write, a file or a URL. None: only count.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         overwrite: Whether to replace `out` if it exists.
@@ -185,15 +186,17 @@ def read_recording(
     *,
     format_name: str = AUTO,
     progress: Callable[[int, int], None] | None = None,
+    address: str | None = None,
 ) -> Iterator[tuple[RecordingFormat, Batch]]:
     """Read a recording batch by batch, without keeping the whole file in memory.
 
     If a file breaks off after messages, the messages before are yielded, and the last batch reports the rest as skipped.
 
     Args:
-        path: The recording, compressed with gzip or not, or the URL of a transcript.
+        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the URL of a transcript.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         progress: Called with the bytes that were read and the size of the file, after each batch.
+        address: How errors name the file, if it is a copy of another one. By default `path`.
 
     Yields:
         The format that reads the file, and a batch.
@@ -202,11 +205,18 @@ def read_recording(
         TranscriptFormatError: The file has no known format, or nothing in it can be read.
         TranscriptError: The file cannot be opened, or there is no format `format_name`.
     """
-    if isinstance(path, str) and is_url(path):
+    if isinstance(path, str) and is_conversation(path):
         for batch in batches_from_items(open_reader(path)):
             yield FORMATS[PromptkitFormat.name], batch
         return
-    with open_source(Path(path)) as source:
+    with fetch_file(path) as file:
+        yield from _read_file(Path(file), address or str(path), format_name, progress)
+
+
+def _read_file(
+    path: Path, address: str, format_name: str, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[RecordingFormat, Batch]]:
+    with open_source(path, address=address) as source:
         recording_format = _find_format(source, format_name)
         messages = 0
         try:

@@ -47,13 +47,15 @@ class Recording:
         return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
 
 
-def read_recordings(file: Path | str) -> Iterator[Recording]:
+def read_recordings(file: Path | str, *, address: str | None = None) -> Iterator[Recording]:
     """Read the conversations of a file in any format that promptkit can import, or of a transcript by its URL.
+
+    `address` is how errors name the file, if it is a copy of another one.
 
     Raises:
         TranscriptError: The file cannot be read.
     """
-    return recordings_from_entries(entry for _, batch in read_recording(file) for entry in batch.entries)
+    return recordings_from_entries(entry for _, batch in read_recording(file, address=address) for entry in batch.entries)
 
 
 def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:

@@ -13,9 +13,10 @@ from promptkit.tokens.prices import BilledTokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.replay.oracle import HindsightPrices
     from promptkit.tokens.prices import Price
 
-__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "results_to_json"]
+__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "result_rows", "results_to_json"]
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
@@ -32,6 +33,12 @@ class FileResult:
     """The context window in tokens."""
     model: str
     policies: tuple[PolicyResult, ...]
+    hindsight: HindsightPrices | None = None
+    """What the conversations cost at least, and with compactions at the best points; None unless it was asked for."""
+
+    def over_oracle(self, result: PolicyResult) -> float | None:
+        """Return the price of a policy as a multiple of the price with compactions at the best points; None if that is not known."""
+        return result.price / self.hindsight.optimum if self.hindsight and self.hindsight.optimum else None
 
 
 @attrs.frozen(kw_only=True)
@@ -52,6 +59,8 @@ class PolicyResult:
     """US dollars for requests, replies and summaries."""
     price_summaries: float
     """US dollars of `price` that were spent on summaries."""
+    price_with_lookups: float
+    """US dollars of `price`, and of the look-ups of answers that lack a fact."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
 
@@ -71,6 +80,17 @@ class PolicyResult:
         """Of all earlier facts that replies use, the share that the request contains. These facts are the same for all policies."""
         counts = self.totals.retention
         return _share(counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used)
+
+    @property
+    def uses_known_share(self) -> float:
+        """Of all earlier facts that replies use, the share that the request or its transcript contains."""
+        counts = self.totals.retention
+        return _share(counts.facts_used - counts.facts_dropped + counts.facts_present + counts.facts_reachable, counts.facts_used)
+
+    @property
+    def requests_present_share(self) -> float:
+        """The share of the user's messages that the request itself contains, over all requests."""
+        return _share(self.totals.retention.user_messages_present, self.totals.retention.user_messages)
 
     @property
     def requests_share(self) -> float:
@@ -108,6 +128,8 @@ class ReplayTotals:
     """Tokens of the requests and their replies."""
     summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """Tokens of the requests for summaries."""
+    lookups_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of one look-up for each answer that lacks a fact. They are not part of the requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
     faults: tuple[str, ...] = ()
     """Descriptions of the first invalid requests."""
@@ -123,6 +145,7 @@ class ReplayTotals:
             longest_request=max(self.longest_request, other.longest_request),
             requests_billed=self.requests_billed + other.requests_billed,
             summaries_billed=self.summaries_billed + other.summaries_billed,
+            lookups_billed=self.lookups_billed + other.lookups_billed,
             retention=self.retention + other.retention,
             faults=(*self.faults, *other.faults)[:MAX_FAULTS],
         )
@@ -139,8 +162,8 @@ class TimelineRequest:
     """Whether a summary replaced messages since the request before."""
 
 
-def price_totals(
-    name: str, totals: ReplayTotals, price: Price, *, one_hour_cache: bool, timeline: Sequence[TimelineRequest] = ()
+def price_totals(  # noqa: PLR0913  # keywords
+    name: str, totals: ReplayTotals, price: Price, *, one_hour_cache: bool, lookups: int = 0, timeline: Sequence[TimelineRequest] = ()
 ) -> PolicyResult:
     """Compute the result of a policy from its counts and the model's price.
 
@@ -149,22 +172,35 @@ def price_totals(
         totals: The policy's counts.
         price: The price of the model.
         one_hour_cache: Whether cache writes have the price for an hour.
+        lookups: Look-ups for each answer that lacks a fact.
         timeline: All requests in order. By default none.
     """
     summaries = price.cost(totals.summaries_billed, one_hour_cache=one_hour_cache)
     total = price.cost(totals.requests_billed, one_hour_cache=one_hour_cache) + summaries
-    return PolicyResult(policy=name, totals=totals, price=total, price_summaries=summaries, timeline=tuple(timeline))
+    looked_up = lookups * price.cost(totals.lookups_billed, one_hour_cache=one_hour_cache)
+    return PolicyResult(
+        policy=name,
+        totals=totals,
+        price=total,
+        price_summaries=summaries,
+        price_with_lookups=total + looked_up,
+        timeline=tuple(timeline),
+    )
 
 
-def results_to_json(files: Sequence[FileResult | FailedFile]) -> str:
-    """Return the results as JSON, with a line for each policy. A file that could not be played has its reason as `error`."""
-    return _format_list("files", [_format_file(file) for file in files]) + "\n"
+def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:
+    """Return the results as JSON, with a line for each policy.
+
+    A file that could not be played has its reason as `error`. `total` has the sums over all files, and the name of none.
+    """
+    before = f'"total": {_format_file(total)}'
+    return _format_list("files", [_format_file(file) for file in files], before=before) + "\n"
 
 
 def _format_file(file: FileResult | FailedFile) -> str:
     if isinstance(file, FailedFile):
         return json.dumps({"file": file.file, "error": file.reason, "policies": []})
-    rows = [f"  {json.dumps(_policy_fields(each))}" for each in file.policies]
+    rows = [f"  {json.dumps(_policy_fields(each, file))}" for each in file.policies]
     return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
 
 
@@ -175,17 +211,20 @@ def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
 
 
 def _file_fields(file: FileResult) -> dict[str, object]:
+    prices = file.hindsight
     return {
         "file": file.file,
         "window": file.window,
         "model": file.model,
         "conversations": file.conversations,
         "messages": file.messages,
+        **({} if prices is None else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}),
     }
 
 
-def _policy_fields(result: PolicyResult) -> dict[str, object]:
+def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
     totals = result.totals
+    ratio = file.over_oracle(result)
     return {
         "policy": result.policy,
         "requests": totals.requests,
@@ -202,13 +241,25 @@ def _policy_fields(result: PolicyResult) -> dict[str, object]:
         "summary_cached_tokens": totals.summaries_billed.cached_tokens,
         "price": round(result.price, 6),
         "price_summaries": round(result.price_summaries, 6),
+        "price_with_lookups": round(result.price_with_lookups, 6),
+        **({} if ratio is None else {"over_oracle": round(ratio, 4)}),
+        "answers_lacking": totals.retention.answers_lacking,
         "facts_share": round(result.facts_share, 4),
         "facts_present_share": round(result.facts_present_share, 4),
         "facts_dropped": totals.retention.facts_dropped,
         "facts_used": totals.retention.facts_used,
         "uses_present_share": round(result.uses_present_share, 4),
+        "uses_known_share": round(result.uses_known_share, 4),
+        "requests_present_share": round(result.requests_present_share, 4),
         "requests_share": round(result.requests_share, 4),
         "requests_end_share": round(result.requests_end_share, 4),
         "longest_request": totals.longest_request,
         "cuts": totals.cuts,
     }
+
+
+def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]]:
+    """Return a flat row for each policy of the result of one conversation. `conversation` is its number in the file, from 0."""
+    fields = _file_fields(result)
+    del fields["conversations"]
+    return [{"file": fields["file"], "conversation": conversation, **fields, **_policy_fields(each, result)} for each in result.policies]

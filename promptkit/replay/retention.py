@@ -42,10 +42,14 @@ class RetentionCounts:
     """Of the dropped facts, those that another message of the request contained, such as its summary."""
     facts_reachable: int = 0
     """Of the dropped facts, those that only the transcript contained whose path the request named."""
+    answers_lacking: int = 0
+    """Replies that use an earlier fact which the request did not contain."""
     user_messages: int = 0
     """The user's messages so far, counted once for each request."""
     user_messages_known: int = 0
     """Of these, messages that the request, or the transcript whose path it named, contained."""
+    user_messages_present: int = 0
+    """Of these, messages that the request itself contained."""
     last_user_messages: int = 0
     """The user's messages at the last request of the conversation."""
     last_user_messages_known: int = 0
@@ -126,8 +130,11 @@ class RetentionTracker:
         """The counts so far. The `last_…` counts are those of the last request."""
         return attrs.evolve(self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1])
 
-    def on_request(self, messages: Sequence[MessageCount], reply: int) -> None:
-        """Count a request. `reply` is the place of its reply in the recording. A reply that an earlier branch has, too, counts nothing."""
+    def on_request(self, messages: Sequence[MessageCount], reply: int) -> bool:
+        """Count a request, and return whether it lacks a fact that its reply uses.
+
+        `reply` is the place of the reply in the recording. A reply that an earlier branch has, too, counts nothing.
+        """
         facts = self._facts
         numbers = frozenset(message.number for message in messages)
         for number in self._request_numbers - numbers:
@@ -136,7 +143,7 @@ class RetentionTracker:
             self._add(facts.counts[number], reply)
         self._request_numbers = numbers
         if reply < facts.shared:
-            return
+            return False
         reachable = bool(self._with_path)
         dropped = present = 0
         for fact in facts.facts_used[reply]:
@@ -145,16 +152,20 @@ class RetentionTracker:
                 dropped += 1
                 present += fact in self._fact_mentions
         user_messages = bisect_left(facts.user_messages, reply, key=itemgetter(0))
-        known = user_messages if reachable else self._count_known(reply)
+        shown = self._count_known(reply)
+        known = user_messages if reachable else shown
         self._counts += RetentionCounts(
             facts_used=len(facts.facts_used[reply]),
             facts_dropped=dropped,
             facts_present=present,
             facts_reachable=dropped - present if reachable else 0,
+            answers_lacking=dropped > present,
             user_messages=user_messages,
             user_messages_known=known,
+            user_messages_present=shown,
         )
         self._last = user_messages, known
+        return dropped > present
 
     def _add(self, message: MessageCount, reply: int) -> None:
         for fact in self._facts.facts_in(message):

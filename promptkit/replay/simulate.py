@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.policy.break_even import PREFACE_TOKENS
+from promptkit.compaction.presets.break_even import BreakEven
 from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
+from promptkit.replay.oracle import HindsightPrices, PricedConversation, find_lower_bound, find_optimum, measure_requests
 from promptkit.replay.policies.strategy import ReplayTerms
-from promptkit.replay.prompt_cache import create_cache
+from promptkit.replay.prompt_cache import bill_prefix, create_cache
 from promptkit.replay.results import ReplayTotals, TimelineRequest
 from promptkit.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.tokens.budget import ContextBudget
@@ -26,10 +29,14 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.replay.message_counts import MessageCount
     from promptkit.replay.policies.strategy import PolicyRun, ReplayPolicy
-    from promptkit.replay.prompt_cache import PromptCache
     from promptkit.replay.recordings import Recording
+    from promptkit.tokens.prices import Price
 
 __all__ = ["ReplayRules", "Simulation", "SimulationResult", "find_fault"]
+
+
+LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
+"""Tokens of a call that looks something up, and of its result."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +101,20 @@ class Simulation:
         )
         return asyncio.run(self._play_with_model(policy, terms) if summarize_with_model else self._play(policy, terms))
 
+    def find_hindsight_prices(self, price: Price) -> HindsightPrices:
+        """Compute what the conversation costs at least, and with compactions at the best points."""
+        fixed = self._request_tokens + sum(count.tokens for count in self._counts.count_messages(self._recording.system))
+        conversation = PricedConversation(
+            requests=measure_requests(self._facts.messages, self._recording.times, fixed_tokens=fixed, shared=self._recording.shared),
+            fixed_tokens=fixed,
+            limit=self._budget.limit,
+            price=price,
+            cache=self._rules.cache,
+            cache_lifetime=self._rules.cache_lifetime,
+            beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
+        )
+        return HindsightPrices(lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0])
+
     async def _play_with_model(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
@@ -107,7 +128,7 @@ class Simulation:
     async def _play(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
-        recorder = _RequestRecorder(run, terms, clock, cache=create_cache(self._rules.cache, self._rules.cache_lifetime), facts=self._facts)
+        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
@@ -147,12 +168,13 @@ class _Clock:
 class _RequestRecorder:
     """Counts the requests of one policy, and bills them and their summaries."""
 
-    def __init__(self, run: PolicyRun, terms: ReplayTerms, clock: _Clock, *, cache: PromptCache, facts: RecordingFacts) -> None:
+    def __init__(self, run: PolicyRun, terms: ReplayTerms, clock: _Clock, *, rules: ReplayRules, facts: RecordingFacts) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
-        self._cache = cache
+        self._cache = create_cache(rules.cache, rules.cache_lifetime)
+        self._cache_rule = rules.cache
         self._facts = facts
         self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
@@ -178,7 +200,7 @@ class _RequestRecorder:
         limit = terms.budget.limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
-        self._retention.on_request(counts, reply)
+        lacks_fact = self._retention.on_request(counts, reply)
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
         waits, self._waits = run.waits - self._waits, run.waits
         totals = ReplayTotals(
@@ -190,6 +212,7 @@ class _RequestRecorder:
             cuts=counts[: len(last_request)] != last_request,
             longest_request=billed.input_tokens,
             requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
+            lookups_billed=self._bill_lookup(billed.input_tokens) if lacks_fact else BilledTokens(),
             faults=() if fault is None else (fault,),
         )
         if self._counts_requests:
@@ -198,6 +221,11 @@ class _RequestRecorder:
         if limit is not None and billed.input_tokens > limit:
             return None
         return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
+
+    def _bill_lookup(self, tokens: int) -> BilledTokens:
+        """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
+        billed = bill_prefix(self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens)
+        return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
     def on_reply(self) -> None:
         """Bill the summaries that the reply started, which are done."""

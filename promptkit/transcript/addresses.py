@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import ReadProblem, TranscriptStore
 
-__all__ = ["StoreReader", "create_conversation", "is_url", "list_transcripts", "open_reader", "open_store"]
+__all__ = ["StoreReader", "create_conversation", "is_conversation", "is_url", "list_transcripts", "open_reader", "open_store"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
 _DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
 
 
@@ -119,3 +120,9 @@ def create_conversation(address: str, entries: Sequence[Entry]) -> None:
 def is_url(address: str | os.PathLike[str]) -> bool:
     """Return whether an address is a URL. All others are paths."""
     return isinstance(address, str) and _URL.match(address) is not None
+
+
+def is_conversation(address: str | os.PathLike[str]) -> bool:
+    """Return whether an address is the URL of a conversation in a database or in object storage, and not of a file."""
+    text = str(address)
+    return is_url(address) and not _FILES_ONLY.match(text) and ("#" in text or _DATABASE.match(text) is not None)

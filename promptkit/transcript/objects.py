@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.entries import Entry
 
-__all__ = ["ObjectStore", "list_object_conversations"]
+__all__ = ["ObjectStore", "describe_object_error", "list_object_conversations", "open_bucket"]
 
 CONNECTIONS = 16
 """Objects that are read at the same time."""
@@ -78,7 +78,7 @@ class ObjectStore:
         self._conversation = check_conversation(conversation)
         self._folder = _encode(self._conversation)
         self._url = url.rstrip("/") if isinstance(url, str) else str(url)
-        self._bucket = _open_bucket(url) if isinstance(url, str) else url
+        self._bucket = open_bucket(url) if isinstance(url, str) else url
         self._read_archives = read_archives
         self._batch = 0  # the number of the last batch that was read or written
         self._count = 0  # entries up to there
@@ -186,7 +186,7 @@ class ObjectStore:
             for batch in moved:
                 obstore.put(self._bucket, self._make_name(batch.number), b"", use_multipart=False)
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            self._fail(f"the entries could not be archived: {_describe(error)}.", error)
+            self._fail(f"the entries could not be archived: {describe_object_error(error)}.", error)
 
     def _make_name(self, number: int) -> str:
         return f"{self._folder}/{number:010}.jsonl"
@@ -203,9 +203,9 @@ class ObjectStore:
             try:
                 done = self._get(self._make_name(number)) == content
             except TranscriptError:
-                self._fail(f"{_describe(error)}. The connection broke, so it is not known if the batch was written.", error)
+                self._fail(f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.", error)
             if not done:
-                self._fail(f"nothing was written: {_describe(error)}.", error)
+                self._fail(f"nothing was written: {describe_object_error(error)}.", error)
         return True
 
     def _read_after(self, number: int) -> list[_Batch]:
@@ -231,7 +231,7 @@ class ObjectStore:
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
             if isinstance(error, FileNotFoundError):
                 return []
-            problem = f"{self.address} cannot be read: {_describe(error)}."
+            problem = f"{self.address} cannot be read: {describe_object_error(error)}."
             raise TranscriptError(problem) from error
         for item in listed:
             name = item["path"].rpartition("/")[2]
@@ -274,7 +274,7 @@ class ObjectStore:
         except FileNotFoundError:
             return None
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            problem = f"{self._url} cannot be read: {_describe(error)}."
+            problem = f"{self._url} cannot be read: {describe_object_error(error)}."
             raise TranscriptError(problem) from error
 
     def _parse(self, number: int, content: bytes, *, archived: bool) -> list[_Batch]:
@@ -329,32 +329,38 @@ class _Batch:
 
 def list_object_conversations(url: str) -> list[str]:
     """Return the ids of the conversations at a place, sorted. Raises TranscriptError if it cannot be read."""
-    bucket = _open_bucket(url)
+    bucket = open_bucket(url)
     import obstore
 
     try:
         folders = obstore.list_with_delimiter(bucket)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
     except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{url} cannot be read: {_describe(error)}."
+        problem = f"{url} cannot be read: {describe_object_error(error)}."
         raise TranscriptError(problem) from error
     return sorted(_decode(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
 
 
-def _open_bucket(url: str) -> Bucket:
+def open_bucket(url: str) -> Bucket:
+    """Open a place of objects: a bucket or a folder in one, a folder of this machine, or a web server.
+
+    Raises InvalidArgumentError if the URL is none of them, TranscriptError if obstore is not installed.
+    """
+    parts = urlsplit(url)
     try:
         from obstore.exceptions import BaseError
         from obstore.store import LocalStore, from_url
     except ImportError as error:
-        problem = f"a transcript in object storage needs obstore: {_HINT}."
+        problem = f"{parts.scheme}:// needs obstore: {_HINT}."
         raise TranscriptError(problem) from error
-    parts = urlsplit(url)
     if parts.scheme == "memory" or not parts.scheme:
         problem = f"{url!r} is not a place for objects: write a URL such as s3://bucket/talks or file:///folder."
         raise InvalidArgumentError(problem)
     try:
-        return LocalStore(url2pathname(parts.path), mkdir=True) if parts.scheme == "file" else from_url(url)
+        if parts.scheme == "file":
+            return LocalStore(url2pathname(parts.path), mkdir=True)
+        return from_url(url, client_options={"allow_http": True}) if parts.scheme == "http" else from_url(url)
     except (BaseError, ValueError) as error:
-        problem = f"{url!r} is not a place for objects: {_describe(error)}."
+        problem = f"{url!r} is not a place for objects: {describe_object_error(error)}."
         raise InvalidArgumentError(problem) from error
 
 
@@ -371,6 +377,6 @@ def _decode(folder: str) -> str:
     return re.sub(rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), folder.encode()).decode("utf-8", "replace")
 
 
-def _describe(error: Exception) -> str:
-    """Return the first line of what obstore says; details follow it."""
+def describe_object_error(error: Exception) -> str:
+    """Return the first line of what obstore says of an error; details follow it."""
     return (str(error).partition("<?xml")[0].strip().splitlines() or [type(error).__name__])[0].rstrip(".: ")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files, show_bar
 from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 
 if TYPE_CHECKING:
+    from promptkit.corpus.run import CorpusSummary
+    from promptkit.messages import Json
     from promptkit.replay.results import FailedFile, FileResult
     from promptkit.replay.runner import ReplayOptions
 
@@ -27,7 +29,13 @@ Examples:
   promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json
   promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
   promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
+  promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
+  promptkit replay logs/*.jsonl --advise --window 64k --window 128k
+  promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
 """
+
+DEFAULT_WINDOW = 128_000
+"""The context window in tokens, if none is named."""
 
 MIN_WINDOW = 1_000
 """Smallest context window in tokens."""
@@ -60,7 +68,13 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     callback=_list_policies,
     help="List the policies, with the systems and versions that they follow, and exit.",
 )
-@click.option("--window", type=SIZE, default="128k", show_default=True, help="The context window in tokens, input and output together.")
+@click.option(
+    "--window",
+    "windows",
+    type=SIZE,
+    multiple=True,
+    help="The context window in tokens, input and output together. Several with --advise.  [default: 128k]",
+)
 @click.option("--model", default="gpt-5", show_default=True, help="The model whose tokenizer, prices and prompt cache are simulated.")
 @click.option(
     "--summaries",
@@ -84,15 +98,28 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON; - writes them to stdout."
 )
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a timeline to an .svg, .png or .html file.")
+@click.option("--oracle", is_flag=True, help="Compare prices with the least possible one, and with that of compactions at the best points.")
+@click.option(
+    "--lookups", type=click.IntRange(0, 100), default=0, metavar="N", help="Add the price of N look-ups for each answer that lacks a fact."
+)
+@click.option("--advise", "give_advice", is_flag=True, help="Recommend a preset for these recordings, for each --window.")
 @click.option("--each", is_flag=True, help="Also print a table for each file.")
-@click.option("--workers", type=click.IntRange(1, 256), help="Files played in parallel processes. By default one for each processor.")
+@click.option(
+    "-o",
+    "--output",
+    type=ADDRESS,
+    metavar="OUT",
+    help="Write a row for each conversation and policy: a file or URL, .jsonl or .parquet. For any number of files.",
+)
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@engine_options
 @click.pass_context
 def replay(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
     *,
     files: tuple[Path | str, ...],
     policies: str,
-    window: int,
+    windows: tuple[int, ...],
     model: str,
     summaries: str,
     prices: Path | None,
@@ -100,10 +127,19 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     ttl: float | None,
     json_file: Path | None,
     plot: Path | None,
+    oracle: bool,
+    lookups: int,
+    give_advice: bool,
     each: bool,
+    output: Path | str | None,
+    force: bool,
+    engine: str,
     workers: int | None,
+    state: Path | None,
 ) -> None:
     """Play recorded conversations request by request, as if each policy had managed their context window.
+
+    FILES are recordings: paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…, https://… or hf://datasets/….
 
     Replies and tool results come from the recording. A summary is extracted from the conversation, and billed as if the model had
     written it; with --summaries model, the model writes it. Exits with 1 if a file could not be played.
@@ -115,23 +151,39 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.replay.simulate import ReplayRules
     from promptkit.tokens.prices import read_prices
 
-    if window < MIN_WINDOW:
+    windows = windows or (DEFAULT_WINDOW,)
+    if len(windows) > 1 and not give_advice:
+        usage_error("several windows are compared with --advise only: give one --window.")
+    if min(windows) < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
     policy_names = parse_policy_names(policies)
     if not policy_names:
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
-    for file in files:
-        if isinstance(file, Path) and not file.is_file():
-            usage_error(f"there is no file {file}.")
+    check_inputs(files)
     _check_outputs(files, json_file, plot)
+    _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
     price = read_prices(prices).for_model(model)
-    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
+    rules = ReplayRules(model=model, window=windows[0], cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
     options = ReplayOptions(
-        policies=policy_names, rules=rules, price=price, timeline=plot is not None, summarize_with_model=summaries == "model"
+        policies=policy_names,
+        rules=rules,
+        price=price,
+        timeline=plot is not None,
+        oracle=oracle,
+        lookups=lookups,
+        summarize_with_model=summaries == "model",
     )
-    all_results = _play(files, options, workers or os.cpu_count() or 1)
+    if give_advice:
+        _advise(files, options, windows, engine, workers)
+        return
+    if output is not None:
+        summary = _write_rows(files, options, output, engine=engine, workers=workers, state=state, force=force)
+        if summary.failures:
+            ctx.exit(1)
+        return
+    all_results = _play(files, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
     if not results:
@@ -147,33 +199,107 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1)
 
 
-def _play(files: tuple[Path | str, ...], options: ReplayOptions, workers: int) -> list[FileResult | FailedFile]:
+def _advise(files: tuple[Path | str, ...], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:
+    """Print a recommendation for each window."""
+    import attrs
+
+    from promptkit.corpus.inputs import is_pattern, list_inputs
+    from promptkit.engines import open_engine
+    from promptkit.replay.advice import CANDIDATES, advise
+    from promptkit.replay.runner import replay_each
+
+    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
+    with open_engine(engine, workers=workers or (min(os.cpu_count() or 1, len(found)) if engine == "local" else None)) as executor:
+        for window in windows:
+            chosen = attrs.evolve(options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window))
+            with show_bar(f"Replaying at {window:,}") as update:
+                results = replay_each(found, chosen, executor=executor, on_file_done=lambda done: update(done, len(found)))
+            click.echo(f"{advise(results, chosen).describe()}\n")
+
+
+def _check_rows(output: Path | str | None, *, others: bool, settings: bool) -> None:
+    if output is None and settings:
+        usage_error("--state and --force need --output OUT, the file of the rows.")
+    if output is not None and others:
+        usage_error("--json, --plot and --each hold all results in memory: leave them out, or --output.")
+
+
+def _write_rows(  # noqa: PLR0913  # keywords
+    files: tuple[Path | str, ...],
+    options: ReplayOptions,
+    output: Path | str,
+    *,
+    engine: str,
+    workers: int | None,
+    state: Path | None,
+    force: bool,
+) -> CorpusSummary:
+    """Write the rows, and print the table of all files together."""
+    from promptkit.cli.output.replay_table import print_replay
+    from promptkit.corpus.jobs import ReplayJob
+    from promptkit.replay.runner import sum_results
+
+    total: FileResult | None = None
+    count = 0
+
+    def add(totals: Json) -> None:
+        nonlocal total, count
+        count += 1
+        result = ReplayJob.read_totals(totals)
+        total = sum_results([result] if total is None else [total, result], options, file=result.file if count == 1 else f"{count:,} files")
+
+    summary = run_on_files(
+        ReplayJob(options=options),
+        files,
+        output,
+        title="Replaying",
+        engine=engine,
+        workers=workers,
+        state=state,
+        force=force,
+        on_totals=add,
+    )
+    if total is not None:
+        print_replay([total], total, options, each=False)
+    report_failures(summary)
+    return summary
+
+
+def _play(files: tuple[Path | str, ...], options: ReplayOptions, engine: str, workers: int | None) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
+    from promptkit.corpus.inputs import is_pattern, list_inputs
+    from promptkit.engines import open_engine
     from promptkit.replay.runner import replay as play
 
-    if not sys.stderr.isatty():
-        return play(files, options, workers=workers)
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
+    if engine == "local":
+        workers = min(workers or os.cpu_count() or 1, len(found))
+    with show_bar("Replaying") as update, open_engine(engine, workers=workers) as executor:
+        done = 0
 
-    columns = (TextColumn("Replaying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=len(files))
-        return play(files, options, workers=workers, on_file_done=lambda _: progress.advance(task))
+        def tell(_file: Path | str) -> None:
+            nonlocal done
+            done += 1
+            update(done, len(found))
+
+        update(0, len(found))
+        return play(found, options, executor=executor, on_file_done=tell)
 
 
 def _show(
     all_results: list[FileResult | FailedFile], results: list[FileResult], options: ReplayOptions, *, each: bool, json_file: Path | None
 ) -> None:
     from promptkit.replay.results import results_to_json
+    from promptkit.replay.runner import sum_results
 
-    text = results_to_json(all_results)
+    total = sum_results(results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files")
+    text = results_to_json(all_results, total)
     if str(json_file) == "-":
         click.echo(text, nl=False)
         return
     from promptkit.cli.output.replay_table import print_replay
 
-    print_replay(results, options, each=each)
+    print_replay(results, total, options, each=each)
     if json_file:
         _write(json_file, text.encode())
 

@@ -2,94 +2,121 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.text import Text
 
 from promptkit.bench.plot import format_size
 from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
-from promptkit.replay.results import ReplayTotals, price_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.replay.results import FileResult, PolicyResult
     from promptkit.replay.runner import ReplayOptions
+    from promptkit.tokens.prices import BilledTokens
 
 __all__ = ["print_replay"]
 
 EXACT_BELOW = 100_000
 """Token counts below this number are printed in full, larger ones in thousands or millions."""
 
-FACTS = "share of identifiers of dropped messages that later answers reuse and that the request, or the transcript it names, contains"
 
-LEGEND = (
-    ("req", "requests"),
-    ("sum", "summaries that replaced messages"),
-    ("wait", "requests that waited for a summary"),
-    ("over", "requests that were larger than the context window allows; they are billed as if the model had accepted them"),
-    ("bad", "requests that a provider would reject as invalid"),
-    ("input, cached", "input tokens of the requests, and the share of them that was read from the prompt cache"),
-    ("price $", "dollars for requests, replies and summaries"),
-    ("facts", f"{FACTS}; second figure: the request alone"),
-    ("asked", "share of the user's requests that the request, or the transcript it names, contains"),
-)
-
-
-def print_replay(files: Sequence[FileResult], options: ReplayOptions, *, each: bool) -> None:
-    """Print a table for all files together and, with `each`, one for each file before it. Fits 60 columns and needs no colour."""
+def print_replay(files: Sequence[FileResult], total: FileResult, options: ReplayOptions, *, each: bool) -> None:
+    """Print a table for all files together and, with `each`, one for each file before it. Needs no colour."""
     console = Console(highlight=False)
     rules = options.rules
     if each and len(files) > 1:
         for file in files:
-            _heading(console, escape_control_chars(file.file), [file])
-            _print(console, file.policies)
+            _print(console, file, options)
             console.print()
-    name = escape_control_chars(files[0].file) if len(files) == 1 else f"{len(files):,} files"
-    _heading(console, name, files)
-    _print(console, _sum_results(files, options))
+    _print(console, total, options)
     console.print()
-    print_legend(LEGEND, width=console.width)
+    print_legend([(name, text) for name, text, is_shown, _ in _columns(total, options) if is_shown and text], width=console.width)
     console.print()
     console.print(
         f"{format_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}", soft_wrap=True
     )
 
 
-def _heading(console: Console, name: str, files: Sequence[FileResult]) -> None:
-    conversations, messages = sum(file.conversations for file in files), sum(file.messages for file in files)
+def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
+    conversations, messages = file.conversations, file.messages
     counts = f": {conversations:,} conversation{'s' * (conversations != 1)}, {messages:,} message{'s' * (messages != 1)}"
-    console.print(Text.assemble((name, "bold"), counts), soft_wrap=True)
+    console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
+    if file.hindsight is not None:
+        least, best = file.hindsight.lower_bound, file.hindsight.optimum
+        console.print(f"At least ${least:,.3f} with any policy; ${best:,.3f} with compactions at the best points.", soft_wrap=True)
+    columns = [column for column in _columns(file, options) if column[2]]
+    headings = tuple(heading for name, *_ in columns for heading in name.split(", "))
+    rows = [tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies]
+    print_table(console, headings, rows, gap=1, first="left")
 
 
-def _sum_results(files: Sequence[FileResult], options: ReplayOptions) -> list[PolicyResult]:
-    one_hour_cache = options.rules.cache == "anthropic-1h"
-    totals = [(name, sum((file.policies[index].totals for file in files), ReplayTotals())) for index, name in enumerate(options.policies)]
-    return [price_totals(name, total, options.price, one_hour_cache=one_hour_cache) for name, total in totals]
+Column: TypeAlias = "tuple[str, str, bool, Callable[[PolicyResult], tuple[str | Text, ...]]]"
+"""The heading (with a comma that of two columns), its explanation, whether it is shown, and the cells of a policy."""
 
 
-def _print(console: Console, results: Sequence[PolicyResult]) -> None:
-    headings = ("policy", "req", "sum", "wait", "over", "bad", "input", "cached", "price $", "facts", "asked")
-    print_table(console, headings, list(map(_cells, results)), gap=1, first="left")
-
-
-def _cells(result: PolicyResult) -> tuple[str | Text, ...]:
-    totals = result.totals
-    billed = totals.requests_billed
+def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
+    several = "s" * (options.lookups != 1)
     return (
-        result.policy,
-        f"{totals.requests:,}",
-        f"{totals.checkpoints:,}",
-        f"{totals.foreground_waits:,}",
-        _red_if_any(totals.overflows),
-        _red_if_any(totals.invalid_requests),
-        _format_tokens(billed.input_tokens),
-        _percent(billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0),
-        f"{result.price:,.3f}",
-        f"{_percent(result.facts_share)} {_percent(result.facts_present_share)}",
-        _percent(result.requests_share),
+        ("policy", "", True, lambda each: (each.policy,)),
+        ("req", "requests", True, lambda each: (f"{each.totals.requests:,}",)),
+        ("sum", "summaries that replaced messages", True, lambda each: (f"{each.totals.checkpoints:,}",)),
+        ("wait", "requests that waited for a summary", True, lambda each: (f"{each.totals.foreground_waits:,}",)),
+        (
+            "over",
+            "requests that were larger than the context window allows; they are billed as if the model had accepted them",
+            True,
+            lambda each: (_red_if_any(each.totals.overflows),),
+        ),
+        ("bad", "requests that a provider would reject as invalid", True, lambda each: (_red_if_any(each.totals.invalid_requests),)),
+        (
+            "input, cached",
+            "input tokens of the requests, and the share of them that was read from the prompt cache",
+            True,
+            lambda each: _format_input(each.totals.requests_billed),
+        ),
+        ("price $", "dollars for requests, replies and summaries", True, lambda each: (f"{each.price:,.3f}",)),
+        (
+            "ratio",
+            "the price, as a multiple of that with compactions at the best points in hindsight",
+            file.hindsight is not None,
+            lambda each: (_format_ratio(file.over_oracle(each)),),
+        ),
+        (
+            "look-ups $",
+            f"the price with {options.lookups:,} look-up{several} for each answer that lacks an identifier",
+            options.lookups > 0,
+            lambda each: (f"{each.price_with_lookups:,.3f}",),
+        ),
+        (
+            "facts",
+            "share of the earlier identifiers in answers that the request shows; second figure: with what the model can look up",
+            True,
+            lambda each: (f"{_percent(each.uses_present_share)} {_percent(each.uses_known_share)}",),
+        ),
+        ("lack", "answers with an identifier that the request does not show", True, lambda each: (_format_lacking(each),)),
+        (
+            "asked",
+            "share of the user's messages that the request shows; second figure: with what the model can look up",
+            True,
+            lambda each: (f"{_percent(each.requests_present_share)} {_percent(each.requests_share)}",),
+        ),
     )
+
+
+def _format_input(billed: BilledTokens) -> tuple[str, str]:
+    return _format_tokens(billed.input_tokens), _percent(billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0)
+
+
+def _format_ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _format_lacking(result: PolicyResult) -> str:
+    return f"{result.totals.retention.answers_lacking:,}"
 
 
 def _red_if_any(count: int) -> Text:

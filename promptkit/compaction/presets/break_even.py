@@ -33,7 +33,7 @@ class BreakEven:
     """How many times the price of a compaction reading again may cost. 1 is the cheapest; with more, more of the conversation is at hand."""
     tail_tokens: int = setting(0, minimum=0)
     """Tokens of the newest messages that stay. 0: the newest round stays."""
-    names_tokens: int = setting(2_000, minimum=0)
+    names_tokens: int = setting(1_500, minimum=0)
     """The most tokens of the list of names beside the summary, and a thirtieth of what a conversation may have. 0: there is none."""
     summary_tokens: int = setting(1_000, minimum=500, maximum=2_000)
     """Tokens of a summary that are aimed at."""
@@ -73,13 +73,13 @@ class BreakEven:
             rng=rng,
             beta=self.beta,
             summary_tokens=self.summary_tokens,
-            beside_tokens=self._count_beside,
+            beside_tokens=self.count_beside,
             ratios=self.ratios,
             jitter=self.jitter,
         )
         return first_match((rule, default_policy(rng=rng, thresholds=limits).decide))
 
-    def _count_beside(self, budget: ContextBudget) -> int:
+    def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""
         return self.tail_tokens + Replacement(names_tokens=self.names_tokens).limited_to(budget.base).names_tokens
 

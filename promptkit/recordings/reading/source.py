@@ -22,15 +22,18 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 @contextmanager
-def open_source(path: Path) -> Generator[RecordingSource]:
-    """Open a recording. Raises TranscriptError, with a message of one line, if it cannot be opened or read."""
+def open_source(path: Path, *, address: str | None = None) -> Generator[RecordingSource]:
+    """Open a recording. Raises TranscriptError, with a message of one line, if it cannot be opened or read.
+
+    `address` is how errors name the file; by default its path.
+    """
     try:
         if path.is_dir():
             problem = f"{path} is a directory: name a file in it."
             raise TranscriptError(problem)
         with path.open("rb") as raw:
             name = path.name.removesuffix(".gz")
-            yield RecordingSource(raw, path=str(path), name=name, size=path.stat().st_size)
+            yield RecordingSource(raw, path=address or str(path), name=name, size=path.stat().st_size)
     except FileNotFoundError as error:
         problem = f"there is no file {path}."
         raise TranscriptError(problem) from error

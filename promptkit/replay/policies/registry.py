@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args, get_type_hints
+
+import attrs
 
 from promptkit.compaction.presets import PRESETS
-from promptkit.errors import PromptKitError
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.presets.settings import load_settings
+from promptkit.errors import PromptKitError, SettingsError
 from promptkit.replay.policies.baselines import BASELINE_POLICIES
-from promptkit.replay.policies.promptkit import PRESET_POLICIES
+from promptkit.replay.policies.promptkit import PRESET_POLICIES, PresetPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from promptkit.replay.policies.strategy import ReplayPolicy
 
 __all__ = ["POLICY_GROUPS", "UnknownPolicyError", "describe_policies", "find_policy", "parse_policy_names"]
@@ -56,14 +62,27 @@ def parse_policy_names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
+    make: Callable[..., Preset] = PRESETS[name]
+    kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
+    settings = next(iter(get_args(kind)), None)
+    values = dict(pair.partition("=")[::2] for pair in pairs)
+    if settings is None:
+        raise SettingsError(source=name, setting=next(iter(values)), why="the preset has no settings")
+    prefix = f"{name}:"
+    return make(load_settings(settings, prefix=prefix, environ={f"{prefix}{key}": value for key, value in values.items()}))
+
+
 def find_policy(name: str) -> ReplayPolicy:
-    """Return the policy with a name.
+    """Return the policy with a name. Settings of a preset stand behind it: `break_even:beta=1:tail_tokens=4000`.
 
     Raises:
         UnknownPolicyError: There is no policy with this name.
+        SettingsError: The preset has no such setting, or it cannot have that value.
     """
-    if name in PRESET_POLICIES:
-        return PRESET_POLICIES[name]()
+    preset, *pairs = name.split(":")
+    if preset in PRESET_POLICIES:
+        return PRESET_POLICIES[preset]() if not pairs else PresetPolicy(preset=attrs.evolve(_make_preset(preset, pairs), name=name))
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy

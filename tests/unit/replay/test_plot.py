@@ -17,7 +17,9 @@ def policy(name: str, requests: int = 30) -> PolicyResult:
     steps = tuple(
         TimelineRequest(tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0) for at in range(requests)
     )
-    return PolicyResult(policy=name, totals=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, timeline=steps)
+    return PolicyResult(
+        policy=name, totals=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, price_with_lookups=1.0, timeline=steps
+    )
 
 
 def file(*names: str, name: str = "talk.jsonl") -> FileResult:

@@ -15,7 +15,7 @@ from promptkit.errors import TranscriptError
 from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
-from promptkit.replay.runner import ReplayOptions, replay, replay_file
+from promptkit.replay.runner import ReplayOptions, replay, replay_file, sum_results
 from promptkit.replay.simulate import ReplayRules, Simulation
 from promptkit.tokens.prices import read_prices
 from tests.unit.replay.conversations import long_conversation, recording_of, write_transcript
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_played_is_reported_and_the_others_are_played(file
     assert [type(result) for result in found] == [FileResult, FailedFile, FailedFile, FileResult]
     with pytest.raises(TranscriptError):
         replay_file(bad, options())
-    data = json.loads(results_to_json(found))
+    data = json.loads(results_to_json(found, sum_results([each for each in found if isinstance(each, FileResult)], options(), file="all")))
     assert [bool(each["policies"]) for each in data["files"]] == [True, False, False, True]
     assert "error" in data["files"][1]
 
@@ -110,7 +110,7 @@ def test_a_beginning_that_branches_share_is_billed_once(tmp_path: Path) -> None:
 
 
 def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
-    data = json.loads(results_to_json(replay(files[:1], options())))
+    data = json.loads(results_to_json([one := replay_file(files[0], options())], one))
     assert list(data) == ["files"]
     (file,) = data["files"]
     assert file["file"] == str(files[0])

@@ -1,0 +1,130 @@
+"""What the commands that work on many files share: their options, a progress bar, and the report of what failed."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import escape_control_chars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from promptkit.corpus.job import CorpusJob
+    from promptkit.corpus.run import CorpusSummary
+    from promptkit.messages import Json
+
+__all__ = ["check_inputs", "engine_options", "report_failures", "run_on_files", "show_bar"]
+
+Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
+
+
+def engine_options(command: Command) -> Command:
+    """Add the options that say where the work is done."""
+    options = (
+        click.option(
+            "--engine",
+            default="local",
+            show_default=True,
+            metavar="ENGINE",
+            help="Where the work is done: local processes, dask or ray on this machine, or a cluster, dask://HOST:PORT or ray://HOST:PORT.",
+        ),
+        click.option("--workers", type=click.IntRange(1, 256), help="Parallel processes. By default one for each processor."),
+        click.option(
+            "--state",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Where unfinished work is kept, so that the same command goes on after an interrupt. By default beside OUT.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def check_inputs(files: Sequence[Path | str]) -> None:
+    """End the command with a sentence if a file that is named does not exist."""
+    from promptkit.corpus.inputs import is_pattern
+
+    for file in files:
+        if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
+            folder = f"; it is a folder: write '{file}/**/*.jsonl' for the files in it" if file.is_dir() else ""
+            usage_error(f"there is no file {file}{folder}.")
+
+
+def run_on_files(  # noqa: PLR0913  # keywords
+    job: CorpusJob,
+    files: Sequence[Path | str],
+    output: Path | str | None,
+    *,
+    title: str,
+    engine: str,
+    workers: int | None,
+    state: Path | None,
+    force: bool,
+    on_totals: Callable[[Json], object] | None = None,
+) -> CorpusSummary:
+    """Run a job over files, with a progress bar if stderr is a terminal. An interrupt says how to go on."""
+    from promptkit.corpus.run import find_state, run_job
+    from promptkit.engines import open_engine
+
+    place = state or find_state(output or "promptkit")
+    progress = (0, 0)
+
+    def tell(done: int, total: int) -> None:
+        nonlocal progress
+        progress = done, total
+        update(done, total)
+
+    try:
+        with show_bar(title) as update, open_engine(engine, workers=workers) as executor:
+            return run_job(job, files, output, executor=executor, state=place, force=force, on_progress=tell, on_totals=on_totals)
+    except KeyboardInterrupt:
+        if progress[0]:
+            kept = f"{progress[0]:,} of {progress[1]:,} files are done and kept in {place}: the same command goes on from there."
+            click.echo(f"promptkit: {escape_control_chars(kept)}", err=True)
+        raise
+
+
+def report_failures(summary: CorpusSummary) -> None:
+    """Print on stderr why files or conversations have no result."""
+    for error in summary.errors:
+        click.echo(f"promptkit: {escape_control_chars(error)}", err=True)
+    if summary.failures > len(summary.errors):
+        click.echo(f"promptkit: {summary.failures - len(summary.errors):,} more failures.", err=True)
+
+
+@contextmanager
+def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
+    """Show how many files are done, their rate and the time that is left, on stderr if it is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        """Files in a second."""
+
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="progress.data.speed")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=30) as bar:
+        task = bar.add_task(title, total=None)
+        started = False
+
+        def update(done: int, total: int) -> None:
+            nonlocal started
+            if not started:  # what an earlier run did is no work of this one
+                started = True
+                bar.reset(task, total=total, completed=done)
+            bar.update(task, completed=done, total=total)
+
+        yield update

@@ -1,0 +1,7 @@
+from .inputs import find_root as find_root, is_pattern as is_pattern, list_inputs as list_inputs
+from .job import CorpusJob as CorpusJob, FileRows as FileRows
+from .jobs import FitJob as FitJob, ImportJob as ImportJob, ReplayJob as ReplayJob
+from .run import CorpusSummary as CorpusSummary, find_state as find_state, run_job as run_job
+from .state import CorpusError as CorpusError
+
+__all__: list[str]

@@ -1,0 +1,143 @@
+"""The unfinished work of a run, in a file: the names of all files in their order, and what came of those that are done.
+
+It is a database of SQLite. So the results may come in any order and be more than the memory holds, a run that was killed goes on where it
+was, and the output is written in the order of the files.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.corpus.job import FileOutcome
+from promptkit.errors import PromptKitError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["CorpusError", "RunState", "open_state"]
+
+SAVE_EVERY = 1.0
+"""Seconds after which results are saved, at the latest: what a kill of the process may cost."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS run (identity TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS files (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT NULL, totals TEXT NOT NULL, errors TEXT NOT NULL);
+"""
+
+
+class CorpusError(PromptKitError):
+    """A run over many files cannot begin, go on, or write its output."""
+
+
+@contextmanager
+def open_state(path: Path, identity: str, inputs: Iterable[Iterable[str]]) -> Generator[RunState]:
+    """Open the state of a run, or begin one. It is saved at the end of the block, also if the block fails.
+
+    Args:
+        path: The file. Whoever opens it has it alone.
+        identity: Tells this run from others: only a run of the same identity goes on.
+        inputs: For a run that begins, the names of the files, in groups. Those of a group are sorted; one that comes twice counts once.
+
+    Yields:
+        The state.
+
+    Raises:
+        CorpusError: The file belongs to another run or cannot be used, or another process uses it.
+    """
+    try:
+        database = sqlite3.connect(path, timeout=0, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _error_of(path, error) from error
+    try:
+        try:
+            _begin(database, path, identity, inputs)
+            state = RunState(database)
+            try:
+                yield state
+            finally:
+                if database.in_transaction:
+                    database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _error_of(path, error) from error
+    finally:
+        database.close()
+
+
+def _begin(database: sqlite3.Connection, path: Path, identity: str, inputs: Iterable[Iterable[str]]) -> None:
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("BEGIN EXCLUSIVE")
+    found = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not found:
+        for statement in _TABLES.strip().split("\n"):
+            database.execute(statement)
+        database.execute("CREATE TEMP TABLE listed (name TEXT PRIMARY KEY) WITHOUT ROWID")
+        for group in inputs:
+            database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((name,) for name in group))
+            database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
+            database.execute("DELETE FROM listed")
+        database.execute("INSERT INTO run VALUES (?)", (identity,))
+    elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
+        problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
+        raise CorpusError(problem)
+    database.execute("COMMIT")
+
+
+def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
+    if "locked" in str(error):
+        return CorpusError(f"another process works with {path}: wait until it has ended, or name another output.")
+    return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.")
+
+
+@attrs.frozen
+class RunState:
+    """The state of a run that is open."""
+
+    _database: sqlite3.Connection
+    _saved: list[float] = attrs.field(factory=lambda: [time.monotonic()])
+
+    @property
+    def total(self) -> int:
+        """The number of files."""
+        return int(self._database.execute("SELECT count(*) FROM files").fetchone()[0])
+
+    @property
+    def done(self) -> int:
+        """The number of files that are done."""
+        return int(self._database.execute("SELECT count(*) FROM outcomes").fetchone()[0])
+
+    def list_missing(self) -> Iterator[tuple[int, str]]:
+        """Yield the number and name of each file that is not done, in order."""
+        last = 0
+        query = (
+            "SELECT number, name FROM files WHERE number > ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.number = files.number) "
+            "ORDER BY number LIMIT 1000"
+        )
+        while page := self._database.execute(query, (last,)).fetchall():
+            yield from page
+            last = page[-1][0]
+
+    def save(self, number: int, outcome: FileOutcome) -> None:
+        """Keep what came of a file. It is on the disk a second later, or when the state is closed."""
+        database = self._database
+        if not database.in_transaction:
+            database.execute("BEGIN")
+        values = (number, outcome.lines, outcome.totals, json.dumps(outcome.errors))
+        database.execute("INSERT INTO outcomes VALUES (?, ?, ?, ?)", values)
+        if time.monotonic() - self._saved[0] >= SAVE_EVERY:
+            database.execute("COMMIT")
+            self._saved[0] = time.monotonic()
+
+    def read(self) -> Iterator[tuple[str, FileOutcome]]:
+        """Yield the name of each file, and what came of it, in order."""
+        query = "SELECT name, lines, totals, errors FROM files JOIN outcomes USING (number) ORDER BY number"
+        for name, lines, totals, errors in self._database.execute(query):
+            yield name, FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors)))

@@ -1,0 +1,191 @@
+"""Files behind URLs: `s3://`, `gs://`, `az://` and `https://` through obstore, `hf://` through the library of Hugging Face.
+
+A file is copied into a temporary folder, and read there like any other: most formats are read more than once.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from promptkit.errors import InvalidArgumentError, TranscriptError
+from promptkit.transcript.addresses import is_conversation, is_url
+from promptkit.transcript.objects import describe_object_error, open_bucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from typing import BinaryIO
+
+    from obstore.store import ObjectStore as Bucket
+
+__all__ = ["fetch_file", "is_remote", "list_remote", "remote_exists", "write_remote"]
+
+CHUNK_SIZE = 1 << 20
+"""Bytes that are copied at a time."""
+
+_WEB = ("http", "https")
+_HUB = "hf"
+
+
+def is_remote(address: Path | str) -> bool:
+    """Return whether an address is the URL of a file, and not a path or a conversation of a database or of object storage."""
+    return isinstance(address, str) and is_url(address) and not is_conversation(address)
+
+
+@contextmanager
+def fetch_file(address: Path | str) -> Generator[Path | str]:
+    """Copy the file behind a URL into a temporary folder, and give its path. Another address is given as it is.
+
+    The copy has the file's name, and is deleted after the block. Raises TranscriptError if the file cannot be read or the library that the
+    URL needs is missing, InvalidArgumentError if the URL names no file.
+    """
+    if not isinstance(address, str) or not is_remote(address):
+        yield address
+        return
+    url = address
+    with tempfile.TemporaryDirectory(prefix="promptkit-") as folder:
+        copy = Path(folder, re.sub(r"[^\w.-]", "_", url.rpartition("/")[2])[-200:] or "file")
+        if urlsplit(url).scheme == _HUB:
+            _copy_from_hub(url, copy)
+        else:
+            _copy_object(url, copy)
+        yield copy
+
+
+def _copy_object(url: str, copy: Path) -> None:
+    bucket, path = _open(url)
+    import obstore
+
+    try:
+        with copy.open("wb") as file:
+            for chunk in obstore.get(bucket, path).stream(min_chunk_size=CHUNK_SIZE):
+                file.write(chunk)
+    except FileNotFoundError as error:
+        problem = f"there is no file {url}."
+        raise TranscriptError(problem) from error
+    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+        problem = f"{url} cannot be read: {describe_object_error(error)}."
+        raise TranscriptError(problem) from error
+
+
+def _copy_from_hub(url: str, copy: Path) -> None:
+    with _hub_errors(url) as (files, path), files.open(path, "rb") as source, copy.open("wb") as file:
+        while chunk := source.read(CHUNK_SIZE):
+            file.write(chunk)
+
+
+def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
+    """Yield the URLs of the files below a URL whose path, from there on, matches. They come in no order.
+
+    Raises TranscriptError if the place cannot be listed, InvalidArgumentError for `https://`, which has no lists.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme in _WEB:
+        problem = f"{scheme}:// has no lists of files: name each file, or use s3://, gs://, az:// or hf://."
+        raise InvalidArgumentError(problem)
+    root = url.rstrip("/")
+    if scheme == _HUB:
+        with _hub_errors(root) as (files, path):
+            for found in files.find(path):
+                name = found.removeprefix(path).strip("/")
+                if matches(name):
+                    yield f"{root}/{name}"
+        return
+    bucket = open_bucket(root)
+    import obstore
+
+    try:
+        for page in obstore.list(bucket):  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+            for item in page:
+                if matches(item["path"]):
+                    yield f"{root}/{item['path']}"
+    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+        problem = f"{root} cannot be listed: {describe_object_error(error)}."
+        raise TranscriptError(problem) from error
+
+
+def remote_exists(url: str) -> bool:
+    """Return whether there is a file behind the URL of an output. Raises what `write_remote` raises."""
+    bucket, path = _open(url, for_writing=True)
+    import obstore
+
+    try:
+        obstore.head(bucket, path)
+    except FileNotFoundError:
+        return False
+    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+        problem = f"{url} cannot be written: {describe_object_error(error)}."
+        raise TranscriptError(problem) from error
+    return True
+
+
+def write_remote(url: str, write: Callable[[BinaryIO], object]) -> None:
+    """Write the file behind a URL, completely or not at all.
+
+    Raises TranscriptError if it cannot be written, InvalidArgumentError for a URL that can only be read.
+    """
+    bucket, path = _open(url, for_writing=True)
+    import obstore
+
+    with tempfile.TemporaryFile(prefix="promptkit-") as file:
+        write(file)
+        file.seek(0)
+        try:
+            obstore.put(bucket, path, file)
+        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+            problem = f"{url} cannot be written: {describe_object_error(error)}."
+            raise TranscriptError(problem) from error
+
+
+class _HubFiles(Protocol):
+    """What is used of `HfFileSystem`, whose base class has no types."""
+
+    def open(self, path: str, mode: str) -> BinaryIO: ...
+    def find(self, path: str) -> Sequence[str]: ...
+
+
+@contextmanager
+def _hub_errors(url: str) -> Generator[tuple[_HubFiles, str]]:
+    """Open the files of Hugging Face, and give them with the path of a URL there. Errors become sentences."""
+    try:
+        from huggingface_hub import HfFileSystem
+    except ImportError as error:
+        problem = (
+            "hf:// needs huggingface_hub: run `pip install 'huggingface_hub>=0.30'`, or `pip install '.[huggingface]'` in a checkout of "
+            "promptkit."
+        )
+        raise TranscriptError(problem) from error
+    try:
+        files: Any = HfFileSystem()  # Any: as above
+        yield files, url.removeprefix(f"{_HUB}://")
+    except FileNotFoundError as error:
+        problem = f"there is no file {url}."
+        raise TranscriptError(problem) from error
+    except (OSError, ValueError) as error:  # also those of the network and of the hub
+        problem = f"{url} cannot be read: {describe_object_error(error)}."
+        raise TranscriptError(problem) from error
+
+
+def _open(url: str, *, for_writing: bool = False) -> tuple[Bucket, str]:
+    """Return the place of a URL, and the path of the file there."""
+    parts = urlsplit(url)
+    if for_writing and parts.scheme in (*_WEB, _HUB):
+        problem = f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
+        raise InvalidArgumentError(problem)
+    place = f"{parts.scheme}://{parts.netloc}"
+    path = url.removeprefix(place).removeprefix("/")
+    if parts.scheme in _WEB:
+        if parts.query:
+            problem = f"{url!r} has a query, which cannot be sent: download the file."
+            raise InvalidArgumentError(problem)
+        path = unquote(path)
+    elif parts.scheme == "file":
+        place, _, path = url.rpartition("/")
+    if not path or path.endswith("/"):
+        problem = f"{url!r} names no file."
+        raise InvalidArgumentError(problem)
+    return open_bucket(place), path
