@@ -189,7 +189,7 @@ class _RequestRecorder:
             invalid_requests=fault is not None,
             cuts=counts[: len(last_request)] != last_request,
             longest_request=billed.input_tokens,
-            requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
+            requests_billed=attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply]),
             faults=() if fault is None else (fault,),
         )
         if self._counts_requests:
@@ -197,7 +197,7 @@ class _RequestRecorder:
             self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoints > 0))
         if limit is not None and billed.input_tokens > limit:
             return None
-        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
+        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.output_tokens[reply], cached_tokens=billed.cached_tokens)
 
     def on_reply(self) -> None:
         """Bill the summaries that the reply started, which are done."""
