@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.replay.message_counts import MessageCount
     from promptkit.tokens.prices import Price
 
-__all__ = ["SUMMARY_TOKENS", "HindsightPrices", "PricedConversation", "RequestSize", "compute_price", "find_lower_bound", "find_optimum"]
+__all__ = ["SUMMARY_TOKENS", "HindsightPrices", "PricedConversation", "RequestSize", "compute_price", "find_lower_bound", "find_optimum", "measure_requests"]
 
 SUMMARY_TOKENS = 1_000
 """Tokens of a summary, as the preset `break_even` aims at."""
@@ -84,13 +84,19 @@ class PricedConversation:
 
 
 def measure_requests(
-    messages: Sequence[MessageCount], times: Sequence[float | None], *, fixed_tokens: int, shared: int = 0
+    messages: Sequence[MessageCount],
+    times: Sequence[float | None],
+    *,
+    output_tokens: Sequence[int],
+    fixed_tokens: int,
+    shared: int = 0,
 ) -> tuple[RequestSize, ...]:
     """Measure the requests of a recording that is never compacted.
 
     Args:
         messages: The messages, without the system's at the beginning.
         times: The time of each message in seconds; None: that of the message before it.
+        output_tokens: The billed tokens of each message as a reply.
         fixed_tokens: Tokens of every request besides these messages.
         shared: How many of the first messages an earlier branch has, too.
     """
@@ -106,7 +112,7 @@ def measure_requests(
         requests.append(
             RequestSize(
                 tokens=sums[at],
-                output_tokens=message.tokens,
+                output_tokens=output_tokens[at],
                 user_tokens=user_tokens if message.call_ids else 0,
                 sent=known[at],
                 replied=known[at + 1],

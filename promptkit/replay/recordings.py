@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import ToolDefinition
+from promptkit.messages import OpaquePart, ToolDefinition
 from promptkit.recordings.importing import read_recording
+from promptkit.recordings.reading.json_values import as_object
 from promptkit.tool_pairing import pair_tool_calls
-from promptkit.transcript.entries import Setting
+from promptkit.transcript.entries import MessageEntry, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from promptkit.messages import Json, Message
-    from promptkit.transcript.entries import Entry
+    from promptkit.messages import Json, Message, Part
+    from promptkit.transcript.entries import Entry, EntryPayload
 
 __all__ = ["Recording", "read_recordings", "recording_from_messages", "recordings_from_entries", "tools_from_entry"]
 
@@ -34,6 +35,8 @@ class Recording:
     """The messages after them. Each tool call is followed by its result, and each result has a call."""
     times: tuple[float | None, ...] = ()
     """For each message the time at which it was written, in seconds since 1970; None if it was not recorded."""
+    reported: tuple[int, ...] = ()
+    """For each message the output tokens that its provider reported, if it has thinking whose text was not recorded; else 0."""
     tools: tuple[ToolDefinition, ...] = ()
     """The recorded tool definitions. Their tokens count in every request."""
     conversation: int = 0
@@ -66,6 +69,8 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     """
     messages: list[tuple[Message, float | None, int | None]] = []
     """Each message with its time, and the index of the message before it on its branch."""
+    reported: list[int] = []
+    """For each message the output tokens that were reported for thinking whose text is missing."""
     last: dict[str, int | None] = {}
     """For each entry the index of the last message on its branch."""
     roots: dict[str, str] = {}
@@ -85,6 +90,7 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
             continue
         last[entry.id] = len(messages)
         message_roots.append(root)
+        reported.append(_reported_tokens(entry.payload))
         messages.append((message, entry.time if entry.time > 0 else None, before))
     inner = {before for _, _, before in messages}
     numbers: dict[str, int] = {}
@@ -97,11 +103,36 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
         root, branch = message_roots[leaf], _branch(messages, leaf)
         yield recording_from_messages(
             [messages[at][:2] for at in branch],
+            reported=[reported[at] for at in branch],
             tools=tools.get(root, ()),
             conversation=numbers.setdefault(root, len(numbers)),
             shared=sum(at in yielded for at in branch),
         )
         yielded.update(branch)
+
+
+def _reported_tokens(payload: EntryPayload) -> int:
+    """Return the output tokens that were reported for a reply with thinking whose text is missing; 0 for any other entry.
+
+    Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the text is counted: the figure of another
+    model's tokenizer says nothing about the tokens of the model that is simulated.
+    """
+    if not isinstance(payload, MessageEntry) or payload.usage is None:
+        return 0
+    return payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
+
+
+def _is_hidden_thinking(part: Part) -> bool:
+    value: Mapping[str, Json] = as_object(part.value) if isinstance(part, OpaquePart) else {}
+    match value.get("type"):
+        case "redacted_thinking" | "thought":  # Gemini CLI records a subject and a digest of a thought
+            return True
+        case "thinking":  # pi keeps OpenAI's reasoning, of which there is only a digest, in the signature
+            return not value.get("thinking") or "encrypted_content" in str(value.get("thinkingSignature"))
+        case "reasoning":
+            return not (value.get("text") or value.get("content"))
+        case _:
+            return False
 
 
 def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[int]:
@@ -145,12 +176,18 @@ def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
 
 
 def recording_from_messages(
-    messages: Sequence[tuple[Message, float | None]], *, tools: Sequence[ToolDefinition] = (), conversation: int = 0, shared: int = 0
+    messages: Sequence[tuple[Message, float | None]],
+    *,
+    reported: Sequence[int] = (),
+    tools: Sequence[ToolDefinition] = (),
+    conversation: int = 0,
+    shared: int = 0,
 ) -> Recording:
     """Build a recording from messages with their times. Messages without content are left out.
 
     Args:
         messages: The messages of a conversation with their times.
+        reported: For each message the output tokens that are billed at least, if it is a reply. Empty: the text is billed.
         tools: The tool definitions of the conversation.
         conversation: The number of the conversation in its file.
         shared: How many of the first messages an earlier recording of the conversation has, too.
@@ -164,6 +201,7 @@ def recording_from_messages(
         system=paired.messages[:head],
         messages=paired.messages[head:],
         times=tuple(messages[place][1] for place in places[head:]),
+        reported=tuple(reported[place] for place in places[head:]) if reported else (),
         tools=tuple(tools),
         conversation=conversation,
         shared=own,

@@ -68,6 +68,8 @@ class RecordingFacts:
         self.counts = counts
         self.shared = recording.shared
         self.messages = counts.count_messages(recording.messages)
+        self.output_tokens = tuple(map(max, (each.tokens for each in self.messages), recording.reported or (0,) * len(self.messages)))
+        """For each message the output tokens that are billed if it is a reply: those of its text, or more where thinking is without text."""
         self.recorded_numbers = frozenset(message.number for message in self.messages)
         replies = {at: find_facts(count.message) for at, count in enumerate(self.messages) if count.role == "assistant"}
         # Only facts that a reply contains can be used, so all others are ignored.

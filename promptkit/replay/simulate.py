@@ -105,7 +105,13 @@ class Simulation:
         """Compute what the conversation costs at least, and with compactions at the best points."""
         fixed = self._request_tokens + sum(count.tokens for count in self._counts.count_messages(self._recording.system))
         conversation = PricedConversation(
-            requests=measure_requests(self._facts.messages, self._recording.times, fixed_tokens=fixed, shared=self._recording.shared),
+            requests=measure_requests(
+                self._facts.messages,
+                self._recording.times,
+                output_tokens=self._facts.output_tokens,
+                fixed_tokens=fixed,
+                shared=self._recording.shared,
+            ),
             fixed_tokens=fixed,
             limit=self._budget.limit,
             price=price,
@@ -211,7 +217,7 @@ class _RequestRecorder:
             invalid_requests=fault is not None,
             cuts=counts[: len(last_request)] != last_request,
             longest_request=billed.input_tokens,
-            requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
+            requests_billed=attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply]),
             lookups_billed=self._bill_lookup(billed.input_tokens) if lacks_fact else BilledTokens(),
             faults=() if fault is None else (fault,),
         )
@@ -220,7 +226,7 @@ class _RequestRecorder:
             self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoints > 0))
         if limit is not None and billed.input_tokens > limit:
             return None
-        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
+        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.output_tokens[reply], cached_tokens=billed.cached_tokens)
 
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""

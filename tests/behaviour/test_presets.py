@@ -14,6 +14,7 @@ import pytest
 from promptkit.compaction.lifecycle.handoff import handoff
 from promptkit.compaction.lifecycle.recall import build_excerpt
 from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.break_even import break_even
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
@@ -227,6 +228,14 @@ async def through_gsv_process(walk: Walk) -> None:
     await walk.do("asked for", walk.session.compact())
 
 
+async def through_break_even(walk: Walk) -> None:
+    say, call = walk.say, walk.call
+    await say(2_000, call(1_500), 10)
+    for _ in range(8):
+        await say(30, call(300), 10)  # reading these again costs more than a summary long before the window is full
+    await walk.do("asked for", walk.session.compact())
+
+
 async def through_large_requests(walk: Walk) -> None:
     say, call = walk.say, walk.call
     await say(3_000, call(2_000), 10)
@@ -239,6 +248,7 @@ async def through_large_requests(walk: Walk) -> None:
 
 WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awaitable[None]]]] = {
     "vscode": (vscode, SMALL, through_vscode),
+    "break_even": (break_even, LARGE, through_break_even),
     "copilot_cli": (lambda: copilot_cli(CopilotCLI(max_user_message_tokens=500)), SMALL, through_copilot_cli),
     "pi": (pi, LARGE, through_pi),
     "oh_my_pi": (lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)), LARGE, through_oh_my_pi),

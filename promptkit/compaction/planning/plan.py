@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask", "compute_target_tokens"]
+__all__ = ["TARGET_SHARE", "FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask", "compute_target_tokens"]
 
 
 TARGET_SHARE = 4

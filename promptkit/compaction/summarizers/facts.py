@@ -66,7 +66,7 @@ NAME_CHARACTERS = 3
 """Characters that a name takes in a list besides its own."""
 
 HALF_LIFE = 200
-"""Messages after which a name that nobody repeats has half of its points."""
+"""Messages after which a name that is not repeated has half of its points."""
 
 PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
 ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")

@@ -94,10 +94,10 @@ def test_requests_are_measured_without_any_compaction() -> None:
     texts = [("user", "please do it"), ("assistant", "done"), ("user", "and that"), ("assistant", "also done now")]
     messages = counts.count_messages([Message(role=role, content=(text,)) for role, text in texts])  # type: ignore[arg-type]  # roles of messages
 
-    first, second = measure_requests(messages, (10.0, 12.0, None, 30.0), fixed_tokens=100)
+    first, second = measure_requests(messages, (10.0, 12.0, None, 30.0), output_tokens=(0, 7, 0, 9), fixed_tokens=100)
 
     assert first.tokens == 100 + messages[0].tokens
     assert second.tokens == 100 + sum(message.tokens for message in messages[:3])
     assert (first.sent, first.replied, second.sent, second.replied) == (10.0, 12.0, 12.0, 30.0)
-    assert [request.output_tokens for request in (first, second)] == [messages[1].tokens, messages[3].tokens]
+    assert [request.output_tokens for request in (first, second)] == [7, 9]
     assert first.user_tokens == 0  # the reply ends the turn

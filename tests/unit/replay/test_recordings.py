@@ -9,12 +9,16 @@ import pytest
 
 from promptkit import Message, ToolDefinition, Transcript
 from promptkit.errors import TranscriptError
+from promptkit.messages import OpaquePart, Usage
 from promptkit.replay.recordings import read_recordings, recordings_from_entries
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Setting
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, MessageEntry, Setting
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.replay.conversations import long_conversation, recording_of, run_call, write_transcript
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from promptkit.messages import Json
     from promptkit.replay.recordings import Recording
 
 
@@ -71,6 +75,29 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
     assert [message.role for message in recording.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
     assert recording.times == (1, 2, 2, 3, 4, 6)
     assert recording.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "hidden"),
+    [
+        ({"type": "thinking", "thinking": "", "signature": "x"}, True),
+        ({"type": "thinking", "thinking": "I look.", "signature": "x"}, False),
+        ({"type": "thinking", "thinking": "digest", "thinkingSignature": '{"encrypted_content": "zz"}'}, True),
+        ({"type": "redacted_thinking", "data": "zz"}, True),
+        ({"type": "thought", "subject": "Looking", "description": "digest"}, True),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "zz"}, True),
+        ({"type": "reasoning", "text": "I look."}, False),
+        ({"type": "refusal", "refusal": "No."}, False),
+    ],
+)
+def test_the_reported_output_counts_where_the_text_of_thinking_is_missing(value: Mapping[str, Json], hidden: bool) -> None:
+    reply = Message(role="assistant", content=(OpaquePart(value=value), "two"))
+    transcript = Transcript()
+    transcript.append(MessageEntry(message=Message(role="system", content="Rules.")), MessageEntry(message=user_message("one")))
+    transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=9, output_tokens=70)))
+    transcript.append(MessageEntry(message=assistant_message("three"), usage=Usage(input_tokens=9, output_tokens=70)))
+    (recording,) = recordings_from_entries(transcript.entries)
+    assert recording.reported == (0, 70 if hidden else 0, 0)
 
 
 def test_times_of_zero_are_unknown() -> None:

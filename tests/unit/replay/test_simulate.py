@@ -16,6 +16,7 @@ from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.sizing import Sizer
 from promptkit.replay import simulate
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.promptkit import PresetPolicy
@@ -188,6 +189,17 @@ def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
     without = Simulation(recording_of(long_conversation(20)), rules(cache="off")).run(find_policy("vscode"), seed="s").totals
     assert without.summaries_billed.cached_tokens == without.requests_billed.cached_tokens == 0
     assert without.checkpoints  # at other places: a cold cache lets a conversation grow longer
+
+
+def test_thinking_without_its_text_is_billed_as_it_was_reported() -> None:
+    talk = [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four " * 50)]
+    plain = recording_of(talk)
+    thinking = attrs.evolve(plain, reported=(0, 500, 0, 10))
+    simulation = Simulation(plain, rules())
+    counted = simulation.run(find_policy("vscode"), seed="s").totals.requests_billed
+    billed = Simulation(thinking, rules()).run(find_policy("vscode"), seed="s").totals.requests_billed
+    text = Sizer(tokenizer_for("gpt-5")).count_message(talk[1])
+    assert billed == attrs.evolve(counted, output_tokens=counted.output_tokens - text + 500)
 
 
 def test_time_that_passes_between_requests_empties_the_cache() -> None:
