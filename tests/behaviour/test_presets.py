@@ -230,9 +230,8 @@ async def through_gsv_process(walk: Walk) -> None:
 
 async def through_break_even(walk: Walk) -> None:
     say, call = walk.say, walk.call
-    await say(2_000, call(1_500), 10)
-    for _ in range(8):
-        await say(30, call(300), 10)  # reading these again costs more than a summary long before the window is full
+    for _ in range(7):
+        await say(30, call(8_000), 10)  # reading these again costs more than a summary long before the window is full
     await walk.do("asked for", walk.session.compact())
 
 

@@ -151,11 +151,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.replay.simulate import ReplayRules
     from promptkit.tokens.prices import read_prices
 
-    windows = windows or (DEFAULT_WINDOW,)
-    if len(windows) > 1 and not give_advice:
-        usage_error("several windows are compared with --advise only: give one --window.")
-    if min(windows) < MIN_WINDOW:
-        usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
+    windows = _check_windows(windows, several=give_advice)
     policy_names = parse_policy_names(policies)
     if not policy_names:
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
@@ -180,9 +176,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         return
     if output is not None:
         summary = _write_rows(files, options, output, engine=engine, workers=workers, state=state, force=force)
-        if summary.failures:
-            ctx.exit(1)
-        return
+        ctx.exit(1 if summary.failures else 0)
     all_results = _play(files, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
@@ -197,6 +191,15 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         click.echo(f"promptkit: {failure.file}: {' '.join(failure.reason.split())}", err=True)
     if failures:
         ctx.exit(1)
+
+
+def _check_windows(windows: tuple[int, ...], *, several: bool) -> tuple[int, ...]:
+    """Return the windows, or the default one."""
+    if len(windows) > 1 and not several:
+        usage_error("several windows are compared with --advise only: give one --window.")
+    if windows and min(windows) < MIN_WINDOW:
+        usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
+    return windows or (DEFAULT_WINDOW,)
 
 
 def _advise(files: tuple[Path | str, ...], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:

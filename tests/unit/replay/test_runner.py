@@ -111,7 +111,7 @@ def test_a_beginning_that_branches_share_is_billed_once(tmp_path: Path) -> None:
 
 def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
     data = json.loads(results_to_json([one := replay_file(files[0], options())], one))
-    assert list(data) == ["files"]
+    assert list(data) == ["total", "files"]
     (file,) = data["files"]
     assert file["file"] == str(files[0])
     assert [row["policy"] for row in file["policies"]] == ["vscode", "langchain", "drop_oldest"]

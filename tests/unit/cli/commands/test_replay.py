@@ -80,7 +80,7 @@ def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: 
 
 def test_json_on_stdout_is_all_of_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file.name, "--window", "8k", "--policy", "vscode", "--json", "-") == 0
-    assert list(json.loads(capsys.readouterr().out)) == ["files"]
+    assert list(json.loads(capsys.readouterr().out)) == ["total", "files"]
 
 
 def test_each_file_has_a_table_of_its_own_where_that_is_wanted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
