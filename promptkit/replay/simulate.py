@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.break_even import BreakEven
 from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.oracle import HindsightPrices, PricedConversation, find_lower_bound, find_optimum, measure_requests
+from promptkit.replay.oracle import SUMMARY_TOKENS, HindsightPrices, PricedConversation, find_lower_bound, find_optimum, measure_requests
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.replay.prompt_cache import bill_prefix, create_cache
 from promptkit.replay.results import ReplayTotals, TimelineRequest
@@ -103,8 +104,13 @@ class Simulation:
 
     def find_hindsight_prices(self, price: Price) -> HindsightPrices:
         """Compute what the conversation costs at least, and with compactions at the best points."""
+        conversation = self.measure(price)
+        return HindsightPrices(lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0])
+
+    def measure(self, price: Price) -> PricedConversation:
+        """Measure the requests of the conversation without compactions, for its price in hindsight. Summaries have the sizes of `break_even`."""
         fixed = self._request_tokens + sum(count.tokens for count in self._counts.count_messages(self._recording.system))
-        conversation = PricedConversation(
+        return PricedConversation(
             requests=measure_requests(
                 self._facts.messages,
                 self._recording.times,
@@ -117,9 +123,9 @@ class Simulation:
             price=price,
             cache=self._rules.cache,
             cache_lifetime=self._rules.cache_lifetime,
+            summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
         )
-        return HindsightPrices(lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0])
 
     async def _play_with_model(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel

@@ -148,3 +148,15 @@ def test_deep_arguments_need_no_recursion() -> None:
 
 def test_words_are_the_same_however_they_were_laid_out() -> None:
     assert join_words("- Mend the\n  parser, please!") == join_words("Mend the parser please")
+
+
+def test_an_answer_that_uses_a_fact_which_the_request_does_not_show_lacks_it_reachable_or_not() -> None:
+    told = user_message(f"A summary. More is in {PATH}.")
+    assert kept(TALK[:LAST]).answers_lacking == 0
+    assert kept([told, user_message("And now?")], transcript_path=PATH).answers_lacking == 1
+
+
+def test_a_users_message_that_can_only_be_looked_up_is_not_shown() -> None:
+    told = user_message(f"A summary. More is in {PATH}.")
+    found = kept([told, user_message("And now?")], transcript_path=PATH)
+    assert (found.user_messages_known, found.user_messages_present) == (2, 1)

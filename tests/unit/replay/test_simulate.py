@@ -12,21 +12,26 @@ from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Tran
 from promptkit.agent.prompt import Conversation, ConversationView
 from promptkit.compaction import ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
+from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.errors import ToolsFillBudgetError
+from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.replay import simulate
 from promptkit.replay.message_counts import MessageCounts
+from promptkit.replay.oracle import compute_price, find_lower_bound, find_optimum
 from promptkit.replay.policies.promptkit import PresetPolicy
 from promptkit.replay.policies.registry import POLICY_GROUPS, UnknownPolicyError, find_policy, parse_policy_names
 from promptkit.replay.policies.strategy import TRANSCRIPT_PATH
+from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.recordings import recording_from_messages
+from promptkit.replay.results import price_totals
 from promptkit.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.testing import ScriptedModel
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.prices import Price, read_prices
 from promptkit.tools import Tool
 from promptkit.transcript import InMemoryStore
 from tests.conversations import assistant_message, result_message, user_message
@@ -314,3 +319,42 @@ def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
     greeted = MessageCounts(tokenizer_for(None)).count_messages([assistant_message("Hello, what can I do?"), user_message("Mend it.")])
     assert find_fault(greeted, first_message=greeted[0].number) is None
     assert find_fault(greeted) is not None
+
+
+def test_settings_stand_behind_the_name_of_a_preset_and_are_checked() -> None:
+    assert find_policy("break_even:beta=1:tail_tokens=4000").name == "break_even:beta=1:tail_tokens=4000"
+    for name, why in (("break_even:bet=1", "did you mean beta"), ("vscode:warm=x", "must be a number"), ("off:warm=1", "has no settings")):
+        with pytest.raises(SettingsError, match=why):
+            find_policy(name)
+
+
+def test_a_look_up_is_billed_for_each_answer_that_lacks_a_fact_and_reads_the_request_once_more() -> None:
+    talk = long_conversation(30)
+    found = Simulation(recording_of(talk), rules(4_000)).run(find_policy("drop_oldest"), seed="s").totals
+    lacking = found.retention.answers_lacking
+    assert 0 < lacking < found.requests
+    billed = found.lookups_billed
+    assert billed.output_tokens == lacking * simulate.LOOKUP_CALL_TOKENS
+    assert billed.input_tokens > lacking * simulate.LOOKUP_RESULT_TOKENS
+    price = Price(input=1.0, output=1.0)
+    without, twice = (price_totals("x", found, price, one_hour_cache=False, lookups=count) for count in (0, 2))
+    assert without.price_with_lookups == without.price
+    assert twice.price_with_lookups == pytest.approx(without.price + 2 * price.cost(billed))
+
+
+@pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5"])
+def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_compactions_does(model: str) -> None:
+    talk = long_conversation(40)
+    terms = ReplayRules(model=model, window=16_000, cache=cache_rule_for(model))
+    played = Simulation(recording_of(talk), terms)
+    price = read_prices().for_model(model)
+    result = played.run(find_policy("vscode"), seed="s")
+    replayed = price_totals("vscode", result.totals, price, one_hour_cache=False)
+    summary = result.totals.summaries_billed.output_tokens // result.totals.checkpoints
+    conversation = attrs.evolve(played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS)
+
+    simulated = compute_price(conversation, [at for at, request in enumerate(result.timeline) if request.checkpoint])
+
+    assert simulated == pytest.approx(replayed.price, rel=0.03)
+    best, _ = find_optimum(conversation)
+    assert find_lower_bound(conversation) < best <= simulated
