@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -16,7 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from multiprocessing.connection import wait as wait_for_processes
+from multiprocessing.connection import Connection, wait as wait_for_end
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -26,6 +27,7 @@ from promptkit.errors import InvalidArgumentError, PromptKitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from types import TracebackType
 
 __all__ = ["Engine", "EngineError", "LostItem", "open_engine", "run_each"]
 
@@ -114,11 +116,8 @@ def open_engine(name: str = "local", *, workers: int | None = None) -> Generator
         with _open_ray(f"ray://{place}" if mark else "", count) as engine:
             yield engine
     else:
-        executor = _LocalExecutor(count) if count > 1 else _InlineExecutor()
-        try:
+        with _LocalExecutor(count) if count > 1 else _InlineExecutor() as executor:
             yield Engine(executor, workers=count, lost=(BrokenProcessPool,))
-        finally:
-            executor.shutdown(cancel_futures=True)
 
 
 def run_each(
@@ -190,6 +189,8 @@ class _LocalExecutor(Executor):
         for _ in range(workers):
             self._idle.put(None)
         self._pools: set[ProcessPoolExecutor] = set()
+        self._stop_reader, self._stop_writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        self._stopped = threading.Event()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         return self._threads.submit(self._run, fn, *args, **kwargs)
@@ -207,14 +208,16 @@ class _LocalExecutor(Executor):
                     self._pools.discard(pool)
                     pool.shutdown()
                     pool = None
-                    if attempt == ATTEMPTS:
+                    if attempt == ATTEMPTS or self._stopped.is_set():
                         raise
         finally:
             self._idle.put(pool)
 
     def _start(self) -> ProcessPoolExecutor:
         # Processes are spawned, not forked: this works the same on every system, and they share no state with this process.
-        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_process)
+        pool = ProcessPoolExecutor(
+            1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_process, initargs=(self._stop_reader,)
+        )
         self._pools.add(pool)
         return pool
 
@@ -223,19 +226,24 @@ class _LocalExecutor(Executor):
         for pool in tuple(self._pools):
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End the processes: after an error at once, with what they work on."""
+        if kind is not None:
+            self._stopped.set()
+            self._stop_writer.close()
+        self.shutdown(cancel_futures=True)
 
-def _prepare_process() -> None:
-    """End this process without a word when it is interrupted, or when the process that started it is gone."""
-    import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _prepare_process(stop: Connection) -> None:
+    """Let this process end with the one that started it, or when that closes its end of `stop`, and not by an interrupt of the terminal."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_exit_after, args=(parent.sentinel, stop), daemon=True).start()
 
 
-def _exit_after(process: int) -> None:
-    wait_for_processes([process])
+def _exit_after(parent: int, stop: Connection) -> None:
+    wait_for_end([parent, stop])
     os._exit(1)
 
 

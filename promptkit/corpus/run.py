@@ -43,6 +43,7 @@ class CorpusSummary:
     """What a run did."""
 
     files: int
+    rows: int
     failures: int
     """Rows with an error."""
     errors: tuple[str, ...]
@@ -76,7 +77,7 @@ def run_job(  # noqa: PLR0913  # keywords
         on_totals: Called with the totals of each file that has some, in order.
 
     Returns:
-        The numbers of files and failures.
+        The numbers of files, rows and failures.
 
     Raises:
         CorpusError: The run cannot begin, go on, or write its output.
@@ -126,14 +127,15 @@ def _work(run: RunState, job: CorpusJob, executor: Executor, tell: Callable[[int
 
 
 def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSummary:
-    files = failures = 0
+    files = rows = failures = 0
     errors: list[str] = []
     outcome: FileOutcome
     for name, outcome in run.read():
         files += 1
+        rows += outcome.lines.count(b"\n")
         failures += len(outcome.errors)
         errors += [f"{name}: {error}" for error in outcome.errors][: MAX_ERRORS - len(errors)]
         totals: Json = json.loads(outcome.totals)
         if totals is not None:
             on_totals(totals)
-    return CorpusSummary(files=files, failures=failures, errors=tuple(errors))
+    return CorpusSummary(files=files, rows=rows, failures=failures, errors=tuple(errors))

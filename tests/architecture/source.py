@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ("promptkit", "components")
-SINGLE_FILES = ("promptkit.errors", "promptkit.messages", "promptkit.tool_pairing")
+SINGLE_FILES = ("promptkit.engines", "promptkit.errors", "promptkit.messages", "promptkit.tool_pairing")
 """Documented namespaces that are one file; the others are packages with a stub that lists their names."""
 
 _LEFT_BY_TOOLS = {"__pycache__", "node_modules", "dist", "build"}

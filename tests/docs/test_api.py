@@ -45,6 +45,8 @@ NAMESPACES = (
     "promptkit.integrations.openai_agents",
     "promptkit.integrations.pydantic_ai",
     "promptkit.replay",
+    "promptkit.corpus",
+    "promptkit.engines",
     "promptkit.bench",
     "promptkit.testing",
     "promptkit.errors",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["die_at_13", "die_once", "raise_error", "square"]
+__all__ = ["die_at_13", "die_once", "raise_error", "sleep_after", "square"]
 
 
 def square(items: tuple[int, ...]) -> list[int]:
@@ -33,3 +34,8 @@ def die_at_13(items: tuple[int, ...]) -> list[int]:
 
 def raise_error(items: tuple[int, ...]) -> list[int]:
     raise ArithmeticError(items)
+
+
+def sleep_after(mark: Path) -> None:
+    mark.touch()
+    time.sleep(60)

@@ -16,7 +16,7 @@ import pytest
 from promptkit.engines import EngineError, LostItem, open_engine, run_each
 from promptkit.errors import InvalidArgumentError
 from tests.paths import ROOT
-from tests.unit.engine_tasks import die_at_13, die_once, raise_error, square
+from tests.unit.engine_tasks import die_at_13, die_once, raise_error, sleep_after, square
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +56,16 @@ def test_a_process_that_dies_is_replaced_and_its_items_are_run_again(tmp_path: P
     with open_engine(workers=2) as engine:
         assert dict(run_each(engine, partial(die_once, tmp_path), range(40), chunk=8)) == SQUARES
         assert (tmp_path / "died").exists()
+
+
+def test_an_error_in_the_block_ends_the_processes_at_once(tmp_path: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), open_engine(workers=2) as engine:  # noqa: PT012  # what the block does is the subject
+        engine.submit(sleep_after, tmp_path / "begun")
+        while not (tmp_path / "begun").exists() and time.monotonic() < start + 30:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - start < 30  # the sleep takes a minute
 
 
 @pytest.mark.slow

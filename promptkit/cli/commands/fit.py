@@ -1,4 +1,4 @@
-"""`promptkit fit`: write the messages of a conversation that fit a budget."""
+"""`promptkit fit`: write the messages of a conversation that fit a budget, or a window of each conversation of many files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from promptkit.cli.commands.export import check_output, encode_messages, find_path, read_transcript, write_output
-from promptkit.cli.input.params import SIZE
+from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
+from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
-    from promptkit.messages import Json
+    from collections.abc import Callable, Sequence
+
+    from promptkit.fitting import Fitted
+    from promptkit.messages import Json, Message
 
 __all__ = ["fit"]
 
@@ -26,6 +30,7 @@ Examples:
   promptkit fit messages.json --budget 8k --model gpt-5 -o fitted.json
   promptkit fit session.jsonl --budget 32k --to anthropic
   promptkit fit session.jsonl --budget 8k --whole
+  promptkit fit "logs/**/*.jsonl" --budget 8k --model gpt-5 -o windows.jsonl
 """
 
 
@@ -48,41 +53,98 @@ def _describe_unknown(value: Json) -> str:
     return f"{value!r:.80} is no message"
 
 
-@click.command(short_help="Write the messages of a conversation that fit a budget.", epilog=EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.command(short_help="Write the messages of conversations that fit a budget.", epilog=EXAMPLES)
+@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
 @click.option("--budget", type=SIZE, help="Tokens that the request may have, such as 8k. By default the model's window decides.")
 @click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
 @click.option("--to", type=click.Choice(["openai", "anthropic"]), default="openai", show_default=True, help="The format to write.")
 @click.option("--keep", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="The rounds that stay longest.")
 @click.option("--whole", is_flag=True, help="Shorten no message: keep rounds whole, or remove them.")
 @click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with. By default the last entry written.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write to a file instead of stdout.")
+@click.option(
+    "-o",
+    "--output",
+    type=ADDRESS,
+    metavar="OUT",
+    help="Write to a file instead of stdout. With .jsonl or .parquet, a row for each conversation of all files.",
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@engine_options
+@click.pass_context
 def fit(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
     *,
-    file: Path,
+    files: tuple[Path | str, ...],
     budget: int | None,
     model: str | None,
-    to: str,
+    to: Literal["openai", "anthropic"],
     keep: Literal["newest", "oldest"],
     whole: bool,
     leaf: str | None,
-    output: Path | None,
+    output: Path | str | None,
     force: bool,
+    engine: str,
+    workers: int | None,
+    state: Path | None,
 ) -> None:
     """Write the messages that fit a budget: long ones are shortened, then the oldest rounds are removed.
 
     FILE is a JSON list of messages, a transcript, or a recording that `promptkit import` reads. Compactions in it are not applied. What
     was kept, changed and removed is printed to stderr.
+
+    With several files, globs in quotes or URLs, OUT has a row for each conversation: its messages, and what was kept and removed. Exits
+    with 1 if a file could not be read, or a conversation does not fit.
     """
-    import promptkit
+    if budget is None and model is None:
+        usage_error("give --budget, such as --budget 8k, or --model, whose window is then the budget.")
+    if _is_corpus(files, output):
+        from promptkit.corpus.jobs import FitJob
+
+        if leaf is not None:
+            usage_error("--leaf is of one conversation: give one FILE, and an OUT that does not end with .jsonl or .parquet.")
+        if output is None:
+            usage_error("name the file of the windows, such as --output windows.jsonl.")
+        job = FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole)
+        summary = run_on_files(job, files, output, title="Fitting", engine=engine, workers=workers, state=state, force=force)
+        click.echo(f"{summary.rows - summary.failures:,} windows of {summary.files:,} files written to {output}.", err=True)
+        report_failures(summary)
+        if summary.failures:
+            ctx.exit(1)
+        return
+    if state is not None:
+        usage_error("--state needs an OUT that ends with .jsonl or .parquet.")
+    _fit_one(Path(files[0]), Path(output) if output else None, leaf, force=force, to=to, fit=_make_fit(budget, model, keep, whole=whole))
+
+
+def _is_corpus(files: tuple[Path | str, ...], output: Path | str | None) -> bool:
+    """Return whether a row is written for each conversation, and not the messages of one."""
+    from promptkit.corpus.inputs import is_pattern
+
+    check_inputs(files)
+    rows = output is not None and (isinstance(output, str) or output.suffix in (".jsonl", ".parquet"))
+    return rows or len(files) > 1 or isinstance(files[0], str) or is_pattern(files[0])
+
+
+def _make_fit(
+    budget: int | None, model: str | None, keep: Literal["newest", "oldest"], *, whole: bool
+) -> Callable[[Sequence[Message]], Fitted[Message]]:
+    def run(messages: Sequence[Message]) -> Fitted[Message]:
+        import promptkit
+
+        return promptkit.fit(messages, budget=budget, model=model, keep=keep, shorten=not whole)
+
+    return run
+
+
+def _fit_one(  # noqa: PLR0913  # keywords
+    file: Path, output: Path | None, leaf: str | None, *, force: bool, to: str, fit: Callable[[Sequence[Message]], Fitted[Message]]
+) -> None:
+    """Write the messages of one conversation."""
     from promptkit.recordings.exporting import messages_from_entries
     from promptkit.recordings.importing import detect_format
     from promptkit.recordings.reading.source import open_source
     from promptkit.transcript.entries import CustomEntry
 
-    if budget is None and model is None:
-        usage_error("give --budget, such as --budget 8k, or --model, whose window is then the budget.")
     check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with open_source(file) as source:
@@ -99,6 +161,6 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(f"{file} has no message{f', but {unknown[0]}' if unknown else ''}: it may be {FILES}.")
     if unknown:
         click.echo(escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True)
-    fitted = promptkit.fit(messages, budget=budget, model=model, keep=keep, shorten=not whole)
+    fitted = fit(messages)
     write_output(output, encode_messages(fitted.messages, to=to))
     click.echo(escape_control_chars(fitted.explain()), err=True)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import ADDRESS
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
@@ -16,6 +19,7 @@ from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, pr
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from promptkit.messages import Json
     from promptkit.recordings.importing import ImportResult
 
 __all__ = ["import_"]
@@ -27,6 +31,7 @@ Examples:
   promptkit import session.jsonl -o talk.jsonl
   promptkit import rollout.jsonl.gz --format codex --json
   promptkit import talk.jsonl -o "sqlite:///talks.db#42"
+  promptkit import "logs/**/*.jsonl" -o talks/ --rows counts.jsonl
 """
 
 LABELS = {
@@ -48,29 +53,60 @@ MAX_KEPT_KINDS = 8
 
 
 @click.command("import", short_help="Read a recording of another agent, and write it as a transcript.", epilog=EXAMPLES)
-@click.argument("file", type=ADDRESS, metavar="FILE")
+@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
 @click.option(
     "-o",
     "--output",
     type=ADDRESS,
     metavar="OUT",
-    help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. By default only the counts are printed.",
+    help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. Of several files: a folder, or a URL without #. By "
+    "default only the counts are printed.",
 )
 @click.option("--format", "codec", default="auto", show_default=True, help="The format of the file; auto detects it.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-def import_(*, file: Path | str, output: Path | str | None, codec: str, force: bool, as_json: bool) -> None:
+@click.option("--rows", type=ADDRESS, metavar="ROWS", help="Write the counts of each file: a file or URL, .jsonl or .parquet.")
+@engine_options
+@click.pass_context
+def import_(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
+    *,
+    files: tuple[Path | str, ...],
+    output: Path | str | None,
+    codec: str,
+    force: bool,
+    as_json: bool,
+    rows: Path | str | None,
+    engine: str,
+    workers: int | None,
+    state: Path | None,
+) -> None:
     """Read a recording of a coding agent or a chat, gzipped or not, and print what it contains.
+
+    FILES are paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…, https://… or hf://datasets/…. Of several files the
+    counts are added up. Exits with 1 if one of several files could not be read.
 
     Formats: Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench, OpenAI chat messages and Anthropic
     messages. Lines that cannot be read are kept unchanged, counted, and reported with their line numbers.
     """
+    from promptkit.corpus.inputs import is_pattern
+
+    if force and output is None and rows is None:
+        usage_error("--force needs --output OUT, the file to replace.")
+    if len(files) > 1 or rows is not None or is_pattern(files[0]):
+        if not _import_all(files, output, rows, codec, force=force, as_json=as_json, engine=engine, workers=workers, state=state):
+            ctx.exit(1)
+        return
+    if state is not None:
+        usage_error("--state is for several files, or with --rows.")
+    _import_one(files[0], output, codec, force=force, as_json=as_json)
+
+
+def _import_one(file: Path | str, output: Path | str | None, codec: str, *, force: bool, as_json: bool) -> None:
     import attrs
 
     from promptkit.recordings.importing import import_recording
 
-    if force and output is None:
-        usage_error("--force needs --output OUT, the file to replace.")
     with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
         result = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
     _warn(file, result)
@@ -78,6 +114,65 @@ def import_(*, file: Path | str, output: Path | str | None, codec: str, force: b
         print_json({"file": str(file), "format": result.format, **attrs.asdict(result.counts)})
     else:
         _print(file, output, result)
+
+
+def _import_all(  # noqa: PLR0913  # keywords
+    files: tuple[Path | str, ...],
+    output: Path | str | None,
+    rows: Path | str | None,
+    codec: str,
+    *,
+    force: bool,
+    as_json: bool,
+    engine: str,
+    workers: int | None,
+    state: Path | None,
+) -> bool:
+    """Import several files, print the sum of their counts, and return whether all could be read."""
+    from promptkit.corpus.inputs import find_root
+    from promptkit.corpus.jobs import ImportJob
+    from promptkit.corpus.run import find_state
+
+    check_inputs(files)
+    state = state or find_state(rows or output or "import")
+    if isinstance(output, str) and "#" in output:
+        usage_error(f"{output} is one conversation: leave out what follows the #, since every file becomes a conversation of its own.")
+    if (
+        isinstance(output, Path)
+        and output.exists()
+        and not (force or state.exists())
+        and not (output.is_dir() and not any(output.iterdir()))
+    ):
+        usage_error(f"{output} already exists: name another folder, or pass --force to write into it.")
+    roots = {find_root(file) for file in files}
+    root = roots.pop() if len(roots) == 1 else ""
+    sums: Counter[str] = Counter()
+
+    def add(counts: Json) -> None:
+        if isinstance(counts, Mapping):
+            sums.update({name: count for name, count in counts.items() if isinstance(count, int)})
+
+    job = ImportJob(out=None if output is None else str(output), root=root, format_name=codec)
+    summary = run_on_files(
+        job,
+        files,
+        rows,
+        title="Importing",
+        engine=engine,
+        workers=workers,
+        state=state,
+        force=force,
+        on_totals=add,
+    )
+    if as_json:
+        print_json({"files": summary.files, "failures": summary.failures, **sums})
+    else:
+        click.echo(f"{summary.files:,} files")
+        _print_counts(sums)
+        if output is not None:
+            click.echo(escape_control_chars(f"{summary.files - summary.failures:,} transcripts written to {output}."))
+    report_failures(summary)
+    return not summary.failures
 
 
 def _name(file: Path | str) -> str:
@@ -111,16 +206,9 @@ def _warn(file: Path | str, result: ImportResult) -> None:
 
 def _print(file: Path | str, output: Path | str | None, result: ImportResult) -> None:
     import attrs
-    from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, count in attrs.asdict(result.counts).items():
-        table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
     click.echo(f"{escape_control_chars(_name(file))}: {result.format}")
-    Console(file=sys.stdout, highlight=False).print(table)
+    _print_counts(attrs.asdict(result.counts))
     if result.kept_by_name:
         names = list(result.kept_by_name.items())
         listed = ", ".join(f"{name} {count:,}" for name, count in names[:MAX_KEPT_KINDS])
@@ -128,3 +216,15 @@ def _print(file: Path | str, output: Path | str | None, result: ImportResult) ->
         echo_wrapped(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
     if output is not None:
         click.echo(escape_control_chars(f"{result.entries:,} entries written to {output}."))
+
+
+def _print_counts(counts: Mapping[str, int]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, count in counts.items():
+        table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
+    Console(file=sys.stdout, highlight=False).print(table)

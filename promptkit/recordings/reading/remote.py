@@ -155,7 +155,7 @@ def _hub_errors(url: str) -> Generator[tuple[_HubFiles, str]]:
         from huggingface_hub import HfFileSystem
     except ImportError as error:
         problem = (
-            "hf:// needs huggingface_hub: run `pip install 'huggingface_hub>=0.30'`, or `pip install '.[huggingface]'` in a checkout of "
+            "hf:// needs huggingface_hub: run `pip install 'huggingface-hub>=0.30'`, or `pip install '.[huggingface]'` in a checkout of "
             "promptkit."
         )
         raise TranscriptError(problem) from error
