@@ -65,6 +65,8 @@ SHAPES: dict[str, tuple[str, str]] = {  # name: (text with {}, secret)
     "set cookie": ('"Set-Cookie": "{}"', "sid=" + MIXED[:32] + "; Path=/"),
     "curl user": ("curl -s -u admin:{} https://example.com/x", "hunter2"),
     "curl long": ("curl --user 'admin:{}' https://example.com", "s3cret!"),
+    "curl with two": ("curl --proxy-user me:{0} -u 'admin:{0}' -v https://example.com/x", "hunter!2"),
+    "curl in quotes": ('curl -X POST -d "a=1" --user "admin:{}" https://example.com', "hunt&er;2"),
     "option": ("tool login --password {} --force", "hunter2!"),
     "sshpass": ("sshpass -p '{}' ssh root@example.com", "hunter2"),
     "mysql": ("mysql -h db -u root -p{} shop", "hunter2"),
@@ -90,6 +92,13 @@ def test_a_secret_of_every_shape_is_taken_out(name: str) -> None:
     assert "[redacted: " in shown
     assert shown.startswith("Before: x. ")
     assert redact_secrets(shown) == shown
+
+
+def test_secrets_without_a_space_between_are_taken_out_at_once() -> None:
+    for first in SHAPES.values():
+        for second in SHAPES.values():
+            shown = redact_secrets(first[0].format(first[1]) + second[0].format(second[1]))
+            assert redact_secrets(shown) == shown
 
 
 @pytest.mark.parametrize(
