@@ -32,7 +32,8 @@ TEXTS = tuple(name for name in SAMPLES if name not in LINES)
 def mutated_sample(draw: st.DrawFn, name: str) -> bytes:
     """A sample in which values were exchanged, left out or repeated."""
     parts: list[Any] = [json.loads(line) for line in SAMPLES[name][1].splitlines()] if name in BY_LINE else [json.loads(SAMPLES[name][1])]
-    return "".join(json.dumps(part) + "\n" for part in draw(mutated(parts)) or [[]]).encode()
+    changed: list[Any] = draw(mutated(parts))
+    return "".join(json.dumps(part) + "\n" for part in changed or [[]]).encode()
 
 
 def survived(data: bytes, codec: str) -> Read | None:
