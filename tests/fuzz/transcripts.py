@@ -24,7 +24,7 @@ from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, 
 from tests.conversations import user_message
 from tests.fuzz.mutations import damaged
 from tests.fuzz.target import Target, as_case, check_sentence, read_case
-from tests.unit.transcript.test_secret_shapes import SHAPES
+from tests.unit.transcript.secret_shapes import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
