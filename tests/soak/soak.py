@@ -26,6 +26,7 @@ from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
+from tests.behaviour.transcript_strategies import MEMORY
 from tests.conversations import summary_reply
 from tests.paths import ROOT
 from tests.soak.conversation import WINDOW
@@ -204,7 +205,8 @@ def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
     """
     files_before = count_open_files()
     world, account, kills = _World(seed), Account(), 0
-    with TemporaryDirectory() as place:
+    # In memory where that is possible: kills are tested, not power failures, and waiting for a disk would be most of the time.
+    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
         folder = Path(place)
         with serve(window=WINDOW, after=world.answer, faults=world.fault, max_recorded=200) as server:
             steady = _Worker(server.url, folder, range(sessions // 2), seed)
