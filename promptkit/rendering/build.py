@@ -73,12 +73,12 @@ def _check_flex(element: PromptElement, node: Node) -> None:
         if not (reserve.startswith("/") and reserve[1:].isdecimal() and len(reserve) <= _MAX_RESERVE and int(reserve[1:])):
             shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
             problem = f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".'
-    elif reserve is not None and not reserve >= 0:
-        problem = f"flex_reserve must be at least 0 tokens, not {reserve}."
-    if not 0 <= element.flex_basis < float("inf"):
-        problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis}."
-    if element.flex_grow is not None and element.flex_grow != element.flex_grow:
-        problem = "flex_grow must be a number, not NaN: write a number, or leave it out."
+    elif reserve is not None and not (_is_number(reserve) and reserve >= 0):
+        problem = f"flex_reserve must be at least 0 tokens, not {reserve!r}."
+    if not (_is_number(element.flex_basis) and 0 <= element.flex_basis < float("inf")):
+        problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis!r}."
+    if element.flex_grow is not None and not _is_number(element.flex_grow):
+        problem = f"flex_grow must be a number, not {element.flex_grow!r}: write a number, or leave it out."
     if problem:
         raise BadPropError(problem, path=format_path(node))
 

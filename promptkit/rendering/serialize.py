@@ -68,6 +68,18 @@ _APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace"}
 
 _PROPS = {name: [field.name for field in kind.__attrs_attrs__ if field.name not in _APPLIED_PROPS] for name, kind in _TYPES.items()}
 
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
+
+_PROP_TYPES = {
+    name: {
+        field.name: (annotation, tuple(each for part in annotation.split(" | ") for each in _JSON_TYPES[part]))
+        for field in kind.__attrs_attrs__
+        if field.name in _PROPS[name] and _JSON_TYPES.keys() >= set((annotation := str(field.type)).split(" | "))
+    }
+    for name, kind in _TYPES.items()
+}
+"""For each type its props whose annotations name only texts, numbers, booleans and None: the annotation, and the types of JSON values."""
+
 
 def to_json(
     prompt: Child, *, budget: int | None = None, tokenizer: Tokenizer | None = None, model: str | NamedModel | None = None
@@ -237,6 +249,15 @@ class _OwnGroup:
     number: int
 
 
+def _check_types(kind: str, props: Mapping[str, object]) -> None:
+    """Raise TypeError for a prop that is no text, number or boolean where its annotation names only these."""
+    for name, (annotation, allowed) in _PROP_TYPES[kind].items():
+        value = props.get(name)
+        if name in props and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+            problem = f"{name} must be {annotation}, not {value!r}"
+            raise TypeError(problem)
+
+
 def _build_element(record: Mapping[str, Json], built: Mapping[int, PromptElement], scope: object) -> PromptElement:
     kind = cast("str", record["type"])  # otherwise the look-up fails
     props: dict[str, object] = {name: record[name] for name in _PROPS[kind] if name in record}
@@ -252,6 +273,7 @@ def _build_element(record: Mapping[str, Json], built: Mapping[int, PromptElement
         props["value"] = Repair(**cast("dict[str, str]", value["repair"])) if "repair" in value else value["json"]  # as above
     if "fallback" in record:
         props["fallback"] = built[cast("int", record["fallback"])].children  # otherwise the look-up fails
+    _check_types(kind, props)
     build = cast("Callable[..., PromptElement]", _TYPES[kind])  # the props belong to this type
     element = build(**props)
     children = cast("list[str | int]", record.get("children", []))  # otherwise the look-up fails

@@ -32,6 +32,7 @@ from .jsonl.validate import find_problems as find_problems
 from .objects import ObjectStore as ObjectStore
 from .redaction import (
     Redactor as Redactor,
+    load_scanner as load_scanner,
     redact_json as redact_json,
     redact_message as redact_message,
     redact_secrets as redact_secrets,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import attrs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, Part
 
-__all__ = ["Redactor", "redact_json", "redact_message", "redact_secrets"]
+__all__ = ["Redactor", "load_scanner", "redact_json", "redact_message", "redact_secrets"]
 
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.
@@ -39,6 +39,41 @@ def redact_secrets(text: str) -> str:
     for secret in SECRET_PATTERNS:
         text = secret.redact(text)
     return text
+
+
+def load_scanner(*, confidence: Literal["low", "medium", "high"] = "medium") -> Redactor:
+    """Return a redactor that applies `redact_secrets`, and then the rules of the scanner Kingfisher, which know some hundred services.
+
+    Needs the extra `scanner`. Load it once: its rules are compiled for some seconds, and then kept in the user's cache directory. Nothing
+    is sent anywhere: the scanner could ask services whether a secret is valid, and is not told to.
+
+    >>> session = AgentSession(model="gpt-5", redactor=load_scanner())
+
+    Args:
+        confidence: The least confidence of the rules that are used. With `low` more is taken for a secret.
+
+    Raises:
+        ImportError: The scanner is not installed.
+    """
+    try:
+        from kingfisher_sdk import Rules, Scanner
+    except ImportError as error:
+        message = "the rules of a scanner need Kingfisher: pip install 'kingfisher-secret-scanner>=1.5', or the extra promptkit[scanner]."
+        raise ImportError(message) from error
+    scanner = Scanner(Rules(confidence=confidence), base64=False)
+
+    def redact(text: str) -> str:
+        text = redact_secrets(text)
+        while secrets := {found.secret for found in scanner.scan(text.encode("utf-8", "replace")) if found.visible and found.secret}:
+            redacted = text
+            for secret in sorted(secrets, key=len, reverse=True):
+                redacted = redacted.replace(secret, "[redacted: secret]")
+            if redacted == text:
+                break
+            text = redact_secrets(redacted)
+        return text
+
+    return redact
 
 
 def redact_message(message: Message, redactor: Redactor) -> Message:

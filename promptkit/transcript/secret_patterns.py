@@ -21,10 +21,14 @@ class SecretPattern:
     """The kind of secret, as the replacement names it: `[redacted: api key]`."""
     pattern: re.Pattern[str]
     """The pattern."""
+    context: re.Pattern[str] | None = None
+    """Where to look, such as in commands that take a password. None: everywhere."""
 
     def redact(self, text: str) -> str:
         """Replace every secret of this kind."""
-        return self.pattern.sub(self._replacement, text)
+        if self.context is None:
+            return self.pattern.sub(self._replacement, text)
+        return self.context.sub(lambda match: self.pattern.sub(self._replacement, match[0]), text)
 
     def _replacement(self, match: re.Match[str]) -> str:
         groups = match.groupdict("")
@@ -35,8 +39,13 @@ class SecretPattern:
 
 
 def _any_of(*shapes: str) -> re.Pattern[str]:
-    """Return a pattern for tokens of any of these shapes that stand alone, and not within a longer word."""
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(shapes)})")
+    """Return a pattern for tokens of any of these shapes that begin a word, with the rest of the word, which may be another token."""
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(shapes)})[A-Za-z0-9_-]*+")
+
+
+def _command(names: str) -> re.Pattern[str]:
+    """Return a pattern for commands of a shell with these names: up to the end of the line, or the next command on it."""
+    return re.compile(rf"(?<![a-z])(?:{names})(?=\s)(?:[^\r\n|;&\"']|\"[^\"\r\n]*+\"|'[^'\r\n]*+'|[\"'])*+")
 
 
 _GAP = r"(?:\s|\\[nr])"  # a line break, plain or escaped in JSON
@@ -126,12 +135,12 @@ SECRET_PATTERNS: tuple[SecretPattern, ...] = (
         ),
     ),
     SecretPattern("password", re.compile(r"(?<=://)[^\s/:@]{0,100}+:(?P<value>[^\s/@]{1,200}+)@")),
-    SecretPattern(  # curl -u, wget --password, sshpass -p
+    SecretPattern(
         "password",
         re.compile(
-            r"(?<![a-z])(?:curl|http|https|wget)(?=\s)[^\r\n|;&]{0,200}?\s(?:-u|--user|--proxy-user|-a|--auth)(?:\s{1,3}|=)[\"']?"
-            rf"[^\s:\"'\[]{{1,100}}:{_NO_VALUE}(?P<value>[^\s\"'\[]{{3,}}+)"
+            rf"(?<=\s)(?:-u|--user|--proxy-user|-a|--auth)(?:\s{{1,3}}|=)[\"']?[^\s:\"'\[]{{1,100}}:{_NO_VALUE}(?P<value>[^\s\"'\[]{{3,}}+)"
         ),
+        context=_command("curl|http|https|wget"),
     ),
     SecretPattern(
         "password",
@@ -142,7 +151,8 @@ SECRET_PATTERNS: tuple[SecretPattern, ...] = (
     SecretPattern("password", re.compile(rf"(?<![a-z])sshpass\s{{1,3}}-p\s{{0,3}}[\"']?{_NO_VALUE}(?P<value>[^\s\"'\[]{{3,}}+)")),
     SecretPattern(
         "password",
-        re.compile(rf"(?<![a-z])mysql(?:dump|admin)?(?=\s)[^\r\n|;&]{{0,200}}?\s-p{_NO_VALUE}(?P<value>[^\s\"'\[-][^\s\"']{{3,}}+)"),
+        re.compile(rf"(?<=\s)-p{_NO_VALUE}(?P<value>[^\s\"'\[-][^\s\"']{{3,}}+)"),
+        context=_command("mysql(?:dump|admin)?"),
     ),
     SecretPattern(  # a line of .netrc
         "password", re.compile(r"login\s{1,9}\S{1,100}\s{1,9}password\s{1,9}(?P<value>[^\s\[]{3,}+)")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry, EntryPayload
     from promptkit.transcript.store import TranscriptStore
 
-__all__ = ["FileInMemory", "grow", "new_file", "new_transcript", "steps", "transcripts"]
+__all__ = ["MEMORY", "FileInMemory", "grow", "new_file", "new_transcript", "steps", "transcripts"]
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # a file system without a disk, where there is one
 

@@ -66,6 +66,26 @@ def test_nothing_is_written_through_links_that_were_planted_beside_a_file(tmp_pa
     assert not first & second  # the name of the new file cannot be guessed
 
 
+@pytest.mark.parametrize("planted", ["file", "link"])
+def test_nothing_is_written_into_what_stands_at_the_name_of_the_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    outside, names = tmp_path / "outside", list[str]()
+    outside.write_bytes(b"mine")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setattr("promptkit.files.secrets.token_hex", lambda count: "guessed")
+    replace_file(folder / "talk.jsonl", lambda file: names.extend(path.name for path in folder.iterdir()))
+    beside = folder / next(name for name in names if "guessed" in name)
+    if planted == "link":
+        beside.symlink_to(outside)
+    else:
+        beside.hardlink_to(outside)
+    with pytest.raises(FileExistsError):
+        replace_file(folder / "talk.jsonl", content(b"second"))
+    assert outside.read_bytes() == b"mine"
+
+
 def test_a_link_is_replaced_where_the_program_chose_the_name_and_followed_where_the_user_did(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine")

@@ -197,7 +197,7 @@ class ChatStream:
         self._content: list[str] = []
         self._refusal: list[str] = []
         self._calls: list[_Call] = []
-        self._by_index: dict[object, _Call] = {}
+        self._by_index: dict[int | None, _Call] = {}
         """Index of a piece → the call that it belongs to."""
         self._finish: object = None
         self._usage: object = None
@@ -217,6 +217,7 @@ class ChatStream:
 
     def _add_call(self, piece: Mapping[str, object]) -> None:
         index, call_id, function = piece.get("index"), piece.get("id"), as_mapping(piece.get("function"))
+        index = index if isinstance(index, int) else None
         call = self._by_index.get(index)
         # Some servers give every call the index 0, and distinguish them by their ids only.
         if call is None or (isinstance(call_id, str) and call_id and call_id != call.id):

@@ -19,6 +19,7 @@ import attrs
 from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from promptkit.files import write_output
 from promptkit.testing.snapshots.budgets import BudgetLevel, SnapshotOptions, render_levels
 from promptkit.testing.snapshots.documents import WireFormat, build_wire_json, format_prompt, format_receipt
 from promptkit.testing.snapshots.markdown import escape_json, iter_outside_fences
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from syrupy.assertion import AssertionResult, SnapshotAssertion
+    from syrupy.data import SnapshotCollection
     from syrupy.types import PropertyFilter, PropertyMatcher
 
     from promptkit.messages import ToolDefinition
@@ -193,7 +195,18 @@ class ReceiptSnapshot(PromptSnapshot):
         return format_receipt(levels, stabilizer)
 
 
-class PromptExtension(SingleFileSnapshotExtension):
+class _WholeFiles(SingleFileSnapshotExtension):
+    """Replace the file of a snapshot as a whole: where the disk is full, the old one stays."""
+
+    @classmethod
+    def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, name_order: dict[str, int] | None = None) -> None:
+        """Write the only snapshot of a collection."""
+        del name_order  # there is one
+        text = str(next(iter(snapshot_collection)).data)
+        write_output(Path(snapshot_collection.location), lambda file: file.write(text.encode()), mode=0o666)
+
+
+class PromptExtension(_WholeFiles):
     """Write the document as a Markdown file."""
 
     _write_mode = WriteMode.TEXT
@@ -210,7 +223,7 @@ class ReceiptExtension(PromptExtension):
     file_extension = "receipt"
 
 
-class MessagesExtension(JSONSnapshotExtension):
+class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
     """Write the document as JSON, with syrupy's `matcher`, `include` and `exclude`."""
 
     _max_depth = 500  # of nesting; syrupy omits values below its own limit

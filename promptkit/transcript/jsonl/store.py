@@ -236,6 +236,7 @@ class JsonlStore:
         position = self._position
         end = position.end if position else 0
         header = b"" if end else encode_header(Header())
+        is_new = not self._path.exists()
         data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
@@ -255,6 +256,8 @@ class JsonlStore:
         except BaseException as error:
             # If the cut fails as well, the next reader finds a torn end, or complete entries as if another process had written them.
             with suppress(OSError):
+                if is_new:
+                    self._path.unlink()
                 os.ftruncate(descriptor, end)
                 os.fsync(descriptor)
             if not isinstance(error, OSError):

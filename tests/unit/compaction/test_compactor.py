@@ -26,6 +26,7 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
@@ -385,6 +386,15 @@ def test_a_summary_that_is_absurdly_short_for_what_it_stands_for_is_refused_whoe
     assert caught.value.reason == "too_short"
 
     assert compact(made(writer=Writer(text="All is well."), keep=KeepNothing())) is not None
+
+
+@pytest.mark.spec("E60")
+def test_a_summary_of_nothing_but_headings_is_refused() -> None:
+    text = "\n".join(f"{number}. {heading}: N/A" for number, heading in enumerate(SECTIONS[:3], 1))
+    with pytest.raises(SummaryError, match="a summary with nothing of its own cannot replace 400 tokens") as caught:
+        compact(made(writer=Writer(text=text), keep=KeepNothing()))
+    assert caught.value.reason == "too_short"
+    assert compact(made(writer=Writer(text=f"{text} a.py scatters."), keep=KeepNothing())) is not None
 
 
 def test_a_note_that_says_that_there_is_no_summary_may_be_short() -> None:

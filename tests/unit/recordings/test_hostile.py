@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from promptkit.recordings.importing import import_recording
 from promptkit.recordings.reading.json_values import MAX_DEPTH
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from tests.examples import examples
+from tests.fuzz.mutations import damaged, mutated
 from tests.unit.recordings.samples import CHAT, CLAUDE, SAMPLES, answer, lines, packed, read_text, result, user
 
 if TYPE_CHECKING:
@@ -27,72 +27,13 @@ LINES = ("claude_code", "pi", "codex")
 BY_LINE = (*LINES, "openai_chat_lines")
 TEXTS = tuple(name for name in SAMPLES if name not in LINES)
 
-HOSTILE: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        None,
-        True,
-        -1,
-        1e308,
-        10**40,
-        "",
-        "\ud800",
-        "\u2028",
-        "u1",
-        "a" * 300,
-        [],
-        {},
-        [[]],
-        [None],
-        {"type": "text"},
-        {"": None},
-        "2026",
-        1e15,
-    ]
-)
-
-
-def inside(value: Any) -> list[tuple[Any, Any]]:
-    """Keys or places, and what is there."""
-    if hasattr(value, "items"):
-        return list(value.items())
-    return [(at, value[at]) for at in range(len(value))] if hasattr(value, "append") else []
-
 
 @st.composite
-def mutated(draw: st.DrawFn, name: str) -> bytes:
+def mutated_sample(draw: st.DrawFn, name: str) -> bytes:
     """A sample in which values were exchanged, left out or repeated."""
     parts: list[Any] = [json.loads(line) for line in SAMPLES[name][1].splitlines()] if name in BY_LINE else [json.loads(SAMPLES[name][1])]
-    for _ in range(draw(st.integers(1, 4))):
-        value: Any = parts if name in BY_LINE else parts[0]
-        for _ in range(draw(st.integers(0, 6))):
-            deeper = [item for _, item in inside(value) if inside(item)]
-            if not deeper:
-                break
-            value = draw(st.sampled_from(deeper))
-        if not inside(value):
-            continue
-        key, chosen = draw(st.sampled_from(inside(value)))
-        match draw(st.sampled_from(["exchange", "leave out", "repeat"])):
-            case "exchange":
-                value[key] = copy.deepcopy(draw(HOSTILE))
-            case "leave out":
-                del value[key]
-            case _ if hasattr(value, "insert"):
-                value.insert(key, copy.deepcopy(chosen))
-            case _:
-                value[f"{key}2"] = copy.deepcopy(chosen)
-    return "".join(json.dumps(part) + "\n" for part in parts or [[]]).encode()
-
-
-@st.composite
-def damaged(draw: st.DrawFn, name: str) -> bytes:
-    """A sample of which bytes were cut out, put in or exchanged."""
-    data = bytearray(SAMPLES[name][1].encode())
-    for _ in range(draw(st.integers(1, 3))):
-        start = draw(st.integers(0, len(data)))
-        end = min(start + draw(st.integers(0, 40)), len(data))
-        data[start:end] = draw(st.binary(max_size=8) | st.sampled_from([b"\n", b"\xff", b"{", b"]", b"\\", b'"', b"NaN", b"\xe2\x80\xa8"]))
-    return bytes(data)
+    changed: list[Any] = draw(mutated(parts))
+    return "".join(json.dumps(part) + "\n" for part in changed or [[]]).encode()
 
 
 def survived(data: bytes, codec: str) -> Read | None:
@@ -130,7 +71,7 @@ SLOW = settings(max_examples=examples(25), suppress_health_check=[HealthCheck.to
 @SLOW
 @given(data=st.data())
 def test_a_mutated_recording_is_read(name: str, data: st.DataObject) -> None:
-    content = data.draw(mutated(name))
+    content = data.draw(mutated_sample(name))
     made = survived(content, SAMPLES[name][0])
     assert made is not None
     if name in LINES:
@@ -143,7 +84,7 @@ def test_a_mutated_recording_is_read(name: str, data: st.DataObject) -> None:
 @SLOW
 @given(data=st.data())
 def test_a_damaged_recording_is_read_as_far_as_can_be(name: str, data: st.DataObject) -> None:
-    content = data.draw(damaged(name))
+    content = data.draw(damaged(SAMPLES[name][1].encode()))
     made = survived(content, SAMPLES[name][0])
     if name in LINES and not content.startswith(b"\x1f\x8b"):  # or it says that it is compressed, and is not
         assert made is not None

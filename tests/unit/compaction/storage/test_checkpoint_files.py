@@ -207,6 +207,23 @@ def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tm
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["from where it is", "from before its first checkpoint"])
+def test_a_fork_of_a_fork_leaves_the_files_of_both_where_they_are(tmp_path: Path, before: bool) -> None:
+    files, transcript = CheckpointDirectory(tmp_path), Transcript()
+    summarize(transcript, files, "c1")
+    fork = Transcript(InMemoryStore(transcript.entries))
+    forked = files.fork(fork)
+    if before:
+        fork.rewind(None)
+    else:
+        summarize(fork, forked, "c2")
+    second = Transcript(InMemoryStore(fork.entries))
+    again = forked.fork(second)
+    second.rewind(None)
+    again.follow(second)
+    assert len(list_checkpoint_files(tmp_path)) == 2 - before
+
+
 def test_a_change_of_the_branch_never_waits_in_the_event_loop_for_the_lock_of_another_process(tmp_path: Path) -> None:
     async def talk() -> float:
         files, transcript = CheckpointDirectory(tmp_path, timeout=5), Transcript()
