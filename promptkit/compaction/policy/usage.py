@@ -10,6 +10,7 @@ import attrs
 
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript.entry_sequence import find_entry
 from promptkit.transcript.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
@@ -148,10 +149,10 @@ class WindowUsage:
             return self.reading(window).tokens
         return max(self._rendered_tokens, self.reading(window).tokens)
 
-    def _path_since_stale_leaf(self) -> tuple[Entry, ...]:
+    def _path_since_stale_leaf(self) -> Sequence[Entry]:
         path = self._transcript.path()
-        start = next((at for at in range(len(path), 0, -1) if path[at - 1].id == self._stale_leaf), 0) if self._stale_leaf else 0
-        return path[start:]
+        stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
+        return path if stale is None else path[stale + 1 :]
 
 
 class UsageMeter:
