@@ -208,6 +208,23 @@ class EntrySequence(Sequence["Entry"]):
         found = None if number is None else self.numbers.index(number)
         return found - self._start if found is not None and self._start <= found < self._end else None
 
+    def find_text(self, texts: Sequence[str]) -> Iterator[int]:
+        """Yield the indices of the entries whose message may contain one of these texts, which are in lower case. All of the tail may."""
+        for number in self.numbers.earlier.find_text(texts, lower=True):
+            index = self.numbers.index(number)
+            if index is not None and self._start <= index < self._end:
+                yield index - self._start
+        yield from range(max(len(self.numbers) - self._start, 0), len(self))
+
+    def count_messages(self) -> int:
+        """Return the number of messages of a path."""
+        earlier = len(self.numbers)
+        tail = self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
+        stop = min(self._end, earlier)
+        ends = [at for at in (stop, self._start) if at and stop > self._start]
+        before = [self.numbers.earlier.get_node(self.numbers.get(at - 1)).messages for at in ends]
+        return sum(entry.message is not None for entry in tail) + (before[0] if before else 0) - (before[1] if before[1:] else 0)
+
     def iter_marks(self, *, redactions: bool = False) -> Iterator[tuple[int, Entry]]:
         """Yield the checkpoints, resets, edits and settings of a path with their indices, newest first.
 

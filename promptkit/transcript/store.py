@@ -150,8 +150,8 @@ class EntryNode(NamedTuple):
     """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an edit or a setting."""
     redaction: int | None
     """The number of the last edit on its path, itself included, that redacts an entry."""
-    has_message: bool
-    """Whether it has a message."""
+    messages: int
+    """Messages on its path, its own included."""
 
 
 @runtime_checkable

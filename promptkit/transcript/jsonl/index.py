@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from promptkit.transcript.store import EntryNode, ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 
 __all__ = [
+    "BUCKET",
     "CHECKSUM",
     "FAN_OUT",
     "FAN_OUT_BITS",
@@ -78,9 +79,11 @@ HEAD = struct.Struct(
     "<8s16sIIQQQqqIII"
 )  # magic, salt, refused, entries, device, inode, size, mtime, ctime, problems: bytes and checksum; checksum
 PAGE = struct.Struct("<IIQQIIIIQQII")  # number, entries, start, end, checksums of file and page before, labels before, own labels, resume
-RECORD = struct.Struct("<QQIIIIIIBBH")
+RECORD = struct.Struct("<QQIIIIIIIBBH")
 KEY = struct.Struct(">QI")  # in this order of bytes, keys sort by their hash
+BUCKET = struct.Struct("<IIII")  # the first key, the key after the last, the checksum of the keys, the checksum of this
 CHECKSUM = struct.Struct("<I")
+_HASHES = struct.Struct(f"<Q{RECORD.size - 8}x")
 HEAD_BYTES = 1 << 15
 PAGE_BYTES = PAGE.size + PAGE_ENTRIES * RECORD.size + CHECKSUM.size
 
@@ -110,6 +113,7 @@ class IndexRecord(NamedTuple):
     run: int
     mark: int
     redaction: int
+    messages: int
     kind: int
     """1 for a label."""
     flags: int
@@ -123,7 +127,7 @@ class IndexRecord(NamedTuple):
             run=self.run,
             mark=None if self.mark == NONE else self.mark,
             redaction=None if self.redaction == NONE else self.redaction,
-            has_message=bool(self.flags & HAS_MESSAGE),
+            messages=self.messages,
         )
 
 
@@ -175,7 +179,6 @@ class EntryIndex:
         self.descriptor = descriptor
         self._pages: OrderedDict[int, bytes] = OrderedDict()
         self._records: list[bytes] = []  # of the page that a writer is filling
-        self._directories: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._open: dict[int, list[int]] = {}
         """The numbers by the hash of the id, of the entries that no run holds yet."""
         head = self._read(HEAD.size, 0)
@@ -210,8 +213,11 @@ class EntryIndex:
             problem = "a page is missing"
             raise IndexDamagedError(problem)
         self.count = self._last.number * PAGE_ENTRIES + self._last.entries
-        for number in range(self.count // GROUP_ENTRIES * GROUP_ENTRIES, self.count):
-            self._open.setdefault(self.record(number).hash, []).append(number)
+        for number in range(self.count // GROUP_ENTRIES * GROUP_PAGES, self._last.number + 1):
+            entries = min(self.count - number * PAGE_ENTRIES, PAGE_ENTRIES)
+            records = memoryview(self._page(number))[PAGE.size : PAGE.size + entries * RECORD.size]
+            for at, (hashed,) in enumerate(_HASHES.iter_unpack(records), number * PAGE_ENTRIES):
+                self._open.setdefault(hashed, []).append(at)
 
     @property
     def resume(self) -> Resume | None:
@@ -258,9 +264,7 @@ class EntryIndex:
         wanted = hashed.to_bytes(8, "big")
         for level, group in self._list_runs():
             offset = find_run(level, group)
-            starts, checksums = self._directory(level, offset)
-            at = hashed * len(checksums) >> 64
-            bucket = self._read_bucket(offset, starts, checksums, at)
+            bucket = self.read_bucket(level, offset, hashed * count_buckets(level) >> 64)
             place = bucket.find(wanted)
             while place >= 0:
                 if place % KEY.size == 0:
@@ -278,10 +282,9 @@ class EntryIndex:
             hashes = [hashed.to_bytes(8, "big") for hashed, numbers in self._open.items() if hashed * parts >> 64 == part for _ in numbers]
             for level, group in self._list_runs():
                 offset = find_run(level, group)
-                starts, checksums = self._directory(level, offset)
-                size = len(checksums)
+                size = count_buckets(level)
                 for at in range(size * part // parts, -(-size * (part + 1) // parts)):
-                    bucket = self._read_bucket(offset, starts, checksums, at)
+                    bucket = self.read_bucket(level, offset, at)
                     hashes += [bucket[place : place + 8] for place in range(0, len(bucket), KEY.size)]
             if len(set(hashes)) != len(hashes):
                 return True
@@ -309,24 +312,15 @@ class EntryIndex:
                 done += 1 << FAN_OUT_BITS * level
                 yield level, done - 1
 
-    def _directory(self, level: int, offset: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return where the buckets of a run begin, as numbers of ids, and their checksums."""
-        known = self._directories.get(offset)
-        if known is None:
-            buckets = count_buckets(level)
-            data = self._read(_directory_bytes(level), offset)
-            *fields, checksum = struct.unpack(f"<{2 * buckets + 2}I", data)
-            starts = tuple(fields[: buckets + 1])
-            if zlib.crc32(data[: -CHECKSUM.size]) != checksum or starts[-1] != _count_ids(level) or list(starts) != sorted(starts):
-                problem = "a run is damaged"
-                raise IndexDamagedError(problem)
-            known = self._directories[offset] = starts, tuple(fields[buckets + 1 :])
-        return known
-
-    def _read_bucket(self, offset: int, starts: Sequence[int], checksums: Sequence[int], at: int) -> bytes:
-        body = offset + (2 * len(checksums) + 2) * CHECKSUM.size
-        data = self._read((starts[at + 1] - starts[at]) * KEY.size, body + starts[at] * KEY.size)
-        if zlib.crc32(data) != checksums[at]:
+    def read_bucket(self, level: int, offset: int, at: int) -> bytes:
+        """Return the keys of a bucket of the run of a level that begins at `offset`, in bytes."""
+        found = self._read(BUCKET.size, offset + at * BUCKET.size)
+        start, end, checksum, own = BUCKET.unpack(found)
+        if zlib.crc32(found[: -CHECKSUM.size], at) != own or not start <= end <= _count_ids(level):
+            problem = "a run is damaged"
+            raise IndexDamagedError(problem)
+        data = self._read((end - start) * KEY.size, offset + count_buckets(level) * BUCKET.size + start * KEY.size)
+        if zlib.crc32(data) != checksum:
             problem = "a bucket is damaged"
             raise IndexDamagedError(problem)
         return data
@@ -403,17 +397,15 @@ def count_buckets(level: int) -> int:
     return _count_ids(level) // BUCKET_IDS
 
 
-def _directory_bytes(level: int) -> int:
-    return (2 * count_buckets(level) + 2) * CHECKSUM.size
-
-
 def _run_bytes(level: int) -> int:
-    return _directory_bytes(level) + _count_ids(level) * KEY.size
+    return count_buckets(level) * BUCKET.size + _count_ids(level) * KEY.size
 
 
 def _group_offset(group: int) -> int:
-    runs = sum(group // (1 << FAN_OUT_BITS * level) * _run_bytes(level) for level in range(MAX_LEVEL + 1))
-    return HEAD_BYTES + group * GROUP_PAGES * PAGE_BYTES + runs
+    offset = HEAD_BYTES + group * GROUP_PAGES * PAGE_BYTES
+    for level, size in enumerate(_RUN_BYTES):
+        offset += (group >> FAN_OUT_BITS * level) * size
+    return offset
 
 
 def find_page(number: int) -> int:
@@ -423,4 +415,7 @@ def find_page(number: int) -> int:
 
 def find_run(level: int, group: int) -> int:
     """Return where the run of a level that ends with a group begins, in bytes."""
-    return _group_offset(group) + GROUP_PAGES * PAGE_BYTES + sum(map(_run_bytes, range(level)))
+    return _group_offset(group) + GROUP_PAGES * PAGE_BYTES + sum(_RUN_BYTES[:level])
+
+
+_RUN_BYTES = tuple(map(_run_bytes, range(MAX_LEVEL + 1)))

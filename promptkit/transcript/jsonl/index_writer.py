@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import struct
 import zlib
 from typing import TYPE_CHECKING
 
 from promptkit.transcript.entries import Checkpoint, Edit, Label, Reset, Setting
 from promptkit.transcript.jsonl.index import (
+    BUCKET,
     CHECKSUM,
     FAN_OUT,
     FAN_OUT_BITS,
@@ -123,6 +123,7 @@ class IndexWriter(EntryIndex):
             redaction=(
                 number if isinstance(payload, Edit) and payload.reason == "redacted" else NONE if before is None else before.redaction
             ),
+            messages=(0 if before is None else before.messages) + (message is not None),
             kind=int(isinstance(payload, Label)),
             flags=0 if message is None else HAS_MESSAGE | (HAS_PARTS if len(message.content) > 1 else 0),
             reserved=0,
@@ -228,9 +229,8 @@ class IndexWriter(EntryIndex):
             step = 1 << FAN_OUT_BITS * (level - 1)
             for back in range(1, FAN_OUT):
                 offset = find_run(level - 1, group - back * step)
-                starts, checksums = self._directory(level - 1, offset)
-                for at in range(len(checksums)):
-                    bucket = self._read_bucket(offset, starts, checksums, at)
+                for at in range(count_buckets(level - 1)):
+                    bucket = self.read_bucket(level - 1, offset, at)
                     keys += [bucket[place : place + KEY.size] for place in range(0, len(bucket), KEY.size)]
             keys.sort()
             self._write_run(level, group, keys)
@@ -242,14 +242,14 @@ class IndexWriter(EntryIndex):
         counts = [0] * buckets
         for key in keys:
             counts[int.from_bytes(key[:8], "big") >> shift] += 1
-        starts, checksums = [0], list[int]()
-        for count in counts:
-            starts.append(starts[-1] + count)
-            checksums.append(zlib.crc32(b"".join(keys[starts[-2] : starts[-1]])))
-        directory = struct.pack(f"<{2 * buckets + 1}I", *starts, *checksums)
-        offset = find_run(level, group)
-        self._directories.pop(offset, None)
-        _write_at(self.descriptor, directory + CHECKSUM.pack(zlib.crc32(directory)) + b"".join(keys), offset)
+        directory = b""
+        start = 0
+        for at, count in enumerate(counts):
+            end = start + count
+            entry = BUCKET.pack(start, end, zlib.crc32(b"".join(keys[start:end])), 0)[: -CHECKSUM.size]
+            directory += entry + CHECKSUM.pack(zlib.crc32(entry, at))
+            start = end
+        _write_at(self.descriptor, directory + b"".join(keys), find_run(level, group))
 
 
 def _write_at(descriptor: int, data: bytes, offset: int) -> None:

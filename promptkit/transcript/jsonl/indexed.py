@@ -47,6 +47,9 @@ EXTEND_BYTES = 1 << 23
 READ_BYTES = 1 << 20
 """Bytes of the file that are read at once."""
 
+SEARCHED = 256
+"""Entries that are searched for a text at once."""
+
 CACHED_BYTES = 1 << 22
 """Bytes of lines whose entries are kept in memory."""
 
@@ -120,13 +123,14 @@ class IndexedEntries:
         start = 0
         while start < self._count:
             with self._lock:
-                stop, data, places = self._retry(lambda: self._read_lines(start))  # noqa: B023  # called at once
+                stop, data, places = self._retry(lambda: self._read_lines(start, start + SEARCHED))  # noqa: B023  # called at once
             text = _decode(data, lower=lower)
             is_there = any(each in text for each in wanted)
             for number, (offset, size, flags) in enumerate(places, start):
                 if not flags & HAS_MESSAGE or not (is_there or flags & HAS_PARTS):
                     continue
-                line = _decode(data[offset - places[0][0] :][:size], lower=lower)
+                at = offset - places[0][0]
+                line = _decode(data[at : at + size], lower=lower)
                 if flags & HAS_PARTS or any(each in line for each in wanted):
                     yield number
             start = stop
@@ -187,11 +191,11 @@ class IndexedEntries:
             number = end
         return found
 
-    def _read_lines(self, start: int, stop: int | None = None) -> tuple[int, bytes, list[tuple[int, int, int]]]:
+    def _read_lines(self, start: int, stop: int) -> tuple[int, bytes, list[tuple[int, int, int]]]:
         """Read the lines of entries, as many as are read at once. Returns the number after them, the bytes, and where each begins."""
         places: list[tuple[int, int, int]] = []
         first = end = self._index.record(start).offset
-        for number in range(start, self._count if stop is None else stop):
+        for number in range(start, min(stop, self._count)):
             record = self._index.record(number)
             if record.offset < end or (places and record.offset + record.size - first > READ_BYTES):
                 break
