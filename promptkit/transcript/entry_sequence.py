@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, overload
+from typing import TYPE_CHECKING, Protocol, cast, overload
 
 from promptkit.transcript.entries import Checkpoint, Edit, Reset, Setting
 
@@ -191,7 +191,8 @@ class EntrySequence(Sequence["Entry"]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | list | EntrySequence):
             return NotImplemented
-        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+        others = cast("Sequence[object]", other)  # of whatever a list of another type holds
+        return len(self) == len(others) and all(one == two for one, two in zip(self, others, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 

@@ -24,7 +24,7 @@ from promptkit.transcript.jsonl.indexed import index_path
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcript_strategies import grow, new_file, new_transcript, steps
+from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -335,7 +335,7 @@ QUESTIONS: list[dict[str, object]] = [
     {"pattern": "word5.*word[23]"},
     {"pattern": "result 1", "page": 2},
     {"pattern": "("},
-    *({"entry": f"e{number}"} for number in range(0, 700, 40)),
+    *(dict[str, object](entry=f"e{number}") for number in range(0, 700, 40)),
     {"entry": "never"},
 ]
 
@@ -351,7 +351,7 @@ def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcr
     """A conversation, by its index and in full; the end of it is in memory."""
     path = tmp_path_factory.mktemp("recall") / "talk.jsonl"
     rng = random.Random(7)
-    transcript = new_transcript(indexed(path))
+    transcript = new_transcript(file := FileInMemory())
     for number in range(230):
         call = f"c{number}"
         name = rng.choice(["read", "recall", "mcp__x__recall"])
@@ -365,8 +365,10 @@ def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcr
         )
         if number % 20 == 3:
             transcript.append(Edit(target=rng.choice(transcript.path()).id, content=None, reason="redacted"))
+    path.write_bytes(file.content)
     by_index = Transcript(indexed(path))
     by_index.append_messages(Message(role="user", content=("word7 at the end",)))
+    assert isinstance(by_index.path(), EntrySequence)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_tool, "LONG", 0)
         patch.setattr(recall_tool, "PART", 50)

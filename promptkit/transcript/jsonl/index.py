@@ -6,7 +6,7 @@ The place of every page and run follows from its number. Only the last page is e
 
 Nothing in it is trusted. Each page and each bucket of a run has a checksum of its own; a page has one of the part of the transcript's file
 that it describes, too. The head holds the size and the times of the transcript's file when the index was last written: while they are the
-same, nobody else has written to it, and otherwise the checksums are compared with the whole file. Ids are hashed with a secret of the file.
+same, no other program has written to it; otherwise the checksums are compared with the whole file. Ids are hashed with a secret of the file.
 """
 
 from __future__ import annotations
@@ -191,9 +191,12 @@ class EntryIndex:
         """Whether the file was found to be one that has no index."""
         self.stamp: tuple[int, ...] = fields[4:9]
         """`find_stamp` of the transcript's file when this was written last."""
-        self.problems, self.misplaced = self._read_problems(fields[9], fields[10])
-        """What could not be read of what the index covers, and what has another place than the one it names."""
-        self.count = 0
+        problems, misplaced = self._read_problems(fields[9], fields[10])
+        self.problems: tuple[ReadProblem, ...] = problems
+        """What could not be read of what the index covers."""
+        self.misplaced: tuple[ReadProblem, ...] = misplaced
+        """What has another place in the tree than the one that it names."""
+        self.count: int = 0
         """Entries."""
         self._last: PageHeader | None = None
         self._load(fields[3])
@@ -359,9 +362,8 @@ class EntryIndex:
         if zlib.crc32(data) != checksum:
             problem = "the head is damaged"
             raise IndexDamagedError(problem)
-        problems, misplaced = (
-            tuple(ReadProblem(line=line, detail=detail) for line, detail in each) for each in json.loads(data or b"[[],[]]")
-        )
+        lists: list[list[tuple[int, str]]] = json.loads(data or b"[[],[]]")
+        problems, misplaced = (tuple(ReadProblem(line=line, detail=detail) for line, detail in each) for each in lists)
         return problems, misplaced
 
     def _read(self, size: int, offset: int) -> bytes:

@@ -50,7 +50,7 @@ __all__ = ["IndexWriter"]
 
 
 class IndexWriter(EntryIndex):
-    """Add entries to an index. The caller holds the lock of the transcript, or nobody else knows the index yet.
+    """Add entries to an index. The caller holds the lock of the transcript, or no other process knows the index yet.
 
     Args:
         descriptor: The open file of the index.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import EntryNode
 
-__all__ = ["IndexedEntries", "extend_index", "index_path", "open_indexed"]
+__all__ = ["INDEX_BYTES", "IndexedEntries", "build_index", "extend_index", "index_path", "open_indexed"]
 
 INDEX_BYTES = 1 << 18
 """The size from which a file has an index. A shorter one is read in full in a tenth of a second."""
@@ -351,7 +351,7 @@ def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: 
 def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]] | None) -> int:
     """Make a new index of a file, beside it, and return the open file of the index.
 
-    The file is read without the lock, which is only taken at the end. If that fails, nobody else finds the new index.
+    The file is read without the lock, which is only taken at the end. If that fails, other processes do not find the new index.
 
     Raises:
         OSError: It cannot be written.
