@@ -85,10 +85,10 @@ def measure(entries: int = LONG, *, rounds: int = 7) -> dict[str, float]:
         size = long.stat().st_size / 1e6
         opened: dict[Path, list[dict[str, float]]] = {short: [], long: []}
         appended: dict[Path, list[dict[str, float]]] = {short: [], long: []}
-        for number in range(rounds):
-            for path in (short, long)[:: -1 if number % 2 else 1]:  # in turns, so that a slow moment affects both
-                opened[path].append(_measure("open", path))
-                appended[path].append(_measure("append", path))
+        for what, figures in (("open", opened), ("append", appended)):
+            for number in range(rounds):
+                for path in (short, long)[:: -1 if number % 2 else 1]:  # in turns, so that a slow moment affects both
+                    figures[path].append(_measure(what, path))
         recalled = [_measure("recall", long)["seconds"] for _ in range(min(rounds, 3))]
         index = long.with_name(f".{long.name}.index").stat().st_size / 1e6
     open_seconds = {path: _median(opened[path]) for path in opened}
@@ -141,8 +141,9 @@ def _measure(what: str, path: Path) -> dict[str, float]:
 def _measure_here(what: str, path: Path) -> dict[str, float]:
     start = time.process_time()
     transcript = _open(path)
+    if what == "recall":
+        recall(Transcript().path(), QUESTION)  # loads the tokenizer
     if what != "first":
-        recall(Transcript().path(), QUESTION)  # loads the tokenizer and what else is imported late
         start = time.process_time()
         transcript = _open(path)
     seconds = time.process_time() - start
