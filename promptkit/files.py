@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["MAX_LINE_BYTES", "open_gzip", "read_gzip", "read_lines", "replace_file", "sync_directory", "write_output"]
+__all__ = [
+    "MAX_LINE_BYTES",
+    "create_beside",
+    "open_gzip",
+    "read_gzip",
+    "read_lines",
+    "remove_leftovers",
+    "replace_file",
+    "sync_directory",
+    "write_output",
+]
 
 MAX_LINE_BYTES = 1 << 28
 """The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill the memory."""
@@ -24,7 +34,7 @@ MAX_LINE_BYTES = 1 << 28
 MAX_RATIO, CHECKED_BYTES = 100, 1 << 26
 """Data that is compressed more than a hundredfold is refused once it has 64 MB: a small file could take minutes and fill the memory."""
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False) -> None:
@@ -42,13 +52,11 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object], *, mode: int =
     Raises:
         OSError: The file cannot be replaced; it was not changed.
     """
-    prefix = f".promptkit-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"  # a long name has no room for more
     if locked:
-        for leftover in path.parent.glob(f"{prefix}*.new"):
-            leftover.unlink(missing_ok=True)
-    beside = path.with_name(f"{prefix}{secrets.token_hex(8)}.new")
+        remove_leftovers(path)
+    beside, descriptor = create_beside(path, mode=mode)
     try:
-        with os.fdopen(os.open(beside, _NEW, mode), "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -58,6 +66,25 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object], *, mode: int =
             beside.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def create_beside(path: Path, *, mode: int = 0o600) -> tuple[Path, int]:
+    """Create a file in the directory of another one, with a name that cannot be guessed. Return its path, and it, open for both ways.
+
+    Raises OSError if it cannot be created.
+    """
+    beside = path.with_name(f"{_new_prefix(path)}{secrets.token_hex(8)}.new")
+    return beside, os.open(beside, _NEW, mode)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete the files that `create_beside` made for a file and a crash left. The caller holds the lock of `path`."""
+    for leftover in path.parent.glob(f"{_new_prefix(path)}*.new"):
+        leftover.unlink(missing_ok=True)
+
+
+def _new_prefix(path: Path) -> str:
+    return f".promptkit-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"  # a long name has no room for more
 
 
 def write_output(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False) -> None:

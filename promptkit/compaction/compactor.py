@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 __all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts"]
 
 
+MAX_LOOK_UP = 5_000
+"""Of the entries that are no longer shown, the newest, among which an example of a search is tried."""
+
 COMMIT_ATTEMPTS = 10
 """How often a checkpoint is rebuilt because another process has just appended to the transcript."""
 
@@ -413,7 +416,8 @@ class Compactor:
         call = None
         if self._look_up is not None:
             shown = {item.entry_id for item in (*plan.kept, *plan.pinned, *plan.replayed)}
-            call = self._look_up(facts, [entry for entry in self.transcript.path(plan.leaf) if entry.id not in shown])
+            newest = self.transcript.path(plan.leaf)[-MAX_LOOK_UP:]
+            call = self._look_up(facts, [entry for entry in newest if entry.id not in shown])
         return add_breadcrumb(text, location=self.transcript.store.address, entries=len(self.transcript), call=call)
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:

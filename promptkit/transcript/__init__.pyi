@@ -42,6 +42,9 @@ from .sql import SqlStore as SqlStore
 from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
 from .store import (
     ArchivingStore as ArchivingStore,
+    EarlierEntries as EarlierEntries,
+    EntryNode as EntryNode,
+    IndexedStore as IndexedStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,
     PagedStore as PagedStore,

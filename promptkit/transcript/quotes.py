@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.entries import Edit, MessageEntry, Quote
+from promptkit.transcript.entries import MessageEntry, Quote
+from promptkit.transcript.entry_sequence import EntrySequence, iter_redactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from promptkit.messages import Message
     from promptkit.transcript.entries import Entry
@@ -70,12 +71,17 @@ def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> 
     return attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),)) if pieces else entry.message
 
 
-def find_sources(path: Iterable[Entry]) -> Callable[[str], Entry | None]:
+def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
     """Return a function that finds the entries of a path by their ids, without those that were redacted since."""
-    entries = {entry.id: entry for entry in path}
-    for entry in path:
-        if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted":
-            entries.pop(entry.payload.target, None)
+    redacted = {edit.target for edit in iter_redactions(path)}
+    if isinstance(path, EntrySequence):
+
+        def find(entry_id: str) -> Entry | None:
+            index = None if entry_id in redacted else path.find(entry_id)
+            return None if index is None else path[index]
+
+        return find
+    entries = {entry.id: entry for entry in path if entry.id not in redacted}
     return entries.get
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import attrs
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArchivingStore",
+    "EarlierEntries",
+    "EntryNode",
     "InMemoryStore",
+    "IndexedStore",
     "LoadedEntries",
     "PagedStore",
     "ReadProblem",
@@ -80,6 +83,78 @@ class PagedStore(Protocol):
 
 
 @runtime_checkable
+class IndexedStore(Protocol):
+    """A store that can open a long conversation without reading all of it."""
+
+    def load_latest(self) -> LoadedEntries:
+        """Read as little as possible: `earlier` holds the entries that come before the ones that were read.
+
+        All other promises are those of `load`. A store returns what `load` returns where it has no index.
+        """
+        ...
+
+
+class EarlierEntries(Protocol):
+    """Entries of a store that are read when they are needed. They have numbers from 0, in the order in which they were written.
+
+    Every method raises TranscriptError if the entries can no longer be read.
+    """
+
+    @property
+    def misplaced(self) -> tuple[ReadProblem, ...]:
+        """What has another place in the tree than the one that it names."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Sequence[Entry]:
+        """Read the entries from one number up to, and without, another."""
+        ...
+
+    def find(self, entry_id: str) -> int | None:
+        """Return the number of the entry with an id; None if there is none."""
+        ...
+
+    def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
+        """Yield the numbers of the entries whose message may contain one of these texts, in order. More entries do no harm.
+
+        Args:
+            texts: The texts, in lower case with `lower`.
+            lower: Whether capitals do not matter.
+        """
+        ...
+
+    def get_node(self, number: int) -> EntryNode:
+        """Return the place of an entry in the tree."""
+        ...
+
+    def iter_parents(self) -> Iterator[int]:
+        """Yield the number of the parent of each entry, -1 for a root."""
+        ...
+
+    def list_labels(self) -> Sequence[int]:
+        """Return the numbers of the entries that are labels, oldest first."""
+        ...
+
+
+class EntryNode(NamedTuple):
+    """The place of an entry in the tree."""
+
+    parent: int | None
+    """The number of its parent; None for a root."""
+    depth: int
+    """Entries before it on its path."""
+    run: int
+    """The number of the first entry of its run: of the entries up to it that each follow the one before them."""
+    mark: int | None
+    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an edit or a setting."""
+    redaction: int | None
+    """The number of the last edit on its path, itself included, that redacts an entry."""
+    messages: int
+    """Messages on its path, its own included."""
+
+
+@runtime_checkable
 class ArchivingStore(Protocol):
     """A store that can put old entries where opening the transcript need not read them one by one."""
 
@@ -126,6 +201,8 @@ class LoadedEntries:
     """Bytes at the end of the file from a write that was cut short. They belong to no entry; the next append removes them."""
     partial: bool = False
     """Whether older entries were not read, so that parents may be missing."""
+    earlier: EarlierEntries | None = None
+    """The entries before these, which are read when they are needed. Only `IndexedStore.load_latest` returns them."""
 
 
 @attrs.frozen(kw_only=True)

@@ -26,6 +26,7 @@ from promptkit.transcript.entries import (
     MessageEntry,
     Reset,
 )
+from promptkit.transcript.entry_sequence import find_entry, iter_marks
 from promptkit.transcript.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
@@ -159,30 +160,30 @@ class _View:
     """A view that can be extended."""
 
     def __init__(self, path: Sequence[Entry]) -> None:
-        self._edits = find_edits(path)
-        self._rewritten = {edit.target for entry in path if isinstance(edit := entry.payload, Edit) and not _prunes(edit)}
+        begin = _find_begin(path)
+        self._edits = begin.edits
+        self._rewritten = begin.rewritten
         self._path = path
         self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
         self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
-        self._answers = _find_answers_to_cut_replies(path)
+        shown = tuple(path[begin.first :])
+        self._answers = _find_answers_to_cut_replies(shown)
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
-        start = self._index_after_latest(path, Reset, 0)
-        mark = self._index_after_latest(path, Checkpoint, start) - 1
-        self._checkpoint = path[mark] if mark >= start else None
-        if self._checkpoint is None:
-            self._add_entries(path[start:])
-            return
-        for item in self._checkpoint_items(self._checkpoint):
-            self._add(item)
-        self._add_entries(self._kept_entries(path, start, mark))
-        self._add_entries(path[mark + 1 :])
+        self._checkpoint = checkpoint = begin.checkpoint
+        if checkpoint is not None and begin.lost is not None:
+            why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
+            self._repairs = (Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),)
+        if checkpoint is not None:
+            for item in self._checkpoint_items(checkpoint):
+                self._add(item)
+        self._add_entries(shown)
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
         """Add the entries after the first `length`. Returns False and adds nothing if one changes how earlier entries are viewed."""
-        entries = path[length:]
+        entries = tuple(path[length:])
         self._path = path
         if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
             return False
@@ -209,17 +210,6 @@ class _View:
     def _describe_item(self, index: int) -> str:
         return f"entry {self._unpaired[index].entry_id}"
 
-    def _is_hidden(self, entry: Entry) -> bool:
-        edit = self._edits.get(entry.id)
-        return edit is not None and edit.content is None
-
-    def _index_after_latest(self, path: Sequence[Entry], kind: type[Checkpoint | Reset], start: int) -> int:
-        """Return the index after the last visible entry of a kind; `start` if there is none from `start` on."""
-        for index in range(len(path) - 1, start - 1, -1):
-            if isinstance(path[index].payload, kind) and not self._is_hidden(path[index]):
-                return index + 1
-        return start
-
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
         """Yield the messages that replace what a checkpoint summarized."""
         checkpoint = entry.payload
@@ -232,19 +222,6 @@ class _View:
                 yield ViewItem(message=message, entry_id=entry.id, kind="summary" if index in own else "replacement")
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(message=build_summary_message(summary), entry_id=entry.id, kind="summary")
-
-    def _kept_entries(self, path: Sequence[Entry], start: int, mark: int) -> Sequence[Entry]:
-        """Return the entries before the checkpoint at `mark` that it keeps."""
-        checkpoint = path[mark].payload
-        first = checkpoint.first_kept if isinstance(checkpoint, Checkpoint) else None
-        if first is None:
-            return ()
-        for index in range(mark - 1, start - 1, -1):
-            if path[index].id == first:
-                return path[index:mark]
-        detail = f"checkpoint {path[mark].id}: its first kept entry {first!r} is not before it in this view; nothing before it is kept."
-        self._repairs = (Repair(kind="unknown first kept", detail=detail),)
-        return ()
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
@@ -312,16 +289,71 @@ def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]
     return found
 
 
+@attrs.frozen(kw_only=True)
+class _Begin:
+    """Where the view of a path begins, and the edits of what it shows."""
+
+    first: int
+    """The index of the first entry that may be shown."""
+    checkpoint: Entry | None
+    """The checkpoint that applies."""
+    lost: str | None
+    """The entry that the checkpoint keeps, if it is not before the checkpoint."""
+    edits: dict[str, Edit]
+    """The edit that applies to an entry, by its id."""
+    rewritten: set[str]
+    """The entries that an edit changed in another way than by pruning."""
+
+
+def _find_begin(path: Sequence[Entry]) -> _Begin:
+    """Find where the view of a path begins. Reads the path from its end, and only as far back as the view reaches.
+
+    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to its `first_kept`, but not beyond a reset.
+    """
+    edits: dict[str, Edit] = {}
+    rewritten: set[str] = set()
+    checkpoint: Entry | None = None
+    lost = kept = None
+    first: int | None = None
+    mark = 0
+    for index, entry in iter_marks(path):
+        if first is not None and index < first:
+            break
+        payload = entry.payload
+        undo = edits.get(entry.id)
+        if isinstance(payload, Edit):
+            _add_edit(edits, entry.id, payload)
+            rewritten.update(() if _prunes(payload) else (payload.target,))
+        elif undo is not None and undo.content is None:
+            continue
+        elif isinstance(payload, Reset):
+            if checkpoint is None:
+                first = index + 1
+            else:  # between what the checkpoint keeps and the checkpoint
+                first, lost = mark, kept
+            break
+        elif isinstance(payload, Checkpoint) and checkpoint is None:
+            checkpoint, mark, kept = entry, index, payload.first_kept
+            first = index if kept is None else find_entry(path, kept)
+            if kept is not None and (first is None or first >= index):
+                first, lost = index, kept
+    return _Begin(first=first or 0, checkpoint=checkpoint, lost=lost, edits=edits, rewritten=rewritten)
+
+
 def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
     """Return for each edited entry the edit that applies: the latest one that was not itself undone."""
     edits: dict[str, Edit] = {}
-    for entry in reversed(path):
-        payload = entry.payload
-        if isinstance(payload, Edit):
-            undo = edits.get(entry.id)
-            if undo is None or undo.content is not None:
-                edits.setdefault(payload.target, payload)
+    for _, entry in iter_marks(path):
+        if isinstance(entry.payload, Edit):
+            _add_edit(edits, entry.id, entry.payload)
     return edits
+
+
+def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:
+    """Add an edit, if no later one has undone it and none applies to its target."""
+    undo = edits.get(entry_id)
+    if undo is None or undo.content is not None:
+        edits.setdefault(edit.target, edit)
 
 
 def _prunes(edit: Edit) -> bool:

@@ -115,7 +115,7 @@ def transcripts(draw: DrawFn, *, unique: bool = True) -> Transcript:
     return transcript
 
 
-def _payload(name: str, number: int, path: tuple[Entry, ...], *, unique: bool) -> EntryPayload:  # noqa: C901, PLR0911  # a line for each kind
+def _payload(name: str, number: int, path: Sequence[Entry], *, unique: bool) -> EntryPayload:  # noqa: C901, PLR0911  # a line for each kind
     some = path[number % len(path)].id if path else None
     match name:
         case "answer":

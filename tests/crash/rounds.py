@@ -109,7 +109,8 @@ def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
     """What is missing of what was acknowledged, and what else is wrong with the file."""
     try:
         wrong = [f"{problem.line}: {problem.detail}" for problem in find_problems(TranscriptReader(path))]
-        transcript = Transcript(JsonlStore(path))
+        transcript = Transcript(JsonlStore(path, index_from=None))
+        wrong += _compare(Transcript(JsonlStore(path, index_from=1)), transcript)
         wrong += [f"{problem.line}: {problem.detail}" for problem in transcript.problems]
         names = Counter(entry.message.name or "" for entry in transcript.entries if entry.message)
         wrong += [f"{name}: {count} are there" for name, count in names.items() if not re.search(rf" of {count}$", name)]
@@ -119,3 +120,10 @@ def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
     except TranscriptError as error:
         return acknowledged, [str(error)]
     return {entry for entry in acknowledged if entry not in transcript}, wrong
+
+
+def _compare(indexed: Transcript, whole: Transcript) -> list[str]:
+    """What a transcript answers otherwise when it is opened by its index."""
+    same = indexed.entries == whole.entries and indexed.leaves() == whole.leaves() and indexed.path() == whole.path()
+    same = same and indexed.problems == whole.problems and all(entry.id in indexed for entry in whole.entries)
+    return [] if same else ["the index gives another answer"]

@@ -70,7 +70,7 @@ def read_transcript(file: Path | str) -> Transcript:
     return Transcript(InMemoryStore(entries))
 
 
-def find_path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
+def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
     """Return the entries up to a leaf, given by its id, the beginning of its id, or a label. A label selects the branch that contains it."""
     if leaf is None or leaf in transcript:
         return transcript.path(leaf)
@@ -85,9 +85,7 @@ def find_path(transcript: Transcript, leaf: str | None) -> tuple[Entry, ...]:
     return transcript.path(found[0])
 
 
-def _encode(
-    transcript: Transcript, path: tuple[Entry, ...], *, to: str, full: bool, redact: Callable[[str], str] | None
-) -> Iterable[bytes]:
+def _encode(transcript: Transcript, path: Sequence[Entry], *, to: str, full: bool, redact: Callable[[str], str] | None) -> Iterable[bytes]:
     from promptkit.recordings.exporting import encode_transcript, messages_from_entries
 
     if to == "promptkit":

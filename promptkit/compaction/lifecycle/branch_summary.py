@@ -106,7 +106,7 @@ async def switch_branch(  # noqa: PLR0913  # keywords
     return transcript.rewind(to, BranchSummary(summary=f"{preface}{summary.text}", leaf=leaf, facts=summary.facts))
 
 
-def find_abandoned_entries(transcript: Transcript, to: str | None) -> tuple[Entry, ...]:
+def find_abandoned_entries(transcript: Transcript, to: str | None) -> Sequence[Entry]:
     """Return the entries that the conversation leaves when it moves to another entry.
 
     These are the entries after the last one that both paths share, up to the leaf.

@@ -112,6 +112,7 @@ def find_passages(
     *,
     find_notes: Callable[[Entry], Mapping[int, str]] | None = None,
     among: Container[str] | None = None,
+    messages: int | None = None,
 ) -> list[Passage]:
     """Return the passages that match a question, best first. Words that are rare in the conversation count more.
 
@@ -122,6 +123,7 @@ def find_passages(
         question: The question.
         find_notes: Returns what is shown after lines of an entry, by the number of the line in `list_lines` from 0. None: nothing.
         among: The ids of the entries that may match, from the index of a store. None: any may match.
+        messages: The number of messages of the conversation, where `path` has only a part of them. None: those of `path`.
     """
     terms = extract_words(question)
     matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
@@ -138,7 +140,7 @@ def find_passages(
         if hits:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
-    weights = {word: math.log(1 + count / times) for word, times in frequencies.items()}
+    weights = {word: math.log(1 + (count if messages is None else messages) / times) for word, times in frequencies.items()}
     passages = [
         passage
         for entry, lines, hits in matches

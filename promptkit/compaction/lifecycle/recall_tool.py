@@ -19,12 +19,13 @@ from promptkit.messages import ToolDefinition
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tool_pairing import ToolCallPairer
 from promptkit.tools import Tool
-from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry
+from promptkit.transcript.entries import CustomMessage, MessageEntry
+from promptkit.transcript.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.store import SearchableStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
     from promptkit.messages import Json, Message, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
@@ -59,6 +60,9 @@ RECALL = ToolDefinition(
     },
 )
 """The definition of the tool."""
+
+LONG, REACH, PART = 4_096, 64, 1_024
+"""Entries of a conversation that is not read as a whole; entries between a call and its result there; entries searched at once."""
 
 PATTERN_SECONDS = 2.0
 """The longest time that a search for a regular expression may take. A model's expression may need exponential time."""
@@ -167,7 +171,7 @@ def _recall(
     if not texts:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     name, text = next(iter(texts.items()))
-    conversation = _Conversation(path)
+    conversation = _LongConversation(path) if isinstance(path, EntrySequence) and len(path) > LONG else _Conversation(path)
     room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
         pages = conversation.read_entry(text, tokenizer, room)
@@ -225,7 +229,15 @@ def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
 class _Conversation:
     """The entries of a conversation that may be shown: those with a message, without those that were redacted, and without earlier recalls."""
 
-    def __init__(self, path: Sequence[Entry]) -> None:
+    def __init__(self, path: Sequence[Entry], *, redacted: AbstractSet[str] | None = None, messages: int | None = None) -> None:
+        """Take the entries of a path, or some of them.
+
+        Args:
+            path: The entries.
+            redacted: The ids of the entries that were redacted. None: those of edits in `path`.
+            messages: The number of messages of the whole conversation. None: those of `path` that are shown.
+        """
+        self._messages = messages
         self.entries: list[Entry] = []
         self._tools: dict[str, str] = {}
         """The name of the tool that returned a result, by the id of the result's entry."""
@@ -233,7 +245,7 @@ class _Conversation:
         """The ids of the entries with the results of an entry's calls, in the order of the calls."""
         entries = [entry for entry in path if entry.message is not None]
         pairs = _pair_results(entries)
-        hidden = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"}
+        hidden = {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
         # A result with quotes was read back by this tool, or by one of another name, as over MCP.
         hidden |= {entry.id for entry in entries if isinstance(entry.payload, MessageEntry) and entry.payload.quotes}
         for entry in entries:
@@ -278,15 +290,15 @@ class _Conversation:
         """
         by_id = {entry.id: entry for entry in self.entries}
         among = None if index is None else index.find_entries(extract_words(query))
-        passages = find_passages(self.entries, query, find_notes=self._find_notes, among=among)
+        passages = find_passages(self.entries, query, find_notes=self._find_notes, among=among, messages=self._messages)
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
         for group in (passages[:good], passages[good:]):
             yield [_Piece(self._describe(by_id[passage.entry]), neutralize_tags(passage.text)) for passage in group]
 
-    def search_pattern(self, pattern: str) -> Iterator[_Piece]:
-        """Yield the lines that match a regular expression, of the newest entry first."""
-        find = _compile(pattern)
+    def search_pattern(self, pattern: str, *, deadline: float | None = None) -> Iterator[_Piece]:
+        """Yield the lines that match a regular expression, of the newest entry first. `deadline` is when the search must have ended."""
+        find = _compile(pattern, deadline)
         for entry in reversed(self.entries):
             notes = self._find_notes(entry)
             lines = [
@@ -314,6 +326,70 @@ class _Conversation:
             return {}
         first = len(list_lines(entry)) - len(results)
         return {at: f" → entry {result}" for at, result in enumerate(results, first) if result is not None}
+
+
+class _LongConversation:
+    """A conversation of which only the entries that an answer needs are read: those that may match, with their calls and results.
+
+    It answers as `_Conversation` does if no result stands further than `REACH` entries behind its call.
+    """
+
+    def __init__(self, path: EntrySequence) -> None:
+        self._path = path
+        self._redacted = {edit.target for edit in iter_redactions(path)}
+
+    def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+        """Yield the pages of an entry."""
+        place = self._path.find(entry_id)
+        return self._open([] if place is None else self._with_partners(place)).read_entry(entry_id, tokenizer, max_tokens)
+
+    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
+        """Yield the passages that match words, as `_Conversation.search_words` does."""
+        words = sorted(extract_words(query))
+        places = set(chain.from_iterable(map(self._with_partners, self._path.find_text(words)))) if words else set[int]()
+        return self._open(places).search_words(query, index)
+
+    def search_pattern(self, pattern: str) -> Iterator[_Piece]:
+        """Yield the lines that match a regular expression, of the newest entry first."""
+        _compile(pattern)
+        deadline = time.monotonic() + PATTERN_SECONDS
+        stop = len(self._path)
+        while stop > 0:
+            start = max(0, stop - PART)
+            part = self._open(range(max(0, start - REACH), min(len(self._path), stop + REACH)))
+            shown = {entry.id for entry in self._path[start:stop]}
+            part.entries = [entry for entry in part.entries if entry.id in shown]
+            yield from part.search_pattern(pattern, deadline=deadline)
+            stop = start
+
+    def _open(self, places: Iterable[int]) -> _Conversation:
+        entries = [self._path[place] for place in sorted(places)]
+        return _Conversation(entries, redacted=self._redacted, messages=self._path.count_messages())
+
+    def _with_partners(self, place: int) -> Iterator[int]:
+        """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
+        yield place
+        message = self._path[place].message
+        if message is not None and message.role == "tool":
+            for before in range(place - 1, max(-1, place - REACH - 1), -1):
+                earlier = self._path[before].message
+                if earlier is not None and any(call.id == message.tool_call_id for call in earlier.tool_calls):
+                    yield before
+                    yield from self._list_results(before)
+                    return
+        elif message is not None and message.tool_calls:
+            yield from self._list_results(place)
+
+    def _list_results(self, place: int) -> Iterator[int]:
+        message = self._path[place].message
+        waiting = {call.id for call in message.tool_calls} if message else set[str]()
+        for after in range(place + 1, min(len(self._path), place + REACH + 1)):
+            result = self._path[after].message
+            if result is not None and result.role == "tool" and result.tool_call_id in waiting:
+                yield after
+                waiting.discard(result.tool_call_id)
+            if not waiting:
+                return
 
 
 class _Piece(NamedTuple):
@@ -345,7 +421,7 @@ def _cut_at_line(piece: str) -> str:
     return piece[:end] or piece
 
 
-def _compile(pattern: str) -> Callable[[str], int | None]:
+def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int | None]:
     """Return a function that finds the first match of a regular expression in a line, or None. Raises _RecallError."""
     import regex  # type: ignore[import-untyped]  # without types
 
@@ -354,11 +430,11 @@ def _compile(pattern: str) -> Callable[[str], int | None]:
     except regex.error as error:
         problem = f"{pattern!r} is no regular expression: {error}."
         raise _RecallError(problem) from None
-    deadline = time.monotonic() + PATTERN_SECONDS
+    end = time.monotonic() + PATTERN_SECONDS if deadline is None else deadline
 
     def find(line: str) -> int | None:
         try:
-            match: Any = compiled.search(line, timeout=max(0.001, deadline - time.monotonic()))  # Any: as above
+            match: Any = compiled.search(line, timeout=max(0.001, end - time.monotonic()))  # Any: as above
         except TimeoutError:
             problem = f"the expression {pattern!r} takes too long: write a simpler one."
             raise _RecallError(problem) from None

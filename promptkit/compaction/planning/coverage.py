@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.entry_sequence import find_entry
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ def find_covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[
     """
     if not isinstance(checkpoint, Checkpoint):
         return ()
-    places = {entry.id: at for at, entry in enumerate(path)}
-    end = len(path) if checkpoint.first_kept is None else places.get(checkpoint.first_kept, len(path))
-    return path[_find_view_start(path, places) : end]
+    kept = None if checkpoint.first_kept is None else find_entry(path, checkpoint.first_kept)
+    return path[_find_view_start(path) : len(path) if kept is None else kept]
 
 
 def _find_checkpoint(path: Sequence[Entry], checkpoint: str) -> int | None:
@@ -49,12 +49,14 @@ def _find_checkpoint(path: Sequence[Entry], checkpoint: str) -> int | None:
     return None
 
 
-def _find_view_start(path: Sequence[Entry], places: dict[str, int]) -> int:
+def _find_view_start(path: Sequence[Entry]) -> int:
     """Return the index at which the view of the path begins."""
     view = build_view(path)
     if view.checkpoint_id is None:
-        return min((places[item.entry_id] for item in view.items), default=len(path))
-    at = places[view.checkpoint_id]
+        shown = {item.entry_id for item in view.items}
+        return next((at for at, entry in enumerate(path) if entry.id in shown), len(path))
+    at = find_entry(path, view.checkpoint_id) or 0
     before = path[at].payload
     kept = before.first_kept if isinstance(before, Checkpoint) else None
-    return at if kept is None else places.get(kept, at)
+    found = None if kept is None else find_entry(path, kept)
+    return at if found is None else found

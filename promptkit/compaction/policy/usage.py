@@ -10,6 +10,7 @@ import attrs
 
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript.entry_sequence import find_entry
 from promptkit.transcript.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
@@ -152,13 +153,14 @@ class WindowUsage:
     def add_request(self, rereading: Rereading, *, checkpoint_id: str | None) -> Rereading:
         """Add the last request, whose reply is in the transcript: by the provider's count, or else by the local one."""
         path = self._transcript.path()
-        if rereading.first is None and len(path) > 1:
-            for count in reversed(list(iter_provider_counts(path[:-1], model=self._meter.model))):
+        counts = iter_provider_counts(path, model=self._meter.model)
+        newest = next(counts, None)
+        if rereading.first is None and newest is not None:
+            for count in reversed(list(counts)):
                 if isinstance(count, ProviderCount):  # the conversation was opened again: its requests are in the transcript
                     cached = count.cached_tokens > 0
                     rereading = rereading.after_request(count.input_tokens, cached=cached, checkpoint_id=checkpoint_id)
-        newest = next(iter_provider_counts(path[-1:], model=self._meter.model), None)
-        if isinstance(newest, ProviderCount):
+        if isinstance(newest, ProviderCount) and newest.entry_id == path[-1].id:
             return rereading.after_request(newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id)
         return rereading.after_request(self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id)
 
@@ -166,10 +168,10 @@ class WindowUsage:
         """Count the tokens of one message, each once while it stays in the view."""
         return self._meter.count(message)
 
-    def _path_since_stale_leaf(self) -> tuple[Entry, ...]:
+    def _path_since_stale_leaf(self) -> Sequence[Entry]:
         path = self._transcript.path()
-        start = next((at for at in range(len(path), 0, -1) if path[at - 1].id == self._stale_leaf), 0) if self._stale_leaf else 0
-        return path[start:]
+        stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
+        return path if stale is None else path[stale + 1 :]
 
 
 class UsageMeter:

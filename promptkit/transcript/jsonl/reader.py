@@ -209,6 +209,10 @@ class StoredEntry:
     """The number of its line, counted from 1, in the transcript's file or in the archive."""
     archive: str | None = None
     """The name of the archive that contains the entry; None for the transcript's own file."""
+    offset: int = 0
+    """Where its line begins in the file, in bytes; 0 if the file has an older version."""
+    size: int = 0
+    """The bytes of its line, with the line break."""
 
 
 @attrs.frozen(kw_only=True)
@@ -266,7 +270,7 @@ class LineScanner:
                     yield from self._report_incomplete(batch)
                     batch = None
                 batch = batch or _Batch(parsed.size, parsed.position - 1, number, damaged=parsed.position > 1)
-                batch.items.append(StoredEntry(entry=parsed.entry, line=number))
+                batch.items.append(StoredEntry(entry=parsed.entry, line=number, offset=before_line[0], size=len(line)))
                 batch.position = parsed.position
             elif isinstance(parsed, str):
                 batch = batch or _Batch(1, 0, number)

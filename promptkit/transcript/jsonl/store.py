@@ -3,34 +3,43 @@
 To append, a store takes a lock, reads what other processes have written, cuts off what a crash left after the last complete batch, and
 writes and syncs the batch. The lock is a separate file, because archiving and migration replace the transcript's file, and a lock on a
 replaced file excludes no other process. Reading takes no lock.
+
+A long file has an index, a third file, from which a transcript is opened without reading all of it. It can be deleted at any time.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+import attrs
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
 from promptkit.files import replace_file, sync_directory
 from promptkit.transcript.jsonl.archive import move_entries
 from promptkit.transcript.jsonl.format import MIGRATIONS, VERSION, Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.index import IndexDamagedError, NotIndexableError
+from promptkit.transcript.jsonl.indexed import INDEX_BYTES, build_index, extend_index, index_path, open_indexed
 from promptkit.transcript.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.store import LoadedEntries, ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
     from typing import BinaryIO
 
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.jsonl.format import Migrations, TranscriptArchive
 
 __all__ = ["JsonlStore"]
+
+_logger = logging.getLogger(__name__)
 
 LOCK_POLL_SECONDS = 0.005
 """Seconds between two attempts to take the lock. Another process holds it for as long as a batch takes to reach the disk."""
@@ -46,6 +55,7 @@ class JsonlStore:
         read_archives: Whether to read entries that were moved into archives. Without them a transcript begins later and loads faster.
         lock_timeout: Seconds to wait while another process writes.
         migrations: How to read files of older versions of the format.
+        index_from: The size in bytes from which the file has an index. None: it has none, and is read in full.
 
     >>> transcript = Transcript(JsonlStore("talk.jsonl"))
     """
@@ -57,13 +67,17 @@ class JsonlStore:
         read_archives: bool = True,
         lock_timeout: float = 30.0,
         migrations: Migrations = MIGRATIONS,
+        index_from: int | None = INDEX_BYTES,
     ) -> None:
         self._path = Path(os.path.realpath(path))  # a symbolic link stays one when its file is replaced
         self._read_archives = read_archives
         self._lock_timeout = lock_timeout
         self._migrations = migrations
+        self._index_from = index_from if os.name == "posix" else None  # elsewhere an archiver could not replace an open file
         self._position: ReadPosition | None = None
         self._unreported: list[LoadedEntries] = []  # entries of other processes that were read while appending
+        self.index_problem: str | None = None
+        """Why a long file has no index, so that it was read in full; None if it has one, or needs none."""
 
     @property
     def path(self) -> Path:
@@ -88,6 +102,37 @@ class JsonlStore:
         self._unreported.clear()
         self._position = None
         return self._read_consistently()
+
+    def load_latest(self) -> LoadedEntries:
+        """Open a long file by its index, which is made if there is none, and any other file as `load` does.
+
+        Making an index reads the file once, in little memory. Where it cannot be made, the file is read in full, and `index_problem` says
+        why. Raises what `load` raises.
+        """
+        self._unreported.clear()
+        self.index_problem = None
+        try:
+            opened = None if self._index_from is None else open_indexed(self._path, self._lock, index_from=self._index_from)
+        except NotIndexableError as why:
+            self.index_problem = f"{self._path} was read in full: {why}."
+            _logger.warning("%s", self.index_problem)
+            return self.load()
+        if opened is None:
+            return self.load()
+        try:
+            latest = self._read_consistently(opened.position)
+        except TranscriptError:
+            return self.load()
+        if self._position is None or self._position.identity != opened.position.identity:
+            return self.load()  # the file was replaced meanwhile
+        entries = opened.entries
+        return attrs.evolve(
+            latest,
+            entries=latest.entries[opened.known :],
+            line_numbers=latest.line_numbers[opened.known :],
+            problems=(*entries.problems, *(problem for problem in latest.problems if problem not in entries.problems)),
+            earlier=entries,
+        )
 
     def refresh(self) -> LoadedEntries:
         """Read what other processes appended since the last read. Raises TranscriptError if the file was removed or cut."""
@@ -145,19 +190,23 @@ class JsonlStore:
         """
         with self.lock():
             archive = move_entries(self._path, through)
+            self._discard_index()
             self.catch_up()
             return archive
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
+        return self._lock(self._lock_timeout)
+
+    @contextmanager
+    def _lock(self, timeout: float) -> Generator[None]:
         if not self._path.parent.is_dir():
             self._fail(f"there is no directory {self._path.parent}: create it first.")
-        lock = FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=self._lock_timeout)
+        lock = FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=timeout)
         try:
             lock.acquire(poll_interval=LOCK_POLL_SECONDS)
         except Timeout as error:
-            self._fail(f"another process has been writing for more than {self._lock_timeout:g} seconds; nothing was written.", error)
+            self._fail(f"another process has been writing for more than {timeout:g} seconds; nothing was written.", error)
         except OSError as error:
             self._fail(f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.", error)
         try:
@@ -242,8 +291,9 @@ class JsonlStore:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
         except OSError as error:
             self._fail(f"nothing was written: {error.strerror}.", error)
+        before = os.fstat(descriptor)
         try:
-            if os.fstat(descriptor).st_size != end:
+            if before.st_size != end:
                 os.ftruncate(descriptor, end)
             os.lseek(descriptor, end, os.SEEK_SET)
             unwritten = memoryview(data)
@@ -272,6 +322,28 @@ class JsonlStore:
             line_count=(position.line_count if position else 0) + data.count(b"\n"),
             last_id=entries[-1].id,
         )
+        if self._index_from is not None and status.st_size >= self._index_from and not self._position.header.archives:
+            self._update_index(before, self._index_from)
+
+    def _update_index(self, before: os.stat_result, index_from: int) -> None:
+        """Add a batch to the index, which a file has from a certain size on. The lock is held; `before` is the file without the batch."""
+        try:
+            if before.st_size < index_from:
+                file = os.open(self._path, os.O_RDONLY)
+                try:
+                    os.close(build_index(self._path, file, None))
+                finally:
+                    os.close(file)
+            else:
+                extend_index(self._path, before=before)
+        except (OSError, IndexDamagedError, NotIndexableError, TranscriptError) as error:
+            self.index_problem = f"{self._path} has no index: {getattr(error, 'strerror', None) or error}."
+            if not isinstance(error, NotIndexableError):
+                self._discard_index()
+
+    def _discard_index(self) -> None:
+        with suppress(OSError):
+            index_path(self._path).unlink()
 
     def _rewrite_old_version(self, position: ReadPosition) -> None:
         """Rewrite the file in the present version of the format and keep the old file next to it. The lock is held."""
@@ -292,6 +364,7 @@ class JsonlStore:
             replace_file(self._path, write_entries, mode=mode, locked=True)
         except OSError as error:
             self._fail(f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.", error)
+        self._discard_index()
         self._read(None)
 
     def _backup_path(self, version: int, content: bytes) -> Path:

@@ -1,0 +1,498 @@
+"""A transcript that is opened by an index answers what one answers that is read in full, whatever happened to the file or to the index."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from promptkit import Message, ToolCall
+from promptkit.compaction.lifecycle import recall_tool
+from promptkit.compaction.lifecycle.recall_tool import recall
+from promptkit.errors import TranscriptError
+from promptkit.transcript.entries import Checkpoint, Edit, Entry, Label, MessageEntry, Reset, Setting
+from promptkit.transcript.entry_sequence import EntrySequence
+from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.indexed import index_path
+from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.view import build_view
+from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from promptkit.transcript.entries import EntryPayload
+    from tests.behaviour.transcript_strategies import Step
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have an index only where an open file can be replaced")
+
+
+def indexed(path: Path) -> JsonlStore:
+    return JsonlStore(path, index_from=1)
+
+
+def in_full(path: Path) -> JsonlStore:
+    return JsonlStore(path, index_from=None)
+
+
+def attempt(work: Callable[[], Any]) -> Any:  # Any: an answer of any kind
+    """What a call answers, or the error that it raises."""
+    try:
+        return work()
+    except TranscriptError as error:
+        return type(error), str(error)
+
+
+def append(transcript: Transcript, payload: EntryPayload) -> Any:  # Any: as above
+    return attempt(lambda: [entry.payload for entry in transcript.append(payload)])
+
+
+def answers(transcript: Transcript, *, every: int) -> Iterator[tuple[str, Any]]:
+    """Everything that can be asked of a transcript."""
+    entries = list(transcript.entries)
+    yield "entries", entries
+    yield "backwards", list(reversed(transcript.entries))
+    yield "length", len(transcript)
+    yield "leaf", transcript.leaf
+    yield "problems", transcript.problems
+    yield "labels", transcript.labels
+    yield "leaves", transcript.leaves()
+    yield "path", tuple(transcript.path())
+    yield "path backwards", tuple(reversed(transcript.path()))
+    yield "roots", transcript.children(None)
+    yield (
+        "unknown",
+        (attempt(lambda: transcript.get("no such entry")), "no such entry" in transcript, attempt(lambda: transcript.get_by_label("x"))),
+    )
+    for label in transcript.labels:
+        yield f"label {label}", attempt(partial(transcript.get_by_label, label))
+    for entry in entries[::every]:
+        path = transcript.path(entry.id)
+        yield f"entry {entry.id}", (transcript.get(entry.id), entry.id in transcript, transcript.parent(entry.id))
+        yield f"children of {entry.id}", transcript.children(entry.id)
+        yield f"path to {entry.id}", (len(path), path[0], path[-1], tuple(path), tuple(path[len(path) // 3 : -1]), path[len(path) // 2])
+        yield f"settings at {entry.id}", list(transcript.settings(entry.id).items())
+        yield f"view at {entry.id}", build_view(path)
+        yield f"branch {entry.id}", transcript.branch_entries(entry.id)
+
+
+def require_same(path: Path, *, every: int | None = None) -> Transcript:
+    """Compare what a transcript answers with the index and without it."""
+    by_index, whole = Transcript(indexed(path)), Transcript(in_full(path))
+    every = every or 1 + len(whole) // 6
+    for (question, one), (_, other) in zip(answers(by_index, every=every), answers(whole, every=every), strict=True):
+        assert one == other, question
+    return by_index
+
+
+def build(path: Path, steps: list[Step]) -> Transcript:
+    transcript = new_transcript(indexed(path))
+    for number, step in enumerate(steps):
+        grow(transcript, step)
+        if step[1] % 7 == 0 and transcript.leaf:
+            transcript.append(Label(label=f"l{step[1] % 3}", target=transcript.leaf), Setting(name=f"s{number % 2}", value=number))
+    return transcript
+
+
+@given(steps(), st.integers(0, 30))
+def test_a_transcript_that_is_opened_by_its_index_answers_the_same(steps: list[Step], opened_at: int) -> None:
+    with new_file() as path:
+        build(path, steps[:opened_at])
+        transcript = build(path, steps[opened_at:])
+        again = require_same(path)
+        if transcript.entries:
+            assert isinstance(again.entries, EntrySequence)
+            assert index_path(path).exists()
+        # What is said from here on is checked against entries that are only in the file.
+        whole = new_transcript(in_full(path))
+        said: list[EntryPayload] = [
+            MessageEntry(message=Message(role="tool", tool_call_id=call, content=("late",))) for call in ("c0_0", "c2_0", "never")
+        ]
+        for target in ("e0", "e1", "never"):
+            said += (
+                Edit(target=target, content=None, reason="r"),
+                Checkpoint(summary="s", first_kept=target),
+                Label(label="l", target=target),
+            )
+        for payload in said:
+            assert append(again, payload) == append(whole, payload)
+        require_same(path)
+
+
+@given(steps(), st.data())
+def test_whatever_damages_the_file_is_found(steps: list[Step], data: st.DataObject) -> None:
+    with new_file() as path:
+        transcript = build(path, steps)
+        if not transcript.entries:
+            return
+        lines = path.read_bytes().split(b"\n")[:-1]
+        for _ in range(data.draw(st.integers(1, 3))):
+            at = data.draw(st.integers(1, len(lines) - 1))
+            change = data.draw(st.sampled_from(["flip", "cut", "drop", "twice", "blank", "swap", "rename"]))
+            line = lines[at]
+            if change == "flip" and line:
+                place = data.draw(st.integers(0, len(line) - 1))
+                lines[at] = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+            elif change == "cut":
+                lines[at] = line[: len(line) // 2]
+            elif change == "drop" and len(lines) > 2:
+                del lines[at]
+            elif change == "twice":
+                lines.insert(at, line)
+            elif change == "blank":
+                lines.insert(at, b"")
+            elif change == "rename":
+                lines[at] = line.replace(b'"id":"e', b'"id":"f')
+            else:
+                lines[at], lines[-1] = lines[-1], lines[at]
+        torn = data.draw(st.sampled_from([b"", b'{"id": "torn', b"{}"]))
+        content = b"\n".join(lines) + data.draw(st.sampled_from([b"\n", b""])) + torn
+        if data.draw(st.booleans()):
+            with path.open("r+b") as file:  # the same file, not a new one
+                file.truncate(0)
+                file.write(content)
+        else:
+            path.write_bytes(content)
+        require_same(path)
+        require_same(path)
+        with suppress(TranscriptError):
+            Transcript(indexed(path)).append(Setting(name="s", value=1))
+        require_same(path)
+
+
+@given(steps(), st.data())
+def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.DataObject) -> None:
+    with new_file() as path:
+        transcript = build(path, steps)
+        if not transcript.entries:
+            return
+        index = index_path(path)
+        content = index.read_bytes()
+        used = len(content)
+        match data.draw(st.sampled_from(["flip", "flip", "cut", "zeros", "foreign", "folder", "link", "text"])):
+            case "flip":
+                place = data.draw(st.one_of(st.integers(0, 90), st.integers(1 << 15, used - 1)))
+                index.write_bytes(content[:place] + bytes([content[place] ^ (1 << data.draw(st.integers(0, 7)))]) + content[place + 1 :])
+            case "cut":
+                index.write_bytes(content[: data.draw(st.integers(0, used))])
+            case "zeros":
+                start = data.draw(st.integers(0, used))
+                index.write_bytes(content[:start] + bytes(used - start))
+            case "foreign":
+                other = path.with_name("other.jsonl")
+                build(other, [("user", 1), ("answer", 2), ("user", 3)])
+                index.write_bytes(index_path(other).read_bytes())
+            case "folder":
+                index.unlink()
+                index.mkdir()
+            case "link":
+                index.unlink()
+                precious = path.with_name("precious")
+                precious.write_bytes(content)
+                index.symlink_to(precious)
+            case _:
+                index.write_text("not an index", encoding="utf-8")
+        require_same(path)
+        transcript = Transcript(indexed(path))
+        transcript.append(Setting(name="s", value=1))
+        require_same(path)
+        if path.with_name("precious").exists():
+            assert path.with_name("precious").read_bytes() == content
+
+
+def write_long(path: Path, count: int) -> None:
+    """A long conversation with branches, labels and repeated call ids, in batches of every size up to 300."""
+    rng = random.Random(count)
+    entries: list[Entry] = []
+    with path.open("wb") as file:
+        file.write(encode_header(Header()))
+        while len(entries) < count:
+            size = rng.choice([1, 2, 5, 40, 300])
+            batch: list[Entry] = []
+            for number in range(len(entries), len(entries) + size):
+                last = batch[-1].id if batch else entries[-1].id if entries else None
+                parent = entries[rng.randrange(len(entries))].id if entries and rng.random() < 0.002 else last
+                batch.append(Entry(id=f"e{number}", parent_id=parent, time=float(number), payload=make_payload(rng, number, entries)))
+            entries += batch
+            file.write(encode_batch(batch))
+
+
+def make_payload(rng: random.Random, number: int, entries: list[Entry]) -> EntryPayload:  # noqa: PLR0911  # a line for each kind
+    kind = rng.random()
+    target = rng.choice(entries[-400:]).id if entries else "e0"
+    if kind < 0.002:
+        return Checkpoint(summary=f"summary {number}", first_kept=target)
+    if kind < 0.003:
+        return Reset(reason="manual")
+    if kind < 0.01:
+        return Edit(target=target, content=None if kind < 0.006 else ("edited",), reason=rng.choice(["redacted", "undone", "pruned"]))
+    if kind < 0.02:
+        return Label(label=f"l{number % 50}", target=target)
+    if kind < 0.03:
+        return Setting(name=f"s{number % 3}", value=number)
+    if kind < 0.3:
+        return MessageEntry(message=Message(role="assistant", tool_calls=(ToolCall(id=f"c{number % 90}", name="read"),)))
+    if kind < 0.5:
+        return MessageEntry(message=Message(role="tool", tool_call_id=f"c{(number - 1) % 90}", content=(f"result {number} of Anfang",)))
+    return MessageEntry(message=Message(role="user", content=(f"word{number % 97} and word{number % 89}",)))
+
+
+@pytest.fixture(scope="module")
+def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with some 6,000 entries: an index with runs of two sizes. It is not changed."""
+    path = tmp_path_factory.mktemp("long") / "talk.jsonl"
+    write_long(path, 5_300)
+    Transcript(indexed(path))
+    return path
+
+
+def copy(path: Path, folder: Path) -> Path:
+    target = folder / path.name
+    shutil.copyfile(path, target)
+    shutil.copyfile(index_path(path), index_path(target))
+    return target
+
+
+def test_an_index_with_runs_answers_the_same_and_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 1_100)
+    Transcript(indexed(path))
+    made = index_path(path).stat().st_ino
+    transcript = require_same(path, every=400)
+    for number in range(0, 1_100, 50):
+        assert transcript.get(f"e{number}").id == f"e{number}"
+    assert "e1999" not in transcript
+    assert index_path(path).stat().st_ino == made
+    content = bytearray(index_path(path).read_bytes())
+    content[len(content) - len(content) // 3] ^= 1  # among the runs
+    index_path(path).write_bytes(content)
+    assert Transcript(indexed(path)).entries == Transcript(in_full(path)).entries
+
+
+@pytest.mark.slow
+def test_a_long_transcript_answers_the_same(long_file: Path, tmp_path: Path) -> None:
+    path = copy(long_file, tmp_path)
+    transcript = require_same(path, every=700)
+    whole = Transcript(in_full(path))
+    assert all(transcript.get(entry.id) == entry for entry in whole.entries)
+    assert not any(f"e{number}" in transcript for number in range(len(whole), len(whole) + 300))
+    for transcript in (Transcript(indexed(path)) for _ in range(3)):
+        for number in range(90):
+            transcript.append_messages(*(Message(role="user", content=(f"more {number}",)) for _ in range(number % 7)))
+    require_same(path, every=900)
+
+
+@pytest.mark.slow
+def test_an_index_is_made_once_and_used_from_then_on(long_file: Path, tmp_path: Path) -> None:
+    path = copy(long_file, tmp_path)
+    Transcript(indexed(path))  # compares the copy with its index
+    before = index_path(path).stat()
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    Transcript(indexed(path)).append(Setting(name="s", value=1))
+    assert index_path(path).stat().st_ino == before.st_ino
+    with path.open("r+b") as file:  # behind the back of the index, with the same size
+        file.seek(path.stat().st_size // 2)
+        file.write(b"#")
+    require_same(path, every=2_000)
+    assert index_path(path).stat().st_ino != before.st_ino
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bits_of_a_long_index_change_no_answer(long_file: Path, tmp_path: Path, seed: int) -> None:
+    path, rng = copy(long_file, tmp_path), random.Random(seed)
+    Transcript(indexed(path))
+    content = bytearray(index_path(path).read_bytes())
+    for _ in range(rng.choice([1, 30])):
+        content[rng.randrange(1 << 15, len(content))] ^= 1 << rng.randrange(8)
+    with index_path(path).open("r+b") as file:
+        file.write(content)
+    by_index, whole = Transcript(indexed(path)), Transcript(in_full(path))
+    for entry in whole.entries[::50]:
+        assert by_index.get(entry.id) == entry
+    assert f"e{len(whole)}" not in by_index
+    assert by_index.leaves() == whole.leaves()
+    assert by_index.labels == whole.labels
+    assert by_index.entries == whole.entries
+
+
+QUESTIONS: list[dict[str, object]] = [
+    {"query": "word7 word11"},
+    {"query": "word7", "page": 2},
+    {"query": "result Anfang", "page": 3},
+    {"query": "read"},
+    {"query": "summary nothing"},
+    {"query": "the"},
+    {"pattern": "word5.*word[23]"},
+    {"pattern": "result 1", "page": 2},
+    {"pattern": "("},
+    *(dict[str, object](entry=f"e{number}") for number in range(0, 700, 40)),
+    {"entry": "never"},
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_recall_answers_the_same_from_an_indexed_file(recalled: tuple[Transcript, Transcript], question: dict[str, object]) -> None:
+    by_index, whole = recalled
+    assert recall(by_index.path(), question, max_tokens=300) == recall(whole.path(), question, max_tokens=300)
+
+
+@pytest.fixture(scope="module")
+def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcript, Transcript]]:
+    """A conversation, by its index and in full; the end of it is in memory."""
+    path = tmp_path_factory.mktemp("recall") / "talk.jsonl"
+    rng = random.Random(7)
+    transcript = new_transcript(file := FileInMemory())
+    for number in range(230):
+        call = f"c{number}"
+        name = rng.choice(["read", "recall", "mcp__x__recall"])
+        answer = "[user, entry e1]\nword7 word11" if name != "read" else f"result {number} of Anfang \u00c4 \ud83d\ude00"
+        transcript.append_messages(
+            Message(role="user", content=(f"word{number % 17} and", f" word{number % 11}", f"word{number % 23}")),
+            Message(
+                role="assistant", content=("I look.",), tool_calls=(ToolCall(id=call, name=name, arguments={"query": f"word{number}"}),)
+            ),
+            Message(role="tool", tool_call_id=call, content=(answer,)),
+        )
+        if number % 20 == 3:
+            transcript.append(Edit(target=rng.choice(transcript.path()).id, content=None, reason="redacted"))
+    path.write_bytes(file.content)
+    by_index = Transcript(indexed(path))
+    by_index.append_messages(Message(role="user", content=("word7 at the end",)))
+    assert isinstance(by_index.path(), EntrySequence)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recall_tool, "LONG", 0)
+        patch.setattr(recall_tool, "PART", 50)
+        yield by_index, Transcript(in_full(path))
+
+
+class Killed(BaseException):
+    """The end of a process, as far as files are concerned."""
+
+
+@given(steps(), st.integers(0, 40_000), st.data())
+def test_a_kill_at_any_byte_of_the_index_changes_no_answer(steps: list[Step], allowed: int, data: st.DataObject) -> None:
+    with new_file() as path, pytest.MonkeyPatch.context() as patch:
+        left, pwrite = [allowed], os.pwrite
+
+        def write(descriptor: int, content: bytes, offset: int) -> int:
+            size = min(len(content), left[0])
+            pwrite(descriptor, memoryview(content)[:size], offset)
+            left[0] -= size
+            if size < len(content):
+                raise Killed
+            return size
+
+        patch.setattr(os, "pwrite", write)
+        with suppress(Killed):
+            build(path, steps)
+        patch.undo()
+        if not path.exists():
+            return
+        for leftover in path.parent.glob(".promptkit-*.new"):
+            if data.draw(st.booleans()):
+                leftover.unlink()
+        require_same(path)
+        Transcript(indexed(path)).append(Setting(name="s", value=1))
+        require_same(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [0, 1, 32_768, 33_000, 36_000, 120_000])
+def test_a_kill_while_a_long_index_grows_changes_no_answer(
+    long_file: Path, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = copy(long_file, tmp_path)
+    transcript = Transcript(indexed(path))
+    left, pwrite = [at], os.pwrite
+
+    def write(descriptor: int, content: bytes, offset: int) -> int:
+        size = min(len(content), left[0])
+        pwrite(descriptor, memoryview(content)[:size], offset)
+        left[0] -= size
+        if size < len(content):
+            raise Killed
+        return size
+
+    monkeypatch.setattr(os, "pwrite", write)
+    with suppress(Killed):
+        for _ in range(40):
+            transcript.append_messages(*(Message(role="user", content=("more",)) for _ in range(60)))
+    monkeypatch.undo()
+    before = index_path(path).stat().st_ino
+    require_same(path, every=2_500)
+    assert index_path(path).stat().st_ino == before, "what a kill left was made good, without reading the file again"
+
+
+def test_a_repeated_id_is_answered_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 700)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[5], *lines[-3:]]))
+    store = indexed(path)
+    assert len(Transcript(store)) == len(Transcript(in_full(path)))
+    assert store.index_problem == f"{path} was read in full: two entries have one id."
+    require_same(path, every=60)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_in_a_folder_that_cannot_be_written_a_transcript_is_read_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    tmp_path.chmod(0o500)
+    try:
+        store = indexed(path)
+        assert Transcript(store).entries == Transcript(in_full(path)).entries
+        assert store.index_problem is not None
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_where_the_disk_is_full_a_transcript_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", write)
+    store = indexed(path)
+    transcript = Transcript(store)
+    assert store.index_problem == f"{path} was read in full: its index cannot be written: No space left on device."
+    transcript.append(Setting(name="s", value=1))
+    assert transcript.entries == Transcript(in_full(path)).entries
+    assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".new")] == []
+
+
+@pytest.mark.slow
+def test_archiving_discards_the_index_and_a_reader_reads_on(long_file: Path, tmp_path: Path) -> None:
+    path = copy(long_file, tmp_path)
+    reader, whole = Transcript(indexed(path)), Transcript(in_full(path))
+    indexed(path).archive(through="e5000")
+    assert not index_path(path).exists()
+    assert reader.entries == whole.entries
+    assert [entry.payload for entry in reader.append(Setting(name="s", value=1))] == [Setting(name="s", value=1)]
+    assert Transcript(indexed(path)).entries == Transcript(in_full(path)).entries
+
+
+@pytest.mark.slow
+def test_another_process_reads_what_is_appended(long_file: Path, tmp_path: Path) -> None:
+    path = copy(long_file, tmp_path)
+    one, other = Transcript(indexed(path)), Transcript(indexed(path))
+    for number in range(200):
+        one.append_messages(*(Message(role="user", content=(str(number),)) for _ in range(number % 5)))
+        if number % 9 == 0:
+            other.append(Label(label=str(number), target=other.path()[0].id))
+    one.refresh()
+    other.refresh()
+    assert one.path() == other.path() == Transcript(in_full(path)).path()
+    require_same(path, every=3_000)
