@@ -5,10 +5,11 @@ The stages are expand, materialize, prune and assemble. Each is a module of this
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from promptkit.element import Child, flatten
+from promptkit.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.function_tools import tool_definitions
 from promptkit.rendering.assemble import assemble_messages
@@ -16,6 +17,7 @@ from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
 from promptkit.rendering.expand import Expansion, grow_expandables
 from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
+from promptkit.rendering.planned import prune_plan
 from promptkit.rendering.prune import Pruner, RemovalKey, RemovalRounding, build_removal_keys
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
@@ -111,7 +113,7 @@ class Renderer:
         self._pairing = pairing
         self._prompt_tsx = defaults == "prompt-tsx"
         self._trace = trace
-        self._cache = RenderCache()
+        self._cache = RenderCache(self.tokenizer.base.safe_cut)
         self._sizer = Sizer(self.tokenizer)
         counts = (self.tokenizer.count_overhead(definitions), self.tokenizer.count_overhead(definitions, system=True))
         self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
@@ -136,12 +138,60 @@ class Renderer:
         return await drive_async(self._run(prompt))
 
     def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+        children = flatten(prompt, "render")
+        rendered = self._render_plan(children)
+        if rendered is None:
+            rendered = yield from self._render_tree(children)
+        self._earlier = rendered.messages
+        return rendered
+
+    def _render_plan(self, children: Children) -> Rendered | None:
+        """Render a static prompt by its plan. None: the prompt is not static, or it does not fit."""
+        if self._trace or self.prune_step or self._prompt_tsx:
+            return None
+        plan = self._cache.plans.plan(children)
+        if plan is None:
+            return None
+        system = next((message.text for message in plan.fixed if message.role == "system"), None)
+        overhead = self._overhead.without_system
+        if system is not None:
+            overhead = self._count_overhead(system) if self._tools else self._overhead.with_system
+        elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
+            return None  # the overhead depends on what is removed
+
+        def render_at(budget: int) -> Rendered | None:
+            kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
+            if kept is None:
+                return None
+            return Rendered(
+                messages=kept.build_messages(),
+                tokens=kept.tokens + overhead,
+                budget=budget,
+                context=self.context if budget == self.budget else None,
+                sizer=self._sizer,
+                read_pruned=lambda: render_whole().at_budget(budget)._pruned,  # noqa: SLF001  # of the same class's result
+                prune_again=lambda other: render_at(other) or render_whole().at_budget(other),
+                tools=self._tools,
+                earlier=self._earlier,
+            )
+
+        @functools.cache
+        def render_whole() -> Rendered:
+            """Render the expanded tree, for what a plan does not tell: what was removed, and where texts come from."""
+            return drive(self._render_tree(children, RenderCache()))
+
+        return render_at(self.budget)
+
+    def _render_tree(
+        self, children: Children, cache: RenderCache | None = None
+    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+        """Expand a prompt, and prune the expanded tree."""
         budget = self.budget
         recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, self._cache, model=self.model, prune_step=self.prune_step)
+        expansion = Expansion(self._sizer, cache or self._cache, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
-        root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))
+        root = yield from expansion.run(children, max(0, budget - self._overhead.without_system))
         if recorder:
             recorder.end_stage("expand")
         pruner = yield from self._prune_limits(expansion, root, budget)
@@ -155,9 +205,9 @@ class Renderer:
             raise
         if recorder:
             recorder.end_stage("prune")
-        self._cache.start_next_render(expansion.text_messages)
+        if cache is None:
+            self._cache.start_next_render(expansion.text_messages)
         rendered = self._build_result(pruner, pruned, recorder)
-        self._earlier = rendered.messages
         if self.prune_step:
             self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
         return rendered
@@ -202,7 +252,8 @@ class Renderer:
             references=references,
             omitted_references=tuple(reference for reference in _deduplicate(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.budget else None,
-            pruned=pruned,
+            sizer=pruned.sizer,
+            read_pruned=lambda: pruned,
             prune_again=lambda other: self._build_result(
                 pruner, pruner.prune_at(pruned.scan, other, RemovalRounding(self.prune_step)), recorder
             ),
