@@ -51,7 +51,7 @@ class History:
         return case
 
     def incremental(self) -> Callable[[], Rendered]:
-        """Return a call for the next render with the same Renderer: the same element objects and one new turn. """
+        """Return a call for the next render with the same Renderer: the same element objects and one new turn."""
         elements = self._elements()
         renderer = self._renderer(HALF)
         outcome(renderer, elements)

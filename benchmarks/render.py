@@ -106,7 +106,9 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
 
 
 _FLOOR_SHAPES: Final = {
-    {"flat": "messages"}.get(shape.name, shape.name): shape for shape in SHAPES if shape.name in {"flat", "tools", "nested", "deep", "chunks"}
+    {"flat": "messages"}.get(shape.name, shape.name): shape
+    for shape in SHAPES
+    if shape.name in {"flat", "tools", "nested", "deep", "chunks"}
 }
 
 

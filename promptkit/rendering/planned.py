@@ -5,6 +5,7 @@ The count of a message does not change while others leave, so the tokens of a st
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -51,7 +52,7 @@ class KeptPlan:
             rest, partial, low = stack[-1]
             for unit, rank in rest:
                 if rank >= low:
-                    if type(unit) is ContainerPlan:
+                    if isinstance(unit, ContainerPlan):
                         stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
                         break
                     add(unit.message or _build(unit))
@@ -90,10 +91,13 @@ def _build(unit: TextMessage | PlannedMessage | LinesMessage | ContainerPlan) ->
     return message
 
 
+_ENDS_LINE: Final = operator.methodcaller("endswith", "\n")
+
+
 def _join(message: LinesMessage, lines: list[Line]) -> Message:
     """Build a message of some of its lines."""
     texts = [line.text for line in lines]
-    if any([text[-1] == "\n" for text in texts]):
+    if any(map(_ENDS_LINE, texts)):
         texts[:-1] = [text if text[-1] == "\n" else f"{text}\n" for text in texts[:-1]]
         content = "".join(texts)
     else:
@@ -101,7 +105,7 @@ def _join(message: LinesMessage, lines: list[Line]) -> Message:
     return Message(role=message.role, content=(content,), name=message.element.name)
 
 
-def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:
+def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
     """Find the first state of the removal order that fits.
 
     The last user message is never removed; in a prompt without any, the last message is not.
@@ -132,12 +136,11 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
             ranked = container.ranked
             continue
         entry = ranked[rank - 1]
-        kind = type(entry)
-        if kind is ContainerPlan:
+        if isinstance(entry, ContainerPlan):
             path.append((container, rank - 1))
             container, ranked, rank = entry, entry.ranked, len(entry.ranked)
             continue
-        if kind is LinesMessage:
+        if isinstance(entry, LinesMessage):
             first, tokens = counts.prune_lines(entry, room - total)
             if first == len(entry.lines):
                 break
@@ -147,14 +150,15 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
                 lines = entry, first
                 break
         else:
-            tokens = entry.tokens if kind is TextMessage else -1
+            text = entry if isinstance(entry, TextMessage) else None
+            tokens = text.tokens if text is not None else -1
             if tokens < 0:
                 tokens = counts.count(entry)
             if total + tokens > room:
                 break
             total += tokens
             if waits:
-                waits = waits_for_user and not (kind is TextMessage and entry.role == "user")
+                waits = waits_for_user and not (text is not None and text.role == "user")
         rank -= 1
     return None if waits else KeptPlan(tuple(path), container, rank, lines, total)
 
@@ -165,7 +169,7 @@ class _Counts:
     def __init__(self, sizer: Sizer, budget: int) -> None:
         self._sizer = sizer
         self._base = sizer.tokenizer.base
-        self._scale = sizer.tokenizer.scale
+        self._scale = None if self._base is sizer.tokenizer else sizer.tokenizer.scale
         self._budget = budget
         self._shortest = max(LONG, budget)
 
@@ -220,10 +224,10 @@ class _Counts:
             if position > last:
                 last = position
                 line_break, loose = self._count_end(line)
-            tokens = frame + scale(content - line_break)
+            tokens = frame + (content - line_break if scale is None else scale(content - line_break))
             if tokens <= room:
                 best, best_tokens = index, tokens
-            elif tokens - scale(loose) > room:
+            elif tokens - (loose if scale is None else scale(loose)) > room:
                 break
         return best, best_tokens
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from promptkit.element import PromptElement
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.text import TextChunk
 from promptkit.errors import TreeError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.element import Children
+    from promptkit.element import Children, PromptElement
     from promptkit.messages import Message, Role, ToolCall
 
 __all__ = ["FIXED", "ContainerPlan", "Line", "LinesMessage", "Pair", "PlanCache", "PlannedMessage", "Unit"]
@@ -73,8 +72,7 @@ class LinesMessage:
         self.role: Role = role
         self.lines = lines
         self.priority = priority
-        keys = sorted([(line.priority, position) for position, line in enumerate(lines)])
-        self.ranked = [position for _, position in keys]
+        self.ranked = sorted(range(len(lines)), key=[line.priority for line in lines].__getitem__)
         self.message: Message | None = None  # with all lines; not built yet
 
 
@@ -85,7 +83,7 @@ class ContainerPlan:
     FIXED for a unit that is never removed.
     """
 
-    __slots__ = ("element", "fixed", "has_calls", "has_system", "has_user", "priority", "ranked", "ranks", "size", "units")
+    __slots__ = ("element", "fixed", "has_calls", "has_system", "has_user", "is_changing", "priority", "ranked", "ranks", "size", "units")
 
     def __init__(self, element: PromptElement | None, priority: float) -> None:
         self.element = element
@@ -97,6 +95,7 @@ class ContainerPlan:
         self.has_user = False  # a message of the user that may be removed
         self.has_system = False  # a system message that may be removed
         self.has_calls = False
+        self.is_changing = False  # the lowest priority of a unit's children changes while they are removed
         self.size = 1  # plans in it, itself included
 
 
@@ -121,11 +120,12 @@ _SLACK: Final = 1_000
 
 
 class PlanCache:
-    """The plans of the elements of the last prompts, by identity. A plan holds its element, so that no other one gets its identity."""
+    """The plans of the elements of the last prompts, by identity. A plan holds its element, so no other object has that identity."""
 
     def __init__(self, safe_cut: re.Pattern[str] | None) -> None:
         self._safe_cut = safe_cut
-        self._known: dict[int, Unit | Line] = {}
+        self._units: dict[int, Unit] = {}
+        self._lines: dict[int, Line] = {}
         self._size = 0  # of the last plan
 
     def plan(self, children: Children) -> ContainerPlan | None:
@@ -133,21 +133,23 @@ class PlanCache:
         root = self._plan(children)
         if root is not None:
             self._size = root.size
-        if len(self._known) > 2 * self._size + _SLACK:
-            self._known = {} if root is None else dict(_iter_plans(root))
+        if len(self._units) + len(self._lines) > 2 * self._size + _SLACK:
+            units = () if root is None else _list_units(root)
+            self._units = {id(unit.element): unit for unit in units}
+            self._lines = {id(line.element): line for unit in units if isinstance(unit, LinesMessage) for line in unit.lines}
         return root
 
-    def _plan(self, children: Children) -> ContainerPlan | None:
+    def _plan(self, children: Children) -> ContainerPlan | None:  # noqa: C901  # one pass over children, of which a prompt can have very many
         root = ContainerPlan(None, HIGHEST_PRIORITY)
         open_plans: list[tuple[ContainerPlan, Iterator[str | PromptElement | None]]] = [(root, iter(children))]
         inside: set[int] = set()
-        find = self._known.get
+        find = self._units.get
         while open_plans:
             plan, rest = open_plans[-1]
             add = plan.units.append
             for child in rest:
                 known = find(id(child))
-                if known is not None and known.element is child and type(known) is not Line:
+                if known is not None:
                     add(known)
                     continue
                 if child is None or isinstance(child, str):
@@ -165,7 +167,7 @@ class PlanCache:
                 unit = self._plan_message(child, role)
                 if unit is None:
                     return None
-                self._known[id(child)] = unit
+                self._units[id(child)] = unit
                 add(unit)
             else:
                 open_plans.pop()
@@ -173,7 +175,7 @@ class PlanCache:
                     return None
                 if open_plans:
                     inside.discard(id(plan.element))
-                    self._known[id(plan.element)] = plan
+                    self._units[id(plan.element)] = plan
                     open_plans[-1][0].units.append(plan)
         return root
 
@@ -186,36 +188,32 @@ class PlanCache:
             priority = read_priority(element, _OUTSIDE)
         except TreeError:
             return None  # the path is known only where the tree is expanded
-        children = element.children
         fixed = element.required or (role == "system" and element.priority is None)
-        if not is_plain(element, required=fixed):
+        if not is_plain(element, required=fixed) or (fixed and role == "tool"):
             return None
         planned = PlannedMessage(element, role, "", priority)
         if isinstance(element, AssistantMessage) and element.tool_calls:
-            if children or fixed or len(element.tool_calls) > 1 or element.keep_with:
-                return None
             planned.call = element.tool_calls[0]
-            return planned
-        text_child = children[0] if len(children) == 1 else None
-        if isinstance(text_child, str) and text_child and not text_child.isspace():
-            planned.text = text_child
-            planned.fixed = fixed
+            is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
+            return planned if is_static else None
+        child = element.children[0] if len(element.children) == 1 else None
+        if isinstance(child, str):
+            planned.text, planned.fixed = child, fixed
             planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
-            return None if fixed and role == "tool" else planned
-        return None if fixed or role == "tool" or not children else self._plan_lines(element, role, priority)
+            return planned if child and not child.isspace() else None
+        return None if fixed or role == "tool" or not element.children else self._plan_lines(element, role, priority)
 
     def _plan_lines(self, element: MessageElement, role: Role, priority: float) -> LinesMessage | None:
         """Plan a message whose children are lines, or return None if it has others."""
-        lines: list[Line] = []
-        find, add = self._known.get, lines.append
-        for child in element.children:
-            line = find(id(child))
-            if line is None or line.element is not child or type(line) is not Line:
-                line = self._plan_line(child)
-                if line is None:
+        known = [*map(self._lines.get, map(id, element.children))]
+        lines = [line for line in known if line is not None]
+        if len(lines) < len(known):
+            lines.clear()
+            for child, line in zip(element.children, known, strict=True):
+                found = line or self._plan_line(child)
+                if found is None:
                     return None
-                self._known[id(child)] = line
-            add(line)
+                lines.append(found)
         return LinesMessage(element, role, lines, priority)
 
     def _plan_line(self, child: str | PromptElement | None) -> Line | None:
@@ -227,7 +225,8 @@ class PlanCache:
             return None
         if leaf is None or not leaf.text or leaf.text.isspace() or self._safe_cut.match("\n" + leaf.text[:2], 1) is None:
             return None
-        return Line(child, leaf.text, leaf.priority)
+        line = self._lines[id(child)] = Line(child, leaf.text, leaf.priority)
+        return line
 
 
 def _open_container(element: PromptElement) -> ContainerPlan | None:
@@ -242,31 +241,13 @@ def _open_container(element: PromptElement) -> ContainerPlan | None:
 def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
     """Rank the units of a container. Return False if only its pruned tree tells their order."""
     units = plan.units
-    keys: list[tuple[float, float, int]] = []
-    for position, unit in enumerate(units):
-        kind = type(unit)
-        if kind is TextMessage:
-            keys.append((unit.priority, unit.priority, position))
-            if unit.role == "user":
-                plan.has_user = True
-            elif unit.role == "system":
-                plan.has_system = True
-        elif isinstance(unit, PlannedMessage):
-            if not unit.fixed:
-                plan.has_calls = True
-                keys.append((unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position))
-            elif is_root:
-                plan.fixed.append(unit)
-            else:
-                return False
-        else:
-            keys.append((unit.priority, _CHANGING, position))
-            _inherit(plan, unit)
     plan.size += len(units)
-    keys.sort()
-    if any(low == _CHANGING and priority == other for (priority, low, _), (other, _, _) in pairwise(keys)):
+    keys = sorted(_list_keys(plan))
+    if plan.fixed and not is_root:
         return False
-    pairs = _pair_calls(units) if plan.has_calls else {}
+    if plan.is_changing and any(low == _CHANGING and priority == other for (priority, low, _), (other, _, _) in pairwise(keys)):
+        return False
+    pairs = _pair_calls(units) if plan.has_calls else _NO_PAIRS
     if pairs is None:
         return False
     ranked, ranks = plan.ranked, [FIXED] * len(units)
@@ -283,21 +264,47 @@ def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
     return True
 
 
+def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
+    """List what the units of a container are ranked by: priority, lowest priority of a direct child, position. Notes what they have."""
+    keys: list[tuple[float, float, int]] = []
+    for position, unit in enumerate(plan.units):
+        if isinstance(unit, TextMessage):
+            keys.append((unit.priority, unit.priority, position))
+            if unit.role == "user":
+                plan.has_user = True
+            elif unit.role == "system":
+                plan.has_system = True
+        elif isinstance(unit, PlannedMessage):
+            if unit.fixed:
+                plan.fixed.append(unit)
+            else:
+                plan.has_calls = True
+                keys.append((unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position))
+        else:
+            keys.append((unit.priority, _CHANGING, position))
+            _inherit(plan, unit)
+    return keys
+
+
 _CHANGING: Final = float("-inf")
 """Replaces the lowest priority of a direct child where that changes while children are removed. It sorts before all others."""
 
 
-def _inherit(plan: ContainerPlan, unit: Unit) -> None:
+def _inherit(plan: ContainerPlan, unit: ContainerPlan | LinesMessage) -> None:
     """Note in a container what an inner container, or a message of lines, has."""
+    plan.is_changing = True
     if isinstance(unit, ContainerPlan):
         plan.has_user |= unit.has_user
         plan.has_system |= unit.has_system
         plan.has_calls |= unit.has_calls
         plan.size += unit.size
-    elif isinstance(unit, LinesMessage):
+    else:
         plan.has_user |= unit.role == "user"
         plan.has_system |= unit.role == "system"
         plan.size += len(unit.lines)
+
+
+_NO_PAIRS: Final[Mapping[int, tuple[int, int, Pair]]] = {}
 
 
 def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | None:
@@ -324,15 +331,10 @@ def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | 
     return None if waiting else pairs
 
 
-def _iter_plans(root: ContainerPlan) -> Iterator[tuple[int, Unit | Line]]:
-    """Yield every plan below a root with the identity of its element."""
-    stack: list[ContainerPlan] = [root]
-    while stack:
-        plan = stack.pop()
-        for unit in plan.units:
-            yield id(unit.element), unit
-            if type(unit) is ContainerPlan:
-                stack.append(unit)
-            elif type(unit) is LinesMessage:
-                for line in unit.lines:
-                    yield id(line.element), line
+def _list_units(root: ContainerPlan) -> list[Unit]:
+    """List every unit below a root."""
+    units = [*root.units]
+    for unit in units:  # grows while it is walked
+        if isinstance(unit, ContainerPlan):
+            units += unit.units
+    return units

@@ -159,6 +159,15 @@ class Renderer:
         elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
             return None  # the overhead depends on what is removed
 
+        @functools.cache
+        def prune_tree() -> tuple[Pruner, PrunedTree]:
+            """Expand and prune the tree, for what a plan does not tell: what was removed, and where texts come from."""
+            return drive(self._prune_tree(children, RenderCache(), None))
+
+        def prune_tree_at(budget: int) -> PrunedTree:
+            pruner, pruned = prune_tree()
+            return pruned if budget == self.budget else pruner.prune_at(pruned.scan, budget, RemovalRounding())
+
         def render_at(budget: int) -> Rendered | None:
             kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
             if kept is None:
@@ -169,26 +178,29 @@ class Renderer:
                 budget=budget,
                 context=self.context if budget == self.budget else None,
                 sizer=self._sizer,
-                read_pruned=lambda: render_whole().at_budget(budget)._pruned,  # noqa: SLF001  # of the same class's result
-                prune_again=lambda other: render_at(other) or render_whole().at_budget(other),
+                read_pruned=lambda: prune_tree_at(budget),
+                prune_again=lambda other: render_at(other) or self._build_result(prune_tree()[0], prune_tree_at(other), None),
                 tools=self._tools,
                 earlier=self._earlier,
             )
 
-        @functools.cache
-        def render_whole() -> Rendered:
-            """Render the expanded tree, for what a plan does not tell: what was removed, and where texts come from."""
-            return drive(self._render_tree(children, RenderCache()))
-
         return render_at(self.budget)
 
-    def _render_tree(
-        self, children: Children, cache: RenderCache | None = None
-    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    def _render_tree(self, children: Children) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+        """Render a prompt by expanding it."""
+        recorder = TraceRecorder() if self._trace else None
+        pruner, pruned = yield from self._prune_tree(children, self._cache, recorder)
+        rendered = self._build_result(pruner, pruned, recorder)
+        if self.prune_step:
+            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
+        return rendered
+
+    def _prune_tree(
+        self, children: Children, cache: RenderCache, recorder: TraceRecorder | None
+    ) -> Generator[PendingAwaitables, AwaitedResults, tuple[Pruner, PrunedTree]]:
         """Expand a prompt, and prune the expanded tree."""
         budget = self.budget
-        recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, cache or self._cache, model=self.model, prune_step=self.prune_step)
+        expansion = Expansion(self._sizer, cache, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(children, max(0, budget - self._overhead.without_system))
@@ -205,12 +217,8 @@ class Renderer:
             raise
         if recorder:
             recorder.end_stage("prune")
-        if cache is None:
-            self._cache.start_next_render(expansion.text_messages)
-        rendered = self._build_result(pruner, pruned, recorder)
-        if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
-        return rendered
+        cache.start_next_render(expansion.text_messages)
+        return pruner, pruned
 
     def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
         """Grow the Expandables and prune the limits of a tree. Return the pruner that can prune the whole tree."""
