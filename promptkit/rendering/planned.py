@@ -189,14 +189,9 @@ class _Counts:
             excess = self._find_excess(text)
             if excess:
                 return excess
-            frame = self._sizer.tokenizer.count_framing(
-                message.role,
-                name=message.element.name,
-                tool_calls=() if message.call is None else (message.call,),
-                tool_call_id=message.answers,
-                text=bool(text),
-            )
-            message.tokens = frame.tokens + (self._sizer.tokenizer.count(text) if text else 0)
+            calls = () if message.call is None else (message.call,)
+            frame = self._sizer.count_frame(message.role, message.element.name, calls, message.answers, text=bool(text))
+            message.tokens = frame + (self._sizer.tokenizer.count(text) if text else 0)
         return message.tokens
 
     def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:

@@ -227,9 +227,11 @@ class Renderer:
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
+                pruner.forget_order()
                 pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
             pruner.prune_limit(node)
         if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
+            pruner.forget_order()
             pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
         pruner.check_limits()
         return pruner
