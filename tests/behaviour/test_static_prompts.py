@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from hypothesis import example, given, note, settings, strategies as st
 
@@ -24,13 +25,16 @@ from promptkit import (
     UserMessage,
 )
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Count, tokenizer_for
 from tests.behaviour.strategies import tokenizers
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from hypothesis.strategies import DrawFn, SearchStrategy
 
+    from promptkit.messages import Role
     from promptkit.tokens import Tokenizer
 
 PRIORITIES = st.none() | st.integers(0, 4)
@@ -128,5 +132,82 @@ def test_a_static_prompt_shows_what_its_expanded_tree_shows_thoroughly(
     check_same(prompt, tokenizer, percent, tools)
 
 
-class Seen:
-    """A tokenizer that notes the texts that it counts. It keeps nothing itself."""
+@attrs.frozen(kw_only=True)
+class Noting(WordTokenizer):
+    """Notes every text that it counts, and every call that it frames. It keeps no counts."""
+
+    seen: list[str]
+
+    def count(self, text: str) -> int:
+        self.seen.append(text)
+        return len(text.split())
+
+    def count_framing(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool | None = None,
+    ) -> Count:
+        self.seen.extend(call.id for call in tool_calls)
+        return Count(1)
+
+
+def messages(numbers: range) -> tuple[Child, ...]:
+    return tuple(UserMessage(priority=each)[f"message {each}"] for each in numbers)
+
+
+def calls(numbers: range) -> tuple[Child, ...]:
+    made: list[Child] = []
+    for each in numbers:
+        call = ToolCall(id=f"call {each}", name="read_file")
+        made += [AssistantMessage(priority=each, tool_calls=[call]), ToolMessage(priority=each, tool_call_id=call.id)[f"result {each}"]]
+    return tuple(made)
+
+
+def chain(numbers: range, inner: Child = ()) -> Child:
+    for each in numbers:
+        inner = Group(priority=0)[inner, UserMessage(priority=1)[f"message {each}"]]
+    return inner
+
+
+def lines(numbers: range) -> list[Child]:
+    return [TextChunk(priority=each)[f"line {each}"] for each in numbers]
+
+
+OLD, NEW = range(100), range(100, 102)
+OLD_LINES = lines(OLD)
+SHAPES: dict[str, tuple[Child, Callable[[Child], Child]]] = {
+    "messages": (messages(OLD), lambda old: [old, messages(NEW)]),
+    "tools": (calls(OLD), lambda old: [old, calls(NEW)]),
+    "nested": (Group(priority=0)[messages(OLD)], lambda old: [old, messages(NEW)]),
+    "deep": (chain(OLD), lambda old: chain(NEW, old)),
+    "lines": (UserMessage()[OLD_LINES], lambda _: UserMessage()[OLD_LINES, lines(NEW)]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_next_render_counts_only_what_is_new(shape: str) -> None:
+    old, extend = SHAPES[shape]
+    seen: list[str] = []
+    renderer = Renderer(budget=10_000, tokenizer=Noting(seen=seen))
+    renderer.render(old)
+    counted = [text.strip() for text in seen]
+    assert len([text for text in counted if text.endswith(" 50")]) == (2 if shape == "tools" else 1)  # a call and its result
+    seen.clear()
+    renderer.render(extend(old))
+    known = ("", "0", "99", "line 99")  # the end of what was the last line: its line break is new
+    assert {text.strip().rpartition(" ")[2] for text in seen} - {*known} == {"100", "101"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(shape: str) -> None:
+    seen: list[str] = []
+    rendered = Renderer(budget=60, tokenizer=Noting(seen=seen)).render(SHAPES[shape][0])
+    long = [text.strip() for text in seen if " " in text.strip()]
+    shown = {line for message in rendered.messages for line in message.text.split("\n")}
+    assert len(long) == len({*long})
+    assert rendered.tokens <= 60
+    assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")  # what no longer fits is counted, calls beside results
