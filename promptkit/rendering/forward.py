@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.subtree import iter_message_places, measure
 from promptkit.rendering.tree import NEVER_REMOVED, Node, TextMessage
 from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved
 
 if TYPE_CHECKING:
-    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.removal_order import RemovalOrder, Step
     from promptkit.rendering.sizing import Sizer
 
 __all__ = ["forget_settled", "prune_forward"]
@@ -98,38 +97,33 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
     if isinstance(step, tuple):
         item = step[3].items[step[4]]
         return sizer.count_text_message(item) if isinstance(item, TextMessage) else None
-    texts: set[tuple[Node, int]] = set()
-    messages: dict[Node, None] = {}
-    for change in step:
-        if isinstance(change, CallRemoved):
-            messages[change.message] = None
-        elif not isinstance(change, ItemRemoved):
-            continue
-        elif change.parent.message is not None:
-            messages[change.parent.message] = None
-        else:
-            item = change.parent.items[change.position]
-            places = [(change.parent, change.position)]
-            if isinstance(item, Node) and item.role is None:
-                places = [*iter_message_places(item, state)]
-            for parent, position in places:
-                inner = parent.items[position]
-                if isinstance(inner, Node):
-                    messages[inner] = None
-                elif isinstance(inner, TextMessage):
-                    texts.add((parent, position))
     forget_settled(step, root)
     saved = 0
-    for parent, position in texts:
-        item = parent.items[position]
-        if isinstance(item, TextMessage) and _is_below(parent, root):
+    for item in _list_messages(step, state, root):
+        if isinstance(item, TextMessage):
             saved += sizer.count_text_message(item)
-    for message in messages:
-        if _is_below(message, root):
-            if message.is_active and message.leaf_count > _MOST_LEAVES:
-                return None
-            saved += measure(message, sizer, state) - (measure(message, sizer, state + 1) if message.is_active else 0)
+        elif item.is_active and item.leaf_count > _MOST_LEAVES:
+            return None
+        else:
+            saved += measure(item, sizer, state) - (measure(item, sizer, state + 1) if item.is_active else 0)
     return saved
+
+
+def _list_messages(step: list[Change], state: int, root: Node) -> list[TextMessage | Node]:
+    """List the messages below a limit that a step removed, in whole or in part, each once."""
+    places: dict[tuple[Node, int], None] = {}
+    for change in step:
+        message = change.message if isinstance(change, CallRemoved) else change.parent.message if isinstance(change, ItemRemoved) else None
+        if message is not None and message.parent is not None:
+            places[message.parent, message.position] = None
+        elif isinstance(change, ItemRemoved):
+            item = change.parent.items[change.position]
+            if isinstance(item, Node) and item.role is None:
+                places.update(dict.fromkeys(iter_message_places(item, state)))
+            else:
+                places[change.parent, change.position] = None
+    found = (parent.items[position] for parent, position in places if _is_below(parent, root))
+    return [item for item in found if isinstance(item, TextMessage | Node)]
 
 
 def forget_settled(step: list[Change], root: Node) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -34,6 +34,9 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
+    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.tree import Node
+
 
 @attrs.frozen(kw_only=True)
 class Bounded(WordTokenizer):
@@ -45,18 +48,18 @@ class Bounded(WordTokenizer):
 
 def nested(size: int) -> SearchStrategy[Child]:
     """Prompts in limits in limits. The limits are close to each other, so that many of them bind."""
-    limits = st.sampled_from([TokenLimit, Isolate])
 
-    def limit(kind: type[PromptElement], tokens: int, parts: tuple[Child, ...], grouped: bool) -> Child:
+    def limit(isolated: bool, tokens: int, parts: tuple[Child, ...], grouped: bool) -> Child:
         inner = Group(priority=1)[parts] if grouped else parts
-        return TokenLimit(max_tokens=tokens)[inner] if kind is TokenLimit else Isolate(tokens=tokens)[inner]
+        return Isolate(tokens=tokens)[inner] if isolated else TokenLimit(max_tokens=tokens)[inner]
 
-    messages = st.lists(
-        st.builds(lambda priority, words: UserMessage(priority=priority)["w " * words], st.integers(0, 5), st.integers(1, 4)), max_size=5
-    )
+    def message(priority: int, words: int) -> Child:
+        return UserMessage(priority=priority)["w " * words]
+
+    messages = st.lists(st.builds(message, st.integers(0, 5), st.integers(1, 4)), max_size=5)
     return st.recursive(
         prompts(size=size) | messages,
-        lambda inner: st.builds(limit, limits, st.integers(2, 16), st.tuples(inner, messages | prompts(size=2)), st.booleans()),
+        lambda inner: st.builds(limit, st.booleans(), st.integers(2, 16), st.tuples(inner, messages | prompts(size=2)), st.booleans()),
         max_leaves=6,
     )
 
@@ -69,10 +72,9 @@ def outcome(prompt: Child, budget: int) -> Rendered | str:
 
 
 @contextmanager
-def counted_from_the_end() -> Iterator[None]:
+def counted_from_the_end() -> Generator[None]:
     """Let every limit be counted from its last state back, which knows nothing of the limits inside it."""
-    never: Callable[..., None] = lambda *_: None  # noqa: E731  # a mypy-checked signature needs the annotation
-    with patch.object(prune, "prune_forward", never):
+    with patch.object(prune, "prune_forward", return_value=None):
         yield
 
 
@@ -106,17 +108,17 @@ def work(depth: int, width: int, kind: Callable[[int], PromptElement]) -> int:
         messages = [UserMessage(priority=index)[f"message {index} of five words"] for index in range(width)]
         node = kind(5 * (level + 1) * (width - 1))[node, messages]
     steps = 0
-    step_back, take_steps = BackwardScan.step_back, RemovalOrder.take_steps
+    step_back = BackwardScan.step_back
+    take_steps = RemovalOrder.take_steps
 
     def counted_back(scan: BackwardScan) -> None:
         nonlocal steps
         steps += 1
         step_back(scan)
 
-    def counted_steps(order: RemovalOrder, *arguments: object, **named: bool) -> Iterator[None]:
+    def counted_steps(order: RemovalOrder, root: Node, taken: list[Step], *, batch: bool) -> Iterator[None]:
         nonlocal steps
-        taken: Callable[..., Iterator[None]] = take_steps
-        for _ in taken(order, *arguments, **named):
+        for _ in take_steps(order, root, taken, batch=batch):
             steps += 1
             yield
 
@@ -126,7 +128,15 @@ def work(depth: int, width: int, kind: Callable[[int], PromptElement]) -> int:
     return steps
 
 
-@pytest.mark.parametrize("kind", [lambda tokens: TokenLimit(priority=9, max_tokens=tokens), lambda tokens: Isolate(priority=9, tokens=tokens)])
+def limit(tokens: int) -> PromptElement:
+    return TokenLimit(priority=9, max_tokens=tokens)
+
+
+def isolate(tokens: int) -> PromptElement:
+    return Isolate(priority=9, tokens=tokens)
+
+
+@pytest.mark.parametrize("kind", [limit, isolate])
 def test_limits_that_all_bind_take_work_in_proportion_to_their_number(kind: Callable[[int], PromptElement]) -> None:
     assert work(40, 10, kind) <= 4.4 * work(10, 10, kind)
 
