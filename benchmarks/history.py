@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.tokenizing import WitnessedEncoding, encoding, fresh_tokenizer, tokens
-from benchmarks.workload import Shape, fresh, turn
+from benchmarks.workload import Shape, fresh
 from promptkit import Rendered, Renderer
 
 if TYPE_CHECKING:
@@ -26,11 +26,13 @@ class History:
     def __init__(self, contents: Sequence[str], shape: Shape) -> None:
         self.contents = contents
         self.shape = shape
-        self.tokens = tokens(contents)
+        self.read = shape.read(contents)
+        """All texts that a request of the whole history has."""
+        self.tokens = tokens(self.read)
 
     def floor(self) -> Callable[[], object]:
         """Return a call that tokenises every text once, in a plain loop."""
-        contents, encode = fresh(self.contents), encoding().encode_ordinary
+        contents, encode = fresh(self.read), encoding().encode_ordinary
 
         def run() -> None:
             for text in contents:
@@ -49,27 +51,29 @@ class History:
         return case
 
     def incremental(self) -> Callable[[], Rendered]:
-        """Return a call for the next render with the same Renderer: the same element objects and one new turn. For messages only."""
+        """Return a call for the next render with the same Renderer: the same element objects and one new turn."""
         elements = self._elements()
         renderer = self._renderer(HALF)
         outcome(renderer, elements)
         question, answer = fresh(self.contents[-2:])
-        longer = (*elements, *turn(f"Again: {question}", f"Indeed: {answer}", priority=len(elements)))
+        longer = self.shape.extend(elements, f"Again: {question}", f"Indeed: {answer}")
         return lambda: outcome(renderer, longer)
 
     def tokenised_share(self, divisor: int) -> float:
         """Return the bytes that a first render tokenises, as a share of all bytes of the texts."""
         witness = WitnessedEncoding(encoding())
         outcome(Renderer(budget=self.tokens // divisor, tokenizer=fresh_tokenizer(witness)), self._elements())
-        return witness.bytes / size(self.contents)
+        return witness.bytes / size(self.read)
 
     def check(self, divisor: int) -> None:
         """Raise RuntimeError if a render does not fill its budget: figures of a broken renderer are worthless."""
         budget = self.tokens // divisor
         rendered = outcome(self._renderer(divisor), self._elements())
-        contents = [message.text for message in rendered.messages]
+        contents = [message.text for message in rendered.messages if message.text]
         room = 3 * max(tokens([text]) for text in self.contents[:100])
-        if not budget - room < rendered.tokens <= budget or tokens(contents) > rendered.tokens or set(contents) - set(self.contents):
+        whole = "\n".join(self.contents)  # messages hold one text, or lines that follow each other
+        foreign = [text for text in {*contents} - {*self.contents} if text not in whole]
+        if not budget - room < rendered.tokens <= budget or tokens(contents) > rendered.tokens or foreign:
             message = f"{self.shape.name}: {rendered.tokens:,} tokens in {len(contents):,} messages is no full render for {budget:,}."
             raise RuntimeError(message)
 

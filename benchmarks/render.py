@@ -25,6 +25,12 @@ BARS: Final = {
 }
 """Figure → its upper limit, and its description."""
 
+OVER_FLOOR_BARS: Final = {"messages": 0.8, "tools": 0.9, "nested": 0.9, "deep": 1.0, "chunks": 2.5}
+"""Shape → the upper limit of the first render at half of the tokens, over the floor of that shape."""
+
+INCREMENTAL_BAR: Final = 0.1
+"""The upper limit of the next render after one more turn over the floor, in every shape."""
+
 SCALING_BAR: Final = 4.4
 """The upper limit for four times the messages, in every shape."""
 
@@ -38,6 +44,10 @@ class Figures:
     incremental_over_floor: float
     tokenised_share_small: float
     peak_memory_over_text: float
+    over_floor: dict[str, float]
+    """Shape → the first render of `messages` items at half of their tokens, over the floor of that shape."""
+    incremental: dict[str, float]
+    """Shape → the next render after one more turn, over the floor of that shape."""
     scaling: dict[str, float]
     """Shape → the time for four times the messages, divided by the time for one times, at half of the tokens."""
     messages: int
@@ -51,6 +61,8 @@ class Figures:
     def verdicts(self) -> list[tuple[str, float, float]]:
         """Return the figures that have a limit, as (description, figure, limit)."""
         lines: list[tuple[str, float, float]] = [(says, getattr(self, name), bar) for name, (bar, says) in BARS.items()]
+        lines += [(f"first render over the floor, {shape}", ratio, OVER_FLOOR_BARS[shape]) for shape, ratio in self.over_floor.items()]
+        lines += [(f"next render over the floor, {shape}", ratio, INCREMENTAL_BAR) for shape, ratio in self.incremental.items()]
         return lines + [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
 
     def table(self) -> str:
@@ -75,12 +87,15 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
         rounds,
     )
     floor = seconds["floor"]
+    by_shape = {name: over_floor(shape, messages, rounds, seconds) for name, shape in _FLOOR_SHAPES.items()}
     return Figures(
         cold_over_floor=seconds["cold"] / floor,
         cold_small_over_floor=seconds["cold_small"] / floor,
         incremental_over_floor=seconds["incremental"] / floor,
         tokenised_share_small=flat.tokenised_share(HUNDREDTH),
         peak_memory_over_text=peak(flat.cold(HALF)) / size(contents),
+        over_floor={name: cold for name, (cold, _) in by_shape.items()},
+        incremental={name: again for name, (_, again) in by_shape.items()},
         scaling={shape.name: scaling(shape, messages, rounds, seconds) for shape in shapes},
         messages=messages,
         text_bytes=size(contents),
@@ -90,9 +105,30 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
     )
 
 
+_FLOOR_SHAPES: Final = {
+    {"flat": "messages"}.get(shape.name, shape.name): shape
+    for shape in SHAPES
+    if shape.name in {"flat", "tools", "nested", "deep", "chunks"}
+}
+
+
+def over_floor(shape: Shape, items: int, rounds: int, seconds: dict[str, float]) -> tuple[float, float]:
+    """Return the first render at half of the tokens, and the next one after one more turn, both over the floor of a shape.
+
+    A chunk is an item, as a message is. Adds the times to `seconds`.
+    """
+    count = items if shape.name == "chunks" else int(items * shape.per_item)
+    history = History(texts(count, shape.words), shape)
+    history.check(HALF)
+    cases = {"floor": history.floor, "cold": history.cold(HALF), "incremental": history.incremental}
+    timed = medians(cases, rounds)
+    seconds |= {f"{shape.name}_{name}": spent for name, spent in timed.items()}
+    return timed["cold"] / timed["floor"], timed["incremental"] / timed["floor"]
+
+
 def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float]) -> float:
     """Return how much longer four times the messages take, at half of their tokens; 4 is linear. Adds both times to `seconds`."""
-    contents = texts(4 * messages * shape.per_message, shape.words)
+    contents = texts(4 * int(messages * shape.per_item), shape.words)
     few, many = History(contents[: len(contents) // 4], shape), History(contents, shape)
     timed = medians({"few": few.cold(HALF), "many": many.cold(HALF)}, rounds)
     seconds |= {f"{shape.name}_{len(history.contents)}": timed[key] for key, history in (("few", few), ("many", many))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from pydoc_data.topics import topics
 from random import Random
@@ -20,22 +21,37 @@ from promptkit.messages import ToolCall
 if TYPE_CHECKING:
     from promptkit.element import Child, PromptElement
 
-__all__ = ["SHAPES", "Shape", "fresh", "texts", "turn"]
+__all__ = ["SHAPES", "Shape", "fresh", "texts"]
 
 LONG: Final = (70, 90)
 SHORT: Final = (8, 12)
 FAN_OUT: Final = 10
 
 
+def _append(elements: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
+    """Return a history with one more turn behind it."""
+    count = len(elements)
+    return (*elements, UserMessage(priority=count)[question], AssistantMessage(priority=count + 1)[answer])
+
+
+def _read_texts(contents: Sequence[str]) -> tuple[str, ...]:
+    return tuple(contents)
+
+
 @attrs.frozen
 class Shape:
-    """A way to write a history as elements. `build` creates the elements; it is never timed."""
+    """A way to write a history as elements. What the functions do is never timed."""
 
     name: str
     build: Callable[[Sequence[str]], tuple[Child, ...]]
+    """Creates the elements from the texts."""
     words: tuple[int, int] = LONG
-    per_message: int = 1
-    """Texts for each message of the benchmark."""
+    per_item: Fraction = Fraction(1)
+    """Texts for each item of the benchmark: a message, or a line of one."""
+    extend: Callable[[tuple[Child, ...], str, str], tuple[Child, ...]] = _append
+    """Returns the elements with one more turn of two texts. What was there keeps its objects, as far as it does not change."""
+    read: Callable[[Sequence[str]], tuple[str, ...]] = _read_texts
+    """Returns everything that has to be tokenised: the texts, and the arguments of calls."""
 
 
 def texts(count: int, words: tuple[int, int], *, seed: int = 2026) -> tuple[str, ...]:
@@ -77,11 +93,6 @@ def fresh(originals: Sequence[str]) -> tuple[str, ...]:
     return tuple(text[:1] + text[1:] for text in originals)
 
 
-def turn(question: str, answer: str, priority: int) -> tuple[PromptElement, PromptElement]:
-    """Return the elements that one more turn adds to a flat history."""
-    return UserMessage(priority=priority)[question], AssistantMessage(priority=priority + 1)[answer]
-
-
 def _flat(contents: Sequence[str]) -> tuple[Child, ...]:
     return tuple((AssistantMessage if index % 2 else UserMessage)(priority=index)[text] for index, text in enumerate(contents))
 
@@ -106,25 +117,53 @@ def _deep(contents: Sequence[str]) -> tuple[Child, ...]:
     return chain
 
 
+def _extend_deep(chain: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
+    for message in (UserMessage(priority=len(question))[question], AssistantMessage(priority=len(answer))[answer]):
+        chain = (Group(priority=0)[chain, message],)
+    return chain
+
+
 def _tools(contents: Sequence[str]) -> tuple[Child, ...]:
-    """Return calls and results: every second text is a result, and call and result are two messages."""
-    elements: list[Child] = []
-    for index, text in enumerate(contents[1::2]):
-        call = ToolCall(id=f"call_{index}", name="read_file", arguments=f'{{"path": "src/module_{index}.py"}}')
-        elements += [AssistantMessage(priority=index, tool_calls=[call]), ToolMessage(priority=index, tool_call_id=call.id)[text]]
-    return tuple(elements)
+    """Return a call and its result for each text, which is the result. They are two messages."""
+    return tuple(message for index, text in enumerate(contents) for message in _call(index, text))
+
+
+def _call(index: int, text: str) -> tuple[PromptElement, PromptElement]:
+    call = ToolCall(id=f"call_{index}", name="read_file", arguments=_arguments(index))
+    return AssistantMessage(priority=index, tool_calls=[call]), ToolMessage(priority=index, tool_call_id=call.id)[text]
+
+
+def _arguments(index: int) -> str:
+    return f'{{"path": "src/module_{index}.py"}}'
+
+
+def _extend_tools(elements: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
+    count = len(elements)
+    return (*elements, UserMessage(priority=count)[question], *_call(count, answer))
+
+
+def _read_tools(contents: Sequence[str]) -> tuple[str, ...]:
+    return (*contents, *map(_arguments, range(len(contents))))
 
 
 def _chunks(contents: Sequence[str]) -> tuple[Child, ...]:
     return (UserMessage()[(TextChunk(priority=index)[text] for index, text in enumerate(contents))],)
 
 
+def _extend_chunks(elements: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
+    (message,) = elements
+    if not isinstance(message, UserMessage):
+        raise TypeError(message)
+    count = len(message.children)
+    return (UserMessage()[message.children, TextChunk(priority=count)[question], TextChunk(priority=count + 1)[answer]],)
+
+
 SHAPES: Final = (
     Shape("flat", _flat),
     Shape("nested", _nested),
-    Shape("deep", _deep),
+    Shape("deep", _deep, extend=_extend_deep),
     Shape("ties", _ties),
-    Shape("tools", _tools),
+    Shape("tools", _tools, per_item=Fraction(1, 2), extend=_extend_tools, read=_read_tools),
     Shape("short", _flat, words=SHORT),
-    Shape("chunks", _chunks, words=SHORT, per_message=2),
+    Shape("chunks", _chunks, words=SHORT, per_item=Fraction(2), extend=_extend_chunks),
 )

@@ -48,6 +48,10 @@ class UserMessage(MessageElement):
     """
 
 
+def _freeze_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
+    return tuple(calls)
+
+
 @component
 class AssistantMessage(MessageElement):
     """A message of the model: text, tool calls or both.
@@ -58,7 +62,7 @@ class AssistantMessage(MessageElement):
     >>> AssistantMessage(tool_calls=[ToolCall(id="c1", name="read", arguments='{"path": "a.py"}')])
     """
 
-    tool_calls: Sequence[ToolCall] = ()
+    tool_calls: Sequence[ToolCall] = attrs.field(default=(), converter=_freeze_calls)
     """The tool calls, in the order in which the model made them."""
 
     keep_with: Mapping[str, Hashable] = attrs.field(factory=dict[str, Hashable])

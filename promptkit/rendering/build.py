@@ -26,12 +26,23 @@ if TYPE_CHECKING:
     from promptkit.element import Child
     from promptkit.messages import Role
 
-__all__ = ["LEAF_ELEMENTS", "add_text", "build_leaf", "build_node", "build_part", "build_text_message", "clear_node", "wrap_in_group"]
+__all__ = [
+    "LEAF_ELEMENTS",
+    "add_text",
+    "build_leaf",
+    "build_node",
+    "build_part",
+    "build_text_message",
+    "clear_node",
+    "is_plain",
+    "read_priority",
+    "wrap_in_group",
+]
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:
     """Build a node for an element and append it to the items of its parent."""
-    node = Node(element, parent, _read_priority(element, parent))
+    node = Node(element, parent, read_priority(element, parent))
     if element.priority is None:
         node.text_priority = HIGHEST_PRIORITY
     elif not element.pass_priority:
@@ -47,7 +58,7 @@ def build_node(element: PromptElement, parent: Node) -> Node:
     return node
 
 
-def _read_priority(element: PromptElement, parent: Node) -> float:
+def read_priority(element: PromptElement, parent: Node) -> float:
     """Return the priority of an element, or the default. Raises BadPropError if it is not a number."""
     priority = element.priority
     if priority is None:
@@ -96,7 +107,7 @@ def build_text_message(element: MessageElement, role: Role, parent: Node) -> Tex
     if len(children) != 1:
         return None
     text = children[0]
-    if type(text) is not str or not text or text.isspace() or not _is_plain(element):
+    if type(text) is not str or not text or text.isspace() or not is_plain(element):
         return None
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
@@ -104,7 +115,7 @@ def build_text_message(element: MessageElement, role: Role, parent: Node) -> Tex
         return None  # it depends on the containers around it whether it is ever removed, and renders share text messages
     if parent.in_fallback:
         return None  # pruning activates and deactivates fallbacks, which a text message does not record
-    priority = _read_priority(element, parent)
+    priority = read_priority(element, parent)
     return TextMessage(element, role, text, priority)
 
 
@@ -114,9 +125,9 @@ LEAF_ELEMENTS = frozenset({TextChunk, Text, Image, Document, Opaque})
 
 def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
     """Build the leaf of a TextChunk, a Text or a media element, or return None if the element needs a node."""
-    if not _is_plain(element):
+    if not is_plain(element):
         return None
-    priority = _read_priority(element, parent)
+    priority = read_priority(element, parent)
     if isinstance(element, TextChunk | Text):
         if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
             return None
@@ -130,10 +141,10 @@ def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
     return leaf
 
 
-def _is_plain(element: PromptElement) -> bool:
-    """Return whether an element has no layout props other than a priority."""
+def is_plain(element: PromptElement, *, required: bool = False) -> bool:
+    """Return whether an element has no layout props other than a priority. With `required`, it may be required, too."""
     return (
-        not element.required
+        (required or not element.required)
         and element.fallback is None
         and element.flex_grow is None
         and element.flex_basis == 1

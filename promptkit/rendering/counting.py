@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
 
-__all__ = ["BackwardScan", "Overhead"]
+__all__ = ["LONG", "BackwardScan", "Overhead"]
 
 
 class Overhead(NamedTuple):
@@ -30,7 +30,7 @@ class Overhead(NamedTuple):
     with_system: int = 0
 
 
-_LONG = 4_096
+LONG = 4_096
 """Characters of a text from which on its lower bound is looked at before it is counted."""
 
 
@@ -74,7 +74,7 @@ class BackwardScan:
     def find_first_fit(self, budget: int) -> int | None:
         """Return the smallest state that fits the budget, or None if not even the last state does."""
         room = budget - min(self.overhead)
-        shortest = max(_LONG, budget)
+        shortest = max(LONG, budget)
         steps = self.steps
         # Counts at joins are not quite monotone: an earlier state may be without the slack.
         while self.state and self._content - self._slack <= room:

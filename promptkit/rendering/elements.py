@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["close_node", "open_node", "prepare_node", "write_expandable"]
+__all__ = ["close_node", "is_plain_container", "open_node", "prepare_node", "write_expandable"]
 
 
 class ElementContext(Protocol):
@@ -127,6 +127,14 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
     _RESOLVED[cls] = handler
     return handler
 
+
+def is_plain_container(cls: type[PromptElement]) -> bool:
+    """Return whether elements of a class do nothing but hold their children, as Group does."""
+    return not issubclass(cls, _ATTACHED) and (_RESOLVED.get(cls) or _resolve(cls)) == _PLAIN
+
+
+_PLAIN = ElementHandler()
+_ATTACHED = (media.Metadata, media.Reference, layout.CacheBreakpoint)  # become no nodes
 
 # Components: elements with a `render` of their own.
 

@@ -15,6 +15,7 @@ import attrs
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import BackwardScan, Overhead
+from promptkit.rendering.forward import forget_settled, prune_forward
 from promptkit.rendering.removal_order import RemovalOrder
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
@@ -54,20 +55,36 @@ class Pruner:
         self._tree_scan: BackwardScan | None = None
         self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
+        self._may_prune_forward = not fallbacks and not tree.cache_breakpoints
         self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
 
     def prune_limit(self, node: Node) -> None:
         """Prune the subtree of a limit, permanently. Raises BudgetExceededError if what must stay exceeds the limit."""
         if node.limit is None or not node.is_active or self._surely_fits(node, node.limit):
             return
+        steps = prune_forward(self._order, node, self.sizer) if self._may_prune_forward else None
+        if steps is None:
+            steps = self._prune_backward(node, node.limit)
+        if steps:
+            self.limit_steps = (*self.limit_steps, (node, steps))
+
+    def _prune_backward(self, node: Node, limit: int) -> list[Step]:
+        """Prune the subtree of a limit, and return the steps that were taken."""
         steps = self._order.run(node)
         scan = BackwardScan(node, steps, self.sizer, Overhead())
-        state = scan.find_first_fit(node.limit)
+        state = scan.find_first_fit(limit)
         if state is None:
-            raise self._exceeded_error(node, node.limit, scan)
+            raise self._exceeded_error(node, limit, scan)
         self._order.settle(steps, state, scan.state)
-        if state:
-            self.limit_steps = (*self.limit_steps, (node, steps[:state]))
+        node.settled_tokens = scan.tokens_at(state) if node.message is None else None
+        for step in steps[:state]:
+            if isinstance(step, list):
+                forget_settled(step, node)
+        return steps[:state]
+
+    def forget_order(self) -> None:
+        """Forget the order in which the limits left the tree, which is about to grow."""
+        self._order.reset()
 
     def check_limits(self) -> None:
         """Raise BudgetExceededError if the limits removed all user messages, or all messages."""

@@ -38,7 +38,7 @@ from promptkit.rendering.undo_log import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Generator, Hashable
 
     from promptkit.rendering.materialize import RenderTree
     from promptkit.rendering.tree import Candidate, CandidateSource
@@ -68,9 +68,18 @@ class RemovalOrder:
 
     def run(self, root: Node) -> list[Step]:
         """Return all steps below a node, until nothing more may be removed. The tree is left in the last state."""
+        steps: list[Step] = []
+        for _ in self.take_steps(root, steps, batch=True):
+            pass
+        return steps
+
+    def take_steps(self, root: Node, steps: list[Step], *, batch: bool) -> Generator[None]:
+        """Take the steps below a node one after the other, and append them to `steps`. Yields after each, or with `batch` after several.
+
+        It may be closed before the last step; `make_final` or `take_back` must follow.
+        """
         self._protect_prefix(root)
         self._step = 0
-        steps: list[Step] = []
         path = self._path = [root]
         root.path_index = 0
         while path:
@@ -99,18 +108,19 @@ class RemovalOrder:
                     continue
                 source.pop(candidate)
                 if type(item) is TextMessage and parent.live_items > 1:
-                    self._remove_text_messages(source, candidate, steps)
+                    self._remove_text_messages(source, candidate, steps, batch=batch)
+                    yield
                     continue
             changes: list[Change] = []
             if self._remove(parent, position, changes):
                 steps.append(changes)
                 self._step += 1
+                yield
             else:
                 self._roll_back(changes)
-        return steps
 
-    def _remove_text_messages(self, source: CandidateSource, candidate: Candidate, steps: list[Step]) -> None:
-        """Remove a text message, and all text messages that follow it while no other container can be next."""
+    def _remove_text_messages(self, source: CandidateSource, candidate: Candidate, steps: list[Step], *, batch: bool) -> None:
+        """Remove a text message. With `batch` also all text messages that follow it while no other container can be next."""
         path = self._path
         outer = path[0].candidate_source if len(path) == 2 else None  # noqa: PLR2004  # the root, and one node in it
         is_only_choice = len(path) == 1 or (outer is not None and outer.has_one_left())
@@ -123,7 +133,7 @@ class RemovalOrder:
                 parent.live_items -= 1
                 step += 1
                 steps.append(candidate)
-            if not is_only_choice or source.changed or source.next_index >= len(candidates):
+            if not batch or not is_only_choice or source.changed or source.next_index >= len(candidates):
                 break
             candidate = candidates[source.next_index]
             if type(candidate[3].items[candidate[4]]) is not TextMessage or candidate[3].live_items <= 1:
@@ -148,10 +158,35 @@ class RemovalOrder:
             else:
                 for change in step:
                     mark_step(change, mark)
-        self._reset()
+        self.reset()
 
-    def _reset(self) -> None:
-        """Clear the candidates of all nodes, which are stale after a settled state."""
+    def make_final(self, steps: list[Step]) -> None:
+        """Make all of the steps taken final. The candidates that are left are those of the next limit around them."""
+        for step in steps:
+            if isinstance(step, tuple):
+                step[3].removed_at[step[4]] = -1
+            else:
+                for change in step:
+                    mark_step(change, -1)
+        for node in self._path:
+            node.path_index = -1
+        self._path = []
+
+    def take_back(self, steps: list[Step]) -> None:
+        """Undo all of the steps taken."""
+        for step in reversed(steps):
+            if isinstance(step, tuple):
+                step[3].removed_at[step[4]] = NEVER_REMOVED
+                step[3].live_items += 1
+            else:
+                self._roll_back(step)
+        for node in self._path:
+            node.path_index = -1
+        self._path = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Clear the candidates of all nodes, which are stale after a settled state and in a tree that has grown."""
         for node in self._touched:
             for candidate in node.candidate_source.candidates if node.candidate_source else ():
                 item = candidate[3].items[candidate[4]]

@@ -7,8 +7,11 @@ from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from promptkit.element import PromptElement
+from promptkit.rendering.plans import PlanCache
 
 if TYPE_CHECKING:
+    import re
+
     from promptkit.element import Children, Sizing
     from promptkit.rendering.tree import Node, TextMessage
 
@@ -42,7 +45,9 @@ class RenderCache:
     such as objects with state, never match.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
+        """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
+        self.plans = PlanCache(safe_cut)
         self.text_messages: dict[int, TextMessage] = {}
         self._current: dict[int | tuple[int], list[CachedChildren]] = {}
         self._earlier: dict[int | tuple[int], list[CachedChildren]] = {}

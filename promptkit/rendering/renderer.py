@@ -5,10 +5,11 @@ The stages are expand, materialize, prune and assemble. Each is a module of this
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from promptkit.element import Child, flatten
+from promptkit.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.function_tools import tool_definitions
 from promptkit.rendering.assemble import assemble_messages
@@ -16,6 +17,7 @@ from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
 from promptkit.rendering.expand import Expansion, grow_expandables
 from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
+from promptkit.rendering.planned import prune_plan
 from promptkit.rendering.prune import Pruner, RemovalKey, RemovalRounding, build_removal_keys
 from promptkit.rendering.render_cache import RenderCache
 from promptkit.rendering.result import Rendered
@@ -111,7 +113,7 @@ class Renderer:
         self._pairing = pairing
         self._prompt_tsx = defaults == "prompt-tsx"
         self._trace = trace
-        self._cache = RenderCache()
+        self._cache = RenderCache(self.tokenizer.base.safe_cut)
         self._sizer = Sizer(self.tokenizer)
         counts = (self.tokenizer.count_overhead(definitions), self.tokenizer.count_overhead(definitions, system=True))
         self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
@@ -136,12 +138,72 @@ class Renderer:
         return await drive_async(self._run(prompt))
 
     def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
-        budget = self.budget
+        children = flatten(prompt, "render")
+        rendered = self._render_plan(children)
+        if rendered is None:
+            rendered = yield from self._render_tree(children)
+        self._earlier = rendered.messages
+        return rendered
+
+    def _render_plan(self, children: Children) -> Rendered | None:
+        """Render a static prompt by its plan. None: the prompt is not static, or it does not fit."""
+        if self._trace or self.prune_step or self._prompt_tsx:
+            return None
+        plan = self._cache.plans.plan(children)
+        if plan is None:
+            return None
+        system = next((message.text for message in plan.fixed if message.role == "system"), None)
+        overhead = self._overhead.without_system
+        if system is not None:
+            overhead = self._count_overhead(system) if self._tools else self._overhead.with_system
+        elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
+            return None  # the overhead depends on what is removed
+
+        @functools.cache
+        def prune_tree() -> tuple[Pruner, PrunedTree]:
+            """Expand and prune the tree, for what a plan does not tell: what was removed, and where texts come from."""
+            return drive(self._prune_tree(children, RenderCache(), None))
+
+        def prune_tree_at(budget: int) -> PrunedTree:
+            pruner, pruned = prune_tree()
+            return pruned if budget == self.budget else pruner.prune_at(pruned.scan, budget, RemovalRounding())
+
+        def render_at(budget: int) -> Rendered | None:
+            kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
+            if kept is None:
+                return None
+            return Rendered(
+                messages=kept.build_messages(),
+                tokens=kept.tokens + overhead,
+                budget=budget,
+                context=self.context if budget == self.budget else None,
+                sizer=self._sizer,
+                read_pruned=lambda: prune_tree_at(budget),
+                prune_again=lambda other: render_at(other) or self._build_result(prune_tree()[0], prune_tree_at(other), None),
+                tools=self._tools,
+                earlier=self._earlier,
+            )
+
+        return render_at(self.budget)
+
+    def _render_tree(self, children: Children) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+        """Render a prompt by expanding it."""
         recorder = TraceRecorder() if self._trace else None
-        expansion = Expansion(self._sizer, self._cache, model=self.model, prune_step=self.prune_step)
+        pruner, pruned = yield from self._prune_tree(children, self._cache, recorder)
+        rendered = self._build_result(pruner, pruned, recorder)
+        if self.prune_step:
+            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
+        return rendered
+
+    def _prune_tree(
+        self, children: Children, cache: RenderCache, recorder: TraceRecorder | None
+    ) -> Generator[PendingAwaitables, AwaitedResults, tuple[Pruner, PrunedTree]]:
+        """Expand a prompt, and prune the expanded tree."""
+        budget = self.budget
+        expansion = Expansion(self._sizer, cache, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
-        root = yield from expansion.run(flatten(prompt, "render"), max(0, budget - self._overhead.without_system))
+        root = yield from expansion.run(children, max(0, budget - self._overhead.without_system))
         if recorder:
             recorder.end_stage("expand")
         pruner = yield from self._prune_limits(expansion, root, budget)
@@ -155,12 +217,8 @@ class Renderer:
             raise
         if recorder:
             recorder.end_stage("prune")
-        self._cache.start_next_render(expansion.text_messages)
-        rendered = self._build_result(pruner, pruned, recorder)
-        self._earlier = rendered.messages
-        if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
-        return rendered
+        cache.start_next_render(expansion.text_messages)
+        return pruner, pruned
 
     def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
         """Grow the Expandables and prune the limits of a tree. Return the pruner that can prune the whole tree."""
@@ -169,9 +227,11 @@ class Renderer:
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
+                pruner.forget_order()
                 pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
             pruner.prune_limit(node)
         if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
+            pruner.forget_order()
             pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
         pruner.check_limits()
         return pruner
@@ -202,7 +262,8 @@ class Renderer:
             references=references,
             omitted_references=tuple(reference for reference in _deduplicate(omitted) if reference.to not in names),
             context=self.context if pruned.budget == self.budget else None,
-            pruned=pruned,
+            sizer=pruned.sizer,
+            read_pruned=lambda: pruned,
             prune_again=lambda other: self._build_result(
                 pruner, pruner.prune_at(pruned.scan, other, RemovalRounding(self.prune_step)), recorder
             ),

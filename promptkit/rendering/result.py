@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.emitters.parts import WireFormat
     from promptkit.rendering.removals import PrunedTree
+    from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
@@ -67,10 +68,16 @@ class Rendered:
     trace: Trace | None = attrs.field(default=None, repr=False, eq=False)
     """The record of the render, if it was rendered with `trace=True`."""
 
-    _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)
+    _sizer: Sizer = attrs.field(alias="sizer", repr=False, eq=False)
+    _read_pruned: Callable[[], PrunedTree] = attrs.field(alias="read_pruned", repr=False, eq=False)
     _prune_again: Callable[[int], Rendered] = attrs.field(alias="prune_again", repr=False, eq=False)
     _tools: tuple[ToolDefinition, ...] = attrs.field(alias="tools", default=(), repr=False, eq=False)
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
+
+    @cached_property
+    def _pruned(self) -> PrunedTree:
+        """The tree behind the messages. That of a static prompt is made when something reads it."""
+        return self._read_pruned()
 
     @cached_property
     def exact(self) -> bool:
@@ -78,7 +85,7 @@ class Rendered:
 
         It is for text, and for other content if a published formula was checked against bills.
         """
-        tokenizer = self._pruned.sizer.tokenizer
+        tokenizer = self._sizer.tokenizer
         system = next((message.text for message in self.messages if message.role == "system"), False)
         if not tokenizer.count_overhead(self._tools, system=system).exact:
             return False
@@ -86,7 +93,7 @@ class Rendered:
 
     def count_tokens(self, target: WireFormat) -> int:
         """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""
-        tokenizer = self._pruned.sizer.tokenizer
+        tokenizer = self._sizer.tokenizer
         return self.tokens - sum(_count_omitted(message, target, tokenizer) for message in self.messages)
 
     @cached_property
@@ -108,7 +115,7 @@ class Rendered:
     def stable_prefix(self) -> int:
         """The tokens of the leading messages that equal those of the Renderer's previous render; 0 for its first render."""
         tokens = 0
-        sizer = self._pruned.sizer
+        sizer = self._sizer
         for message, earlier in zip(self.messages, self._earlier, strict=False):
             if message is not earlier and message != earlier:
                 break

@@ -66,12 +66,16 @@ class Sizer:
         calls = node.calls
         if node.calls_removed_at:
             calls = tuple([call for call, removed_at in zip(calls, node.calls_removed_at, strict=True) if removed_at >= state])
-        key = role, node.name, calls, node.call_id, text
+        return self.count_frame(role, node.name, calls, node.call_id, text=text)
+
+    def count_frame(self, role: Role, name: str | None, calls: tuple[ToolCall, ...], call_id: str | None, *, text: bool) -> int:
+        """Count the tokens around the content of a message, each once."""
+        key = role, name, calls, call_id, text
         tokens = self._frames.get(key)
         if tokens is None:
             if len(self._frames) >= MAX_FRAMES:
                 self._frames.clear()
-            count = self.tokenizer.count_framing(role, name=node.name, tool_calls=calls, tool_call_id=node.call_id, text=text)
+            count = self.tokenizer.count_framing(role, name=name, tool_calls=calls, tool_call_id=call_id, text=text)
             tokens = self._frames[key] = count.tokens
         return tokens
 
@@ -254,14 +258,17 @@ def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
 
 
 def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
-    """Set `token_bound` of every node, without counting any text."""
-    _set_token_bounds(tree.nodes, sizer)
+    """Set `token_bound` of every node, without counting any text. A limit does not exceed itself once it is pruned."""
+    _set_token_bounds(tree.nodes, sizer, limited=True)
 
 
-def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer) -> None:
+def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
     """Set `token_bound` of nodes, of which each stands after the nodes above it."""
     for node in reversed(nodes):
-        total = _bound_own_items(node, sizer, _UNBOUNDED) + sum(child.token_bound or 0 for child in node.nodes)
+        total = _bound_own_items(node, sizer, _UNBOUNDED)
+        for child in node.nodes:
+            bound = child.token_bound or 0
+            total += min(bound, child.limit) if limited and child.limit is not None and not child.in_fallback else bound
         node.token_bound = min(total, _UNBOUNDED)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf, Node
 
 if TYPE_CHECKING:
+    import re
+
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["LeafRange", "TextJoins", "find_separator"]
+__all__ = ["LeafRange", "TextJoins", "find_last_cut", "find_separator"]
 
 _SEARCH_LENGTH = 48  # characters at the end of a text in which the last safe cut is looked for first
 
@@ -133,9 +135,10 @@ class TextJoins:
 
     def _count_line(self, leaf: Leaf, before: Leaf | None, after: Leaf | None) -> tuple[int, int]:
         """Count a text that starts a line, between such texts. The start of each of these lines is a safe cut, whatever stands before it."""
-        tokens = self.tokenizer.count(leaf.text)
         if after is not None:
-            return tokens + self._count_line_break(leaf), 0
+            text = leaf.text
+            return self.tokenizer.count(text if text.endswith("\n") else f"{text}\n"), 0
+        tokens = self.tokenizer.count(leaf.text)
         loose = self.tokenizer.count(self._read_tail(leaf))
         if before is None:
             return tokens, loose
@@ -170,7 +173,7 @@ class TextJoins:
         text = leaf.text
         while (before := span.find_before(leaf)) is not None:
             text = before.text + find_separator(before, leaf, leaf.previous) + text
-            cut_at = self._find_last_cut(text)
+            cut_at = find_last_cut(self.cut, text)
             if cut_at >= 0:
                 return text[cut_at:]
             leaf = before
@@ -195,7 +198,7 @@ class TextJoins:
         cuts = leaf.safe_cuts
         if cuts is None:
             first = self._find_first_cut(leaf.text)
-            cuts = leaf.safe_cuts = (first, self._find_last_cut(leaf.text) if first >= 0 else -1)
+            cuts = leaf.safe_cuts = (first, find_last_cut(self.cut, leaf.text) if first >= 0 else -1)
         return cuts
 
     def _find_first_cut(self, text: str) -> int:
@@ -203,23 +206,23 @@ class TextJoins:
         match = self.cut.search(text, 1) if self.cut else None
         return match.start() if match and match.start() < len(text) else -1
 
-    def _find_last_cut(self, text: str) -> int:
-        """Return the position of the last safe cut inside a text, or -1."""
-        cut = self.cut
-        if cut is None:
-            return -1
-        reach = _SEARCH_LENGTH
-        while True:
-            start = max(len(text) - reach, 1)
-            cut_at = -1
-            for match in cut.finditer(text, start):  # with `start`, the pattern still sees the text before it
-                if match.start() < len(text):
-                    cut_at = match.start()
-            if cut_at >= 0 or start == 1:
-                return cut_at
-            reach *= 8
-
 
 def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
     """Return the leaf that would stand directly before `after` without `leaf`."""
     return leaf.previous if after.previous is leaf else after.previous
+
+
+def find_last_cut(cut: re.Pattern[str] | None, text: str) -> int:
+    """Return the position of the last safe cut inside a text, or -1."""
+    if cut is None:
+        return -1
+    reach = _SEARCH_LENGTH
+    while True:
+        start = max(len(text) - reach, 1)
+        cut_at = -1
+        for match in cut.finditer(text, start):  # with `start`, the pattern still sees the text before it
+            if match.start() < len(text):
+                cut_at = match.start()
+        if cut_at >= 0 or start == 1:
+            return cut_at
+        reach *= 8

@@ -191,6 +191,7 @@ class Node:
     index = 0  # among the nodes of the tree, in written order
     last_index = 0  # the index of the last node below it
     token_bound: int | None = None  # a number of tokens that it surely does not exceed
+    settled_tokens: int | None = None  # of a limit outside messages: its tokens after it was pruned
     is_active = True  # it and all nodes above it are alive in the current state of the removal order
     first_leaf_index = 0  # in a message: the number of leaves before it
     leaf_count = 0  # in a message: the number of leaves in it, those of fallbacks included

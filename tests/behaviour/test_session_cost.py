@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,10 +13,14 @@ from promptkit.providers import Reply
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.counter import CountCache
+from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from promptkit.messages import Role
+    from promptkit.tokens import Count
 
 
 class Works:
@@ -45,6 +49,11 @@ def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         put(cache, text, tokens)
 
     monkeypatch.setattr(CountCache, "put", counted)
+    return talk(turns, texts)
+
+
+def talk(turns: int, noted: Sequence[str]) -> list[int]:
+    """How many texts were noted in the first half of so many turns, and in the second."""
     session = AgentSession(
         model=Works(),
         instructions="Be brief.",
@@ -53,17 +62,30 @@ def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         budget=ContextBudget(),
     )
 
-    async def talk() -> list[int]:
+    async def run() -> list[int]:
         ends: list[int] = []
         for turn in range(turns):
             await session.run(f"Question number {turn}.")
-            ends.append(len(texts))
+            ends.append(len(noted))
         return [ends[turns // 2 - 1], ends[-1] - ends[turns // 2 - 1]]
 
-    return asyncio.run(talk())
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("turns", [60, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_a_text_is_tokenized_once_however_long_the_conversation(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = tokenized(turns, monkeypatch)
+    assert 0 < second <= first
+
+
+def test_a_call_is_framed_when_it_is_new_and_not_in_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    framed: list[str] = []
+    count_framing = OpenAITokenizer.count_framing
+
+    def counted(tokenizer: OpenAITokenizer, role: Role, **message: Any) -> Count:  # Any: the keywords of count_framing
+        framed.extend(call.id for call in message.get("tool_calls", ()))
+        return count_framing(tokenizer, role, **message)
+
+    monkeypatch.setattr(OpenAITokenizer, "count_framing", counted)
+    first, second = talk(20, framed)
     assert 0 < second <= first

@@ -1,0 +1,140 @@
+"""Prune a limit whose content has been pruned before: by limits inside it, so that little of it is removed.
+
+`BackwardScan` counts from the last state back, which takes the time of everything that is kept. Where limits are nested, each would count
+again what the one inside it kept. Here the tokens of the limits inside are known, and steps are taken until the limit holds, so a
+limit takes the time of what is new in it and of what it removes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from promptkit.rendering.subtree import iter_message_places, measure
+from promptkit.rendering.tree import NEVER_REMOVED, Node, TextMessage
+from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved
+
+if TYPE_CHECKING:
+    from promptkit.rendering.removal_order import RemovalOrder, Step
+    from promptkit.rendering.sizing import Sizer
+
+__all__ = ["forget_settled", "prune_forward"]
+
+_MOST_LEAVES: Final = 8
+"""The leaves of a message that is counted again whenever one of them is removed."""
+
+_MOST_NEW: Final = 4
+"""How many times the limit the upper bound of the content may be. Of much new content most is removed, and need not be counted."""
+
+
+def prune_forward(order: RemovalOrder, root: Node, sizer: Sizer) -> list[Step] | None:
+    """Take steps below a limit until it holds. None, with nothing changed: a scan must tell.
+
+    Needs a tree without fallbacks and cache breakpoints, and upper bounds of its nodes.
+    """
+    limit = root.limit or 0
+    if root.message is not None or root.token_bound is None or root.token_bound > _MOST_NEW * limit or not _contains_limit(root):
+        return None
+    tokens = _count(root, sizer)
+    steps: list[Step] = []
+    taken = order.take_steps(root, steps, batch=False)
+    while tokens > limit:
+        saved = None if next(taken, _END) is _END else _count_saved(steps[-1], len(steps) - 1, root, sizer)
+        if saved is None:
+            order.take_back(steps)
+            return None
+        tokens -= saved
+    taken.close()
+    order.make_final(steps)
+    root.settled_tokens = tokens
+    return steps
+
+
+_END: Final = object()
+
+
+def _contains_limit(root: Node) -> bool:
+    """Return whether a limit that is pruned already is directly below a node, or below the groups in it."""
+    nodes = [*root.nodes]
+    for node in nodes:  # grows while it is walked
+        if node.limit is not None and node.is_active:
+            return True
+        if node.role is None:
+            nodes += node.nodes
+    return False
+
+
+def _count(root: Node, sizer: Sizer) -> int:
+    """Count the tokens of the living messages below a limit. What a limit inside it has is known, or is known from then on."""
+    total = 0
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        for item, removed_at in zip(node.items, node.removed_at, strict=True):
+            if removed_at != NEVER_REMOVED:
+                continue
+            if isinstance(item, TextMessage):
+                total += sizer.count_text_message(item)
+            elif not isinstance(item, Node):
+                continue
+            elif item.role is not None:
+                total += measure(item, sizer)
+            elif item.settled_tokens == _UNKNOWN:
+                item.settled_tokens = measure(item, sizer)
+                total += item.settled_tokens
+            elif item.settled_tokens is not None:
+                total += item.settled_tokens
+            else:
+                stack.append(item)
+    return total
+
+
+_UNKNOWN: Final = -1
+"""The settled tokens of a limit from which a step of another limit has removed something."""
+
+
+def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None:
+    """Count the tokens of the messages below a limit that a step removed. None: it left a long message in part."""
+    if isinstance(step, tuple):
+        item = step[3].items[step[4]]
+        return sizer.count_text_message(item) if isinstance(item, TextMessage) else None
+    forget_settled(step, root)
+    saved = 0
+    for item in _list_messages(step, state, root):
+        if isinstance(item, TextMessage):
+            saved += sizer.count_text_message(item)
+        elif item.is_active and item.leaf_count > _MOST_LEAVES:
+            return None
+        else:
+            saved += measure(item, sizer, state) - (measure(item, sizer, state + 1) if item.is_active else 0)
+    return saved
+
+
+def _list_messages(step: list[Change], state: int, root: Node) -> list[TextMessage | Node]:
+    """List the messages below a limit that a step removed, in whole or in part, each once."""
+    places: dict[tuple[Node, int], None] = {}
+    for change in step:
+        message = change.message if isinstance(change, CallRemoved) else change.parent.message if isinstance(change, ItemRemoved) else None
+        if message is not None and message.parent is not None:
+            places[message.parent, message.position] = None
+        elif isinstance(change, ItemRemoved):
+            item = change.parent.items[change.position]
+            if isinstance(item, Node) and item.role is None:
+                places.update(dict.fromkeys(iter_message_places(item, state)))
+            else:
+                places[change.parent, change.position] = None
+    found = (parent.items[position] for parent, position in places if _is_below(parent, root))
+    return [item for item in found if isinstance(item, TextMessage | Node)]
+
+
+def forget_settled(step: list[Change], root: Node) -> None:
+    """Forget the tokens of the limits outside a node from which a step below it removed something."""
+    for change in step:
+        node = change.parent if isinstance(change, ItemRemoved) else change.message if isinstance(change, CallRemoved) else None
+        while node is not None and not _is_below(node, root):
+            if node.settled_tokens is not None:
+                node.settled_tokens = _UNKNOWN
+            node = node.parent
+
+
+def _is_below(node: Node, root: Node) -> bool:
+    return root.index <= node.index <= root.last_index

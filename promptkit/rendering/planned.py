@@ -1,0 +1,240 @@
+"""Prune a static tree by its plan: find the first state that fits, from the last state backwards, and write its messages.
+
+The count of a message does not change while others leave, so the tokens of a state are a sum. What is certainly removed is never looked at.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from promptkit.messages import Message
+from promptkit.rendering.counting import LONG
+from promptkit.rendering.plans import ContainerPlan, LinesMessage, PlannedMessage
+from promptkit.rendering.subtree import build_message
+from promptkit.rendering.text_joins import find_last_cut
+from promptkit.rendering.tree import TextMessage
+
+if TYPE_CHECKING:
+    from promptkit.rendering.plans import Line, Pair
+    from promptkit.rendering.sizing import Sizer
+
+__all__ = ["KeptPlan", "prune_plan"]
+
+
+@attrs.frozen
+class KeptPlan:
+    """What is kept of a static tree."""
+
+    path: tuple[tuple[ContainerPlan, int], ...]
+    """The containers around `container` that are kept in part, the root first, each with the rank of the next one."""
+    container: ContainerPlan
+    """The innermost container that is kept in part."""
+    rank: int
+    """The rank from which on its units are kept."""
+    lines: tuple[LinesMessage, int] | None
+    """The unit before that rank, if it is a message of which some lines are kept, and the index of the first of these in its `ranked`."""
+    tokens: int
+    """The tokens of the messages."""
+
+    def build_messages(self) -> tuple[Message, ...]:
+        """Build the messages, in written order."""
+        messages: list[Message] = []
+        add = messages.append
+        levels = [(plan, rank, rank + 1) for plan, rank in self.path]
+        levels.append((self.container, self.rank - 1, self.rank))
+        plan, partial, low = levels[0]
+        stack = [(zip(plan.units, plan.ranks, strict=True), partial, low)]
+        depth = 1
+        while stack:
+            rest, partial, low = stack[-1]
+            for unit, rank in rest:
+                if rank >= low:
+                    if isinstance(unit, ContainerPlan):
+                        stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
+                        break
+                    add(unit.message or _build(unit))
+                elif rank == partial:
+                    if depth < len(levels):
+                        plan, partial, low = levels[depth]
+                        depth += 1
+                        stack.append((zip(plan.units, plan.ranks, strict=True), partial, low))
+                        break
+                    if self.lines is not None:
+                        message, first = self.lines
+                        add(_join(message, [message.lines[position] for position in sorted(message.ranked[first:])]))
+            else:
+                stack.pop()
+        return tuple(messages)
+
+
+_NONE: Final = -1
+"""The rank of a unit that is kept in part, where there is none."""
+
+
+def _build(unit: TextMessage | PlannedMessage | LinesMessage | ContainerPlan) -> Message:
+    """Build the message of a unit, and keep it there for other renders."""
+    if isinstance(unit, PlannedMessage):
+        calls = () if unit.call is None else (unit.call,)
+        content = (unit.text,) if unit.text else ()
+        unit.message = Message(role=unit.role, content=content, name=unit.element.name, tool_calls=calls, tool_call_id=unit.answers)
+        return unit.message
+    if isinstance(unit, LinesMessage):
+        unit.message = _join(unit, unit.lines)
+        return unit.message
+    message = build_message(unit, 0) if isinstance(unit, TextMessage) else None
+    if message is None:
+        problem = f"{type(unit).__name__} is no message."
+        raise TypeError(problem)
+    return message
+
+
+_ENDS_LINE: Final = operator.methodcaller("endswith", "\n")
+
+
+def _join(message: LinesMessage, lines: list[Line]) -> Message:
+    """Build a message of some of its lines."""
+    texts = [line.text for line in lines]
+    if any(map(_ENDS_LINE, texts)):
+        texts[:-1] = [text if text[-1] == "\n" else f"{text}\n" for text in texts[:-1]]
+        content = "".join(texts)
+    else:
+        content = "\n".join(texts)
+    return Message(role=message.role, content=(content,), name=message.element.name)
+
+
+def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
+    """Find the first state of the removal order that fits.
+
+    The last user message is never removed; in a prompt without any, the last message is not.
+
+    Args:
+        root: The plan of the prompt.
+        room: The tokens that its messages may take.
+        sizer: Counts them.
+        budget: The tokens of the whole request. A text that is surely longer is not counted.
+
+    Returns:
+        The state, or None if not even the last state fits.
+    """
+    counts = _Counts(sizer, budget)
+    total = sum(map(counts.count_planned, root.fixed))
+    if total > room:
+        return None
+    waits_for_user = root.has_user and not any(message.role == "user" for message in root.fixed)
+    waits = waits_for_user or not (root.has_user or root.fixed)  # for the message that is never removed
+    path: list[tuple[ContainerPlan, int]] = []
+    lines: tuple[LinesMessage, int] | None = None
+    container, ranked, rank = root, root.ranked, len(root.ranked)
+    while True:
+        if rank == 0:
+            if not path:
+                break
+            container, rank = path.pop()  # all of the inner one is kept
+            ranked = container.ranked
+            continue
+        entry = ranked[rank - 1]
+        if isinstance(entry, ContainerPlan):
+            path.append((container, rank - 1))
+            container, ranked, rank = entry, entry.ranked, len(entry.ranked)
+            continue
+        if isinstance(entry, LinesMessage):
+            first, tokens = counts.prune_lines(entry, room - total)
+            if first == len(entry.lines):
+                break
+            total += tokens
+            waits = waits and waits_for_user and entry.role != "user"
+            if first:
+                lines = entry, first
+                break
+        else:
+            text = entry if isinstance(entry, TextMessage) else None
+            tokens = text.tokens if text is not None else -1
+            if tokens < 0:
+                tokens = counts.count(entry)
+            if total + tokens > room:
+                break
+            total += tokens
+            if waits:
+                waits = waits_for_user and not (text is not None and text.role == "user")
+        rank -= 1
+    return None if waits else KeptPlan(tuple(path), container, rank, lines, total)
+
+
+class _Counts:
+    """Counts the units of a plan, each once for all renders that share the plan."""
+
+    def __init__(self, sizer: Sizer, budget: int) -> None:
+        self._sizer = sizer
+        self._base = sizer.tokenizer.base
+        self._scale = None if self._base is sizer.tokenizer else sizer.tokenizer.scale
+        self._budget = budget
+        self._shortest = max(LONG, budget)
+
+    def count(self, unit: TextMessage | PlannedMessage | Pair) -> int:
+        """Count the tokens of a message, or of a call and its result. A text that surely exceeds the budget is not counted."""
+        if isinstance(unit, TextMessage):
+            return self._find_excess(unit.text) or self._sizer.count_text_message(unit)
+        if isinstance(unit, PlannedMessage):
+            return self.count_planned(unit)
+        call, result = unit
+        return self.count_planned(call) + self.count_planned(result)
+
+    def count_planned(self, message: PlannedMessage) -> int:
+        """Count the tokens of a message as `count` does."""
+        if message.tokens < 0:
+            text = message.text
+            excess = self._find_excess(text)
+            if excess:
+                return excess
+            calls = () if message.call is None else (message.call,)
+            frame = self._sizer.count_frame(message.role, message.element.name, calls, message.answers, text=bool(text))
+            message.tokens = frame + (self._sizer.tokenizer.count(text) if text else 0)
+        return message.tokens
+
+    def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:
+        """Find the first state of a message that fits: the index in `ranked` of its first line, and its tokens.
+
+        A line is counted with its line break, which the last one has not. So an earlier state may have less tokens, but never less than the
+        end of its last line.
+        """
+        count, scale = self._base.count, self._scale
+        frame = self._sizer.count_text_frame(message.role, message.element.name)
+        lines, ranked = message.lines, message.ranked
+        best, best_tokens = len(ranked), 0
+        content = line_break = loose = 0
+        last = -1
+        for index in range(len(ranked) - 1, -1, -1):
+            position = ranked[index]
+            line = lines[position]
+            tokens = line.tokens
+            if tokens < 0:
+                text = line.text
+                if self._find_excess(text):
+                    break
+                tokens = line.tokens = count(text if text[-1] == "\n" else f"{text}\n")
+            content += tokens
+            if position > last:
+                last = position
+                line_break, loose = self._count_end(line)
+            tokens = frame + (content - line_break if scale is None else scale(content - line_break))
+            if tokens <= room:
+                best, best_tokens = index, tokens
+            elif tokens - (loose if scale is None else scale(loose)) > room:
+                break
+        return best, best_tokens
+
+    def _count_end(self, line: Line) -> tuple[int, int]:
+        """Count what the line break adds to a line, and the end of the line, which the break may change."""
+        end = line.text[max(0, find_last_cut(self._base.safe_cut, line.text)) :]
+        tokens = self._base.count(end)
+        return (0 if end[-1] == "\n" else self._base.count(f"{end}\n") - tokens), tokens
+
+    def _find_excess(self, text: str) -> int:
+        """Return the fewest tokens that a long text can have if they exceed the budget, else 0."""
+        if len(text) <= self._shortest:
+            return 0
+        fewest = self._sizer.tokenizer.lower_bound(text)
+        return fewest if fewest > self._budget else 0

@@ -1,0 +1,340 @@
+"""Plans of static trees: what a tree without components removes first, known without expanding it.
+
+A static tree consists of messages and plain containers, with nothing in it that depends on the budget, that may be replaced, or that other
+elements lean on. Its removal order is the order of its containers by priority, one inside the other, so a container is planned once,
+kept by its identity, and used again in every render that shows it. A render of one more turn plans that turn.
+
+`PlanCache.plan` returns None for any other tree. Such a tree is expanded and pruned as the modules `expand` to `prune` do it, and what
+a plan says is what they would say.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.text import TextChunk
+from promptkit.errors import TreeError
+from promptkit.rendering.build import build_leaf, build_text_message, is_plain, read_priority
+from promptkit.rendering.elements import is_plain_container
+from promptkit.rendering.tree import HIGHEST_PRIORITY, Node, TextMessage
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from promptkit.element import Children, PromptElement
+    from promptkit.messages import Message, Role, ToolCall
+
+__all__ = ["FIXED", "ContainerPlan", "Line", "LinesMessage", "Pair", "PlanCache", "PlannedMessage", "Unit"]
+
+FIXED: Final = 1 << 60
+"""The rank of what is never removed."""
+
+
+class PlannedMessage:
+    """A message with one tool call and no text, a tool result, or a message that is never removed. Its content is one text or none."""
+
+    __slots__ = ("answers", "call", "element", "fixed", "message", "priority", "role", "text", "tokens")
+
+    def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
+        self.element = element
+        self.role: Role = role
+        self.text = text
+        self.priority = priority
+        self.call: ToolCall | None = None
+        self.answers: str | None = None  # the id of the call whose result it is
+        self.fixed = False
+        self.tokens = -1  # not counted yet
+        self.message: Message | None = None  # not built yet
+
+
+class Line:
+    """A TextChunk whose start is a safe cut of the tokenizer, so that its tokens do not depend on the lines around it."""
+
+    __slots__ = ("element", "priority", "text", "tokens")
+
+    def __init__(self, element: TextChunk, text: str, priority: float) -> None:
+        self.element = element
+        self.text = text
+        self.priority = priority
+        self.tokens = -1  # with a line break behind it; not counted yet
+
+
+class LinesMessage:
+    """A message of lines, which are removed one by one. `ranked` holds their positions, the first to be removed first."""
+
+    __slots__ = ("element", "lines", "message", "priority", "ranked", "ranks", "role")
+
+    def __init__(self, element: MessageElement, role: Role, lines: list[Line], priority: float) -> None:
+        self.element = element
+        self.role: Role = role
+        self.lines = lines
+        self.priority = priority
+        self.ranked = sorted(range(len(lines)), key=[line.priority for line in lines].__getitem__)
+        self.message: Message | None = None  # with all lines; not built yet
+
+
+class ContainerPlan:
+    """A container: its units in written order, and in the order in which they are removed.
+
+    A tool call and its result are one entry of `ranked`, because they leave together. `ranks` holds the index in `ranked` for each unit, and
+    FIXED for a unit that is never removed.
+    """
+
+    __slots__ = ("element", "fixed", "has_calls", "has_system", "has_user", "is_changing", "priority", "ranked", "ranks", "size", "units")
+
+    def __init__(self, element: PromptElement | None, priority: float) -> None:
+        self.element = element
+        self.priority = priority
+        self.units: list[Unit] = []
+        self.ranked: list[Unit | Pair] = []
+        self.ranks: list[int] = []
+        self.fixed: list[PlannedMessage] = []
+        self.has_user = False  # a message of the user that may be removed
+        self.has_system = False  # a system message that may be removed
+        self.has_calls = False
+        self.is_changing = False  # the lowest priority of a unit's children changes while they are removed
+        self.size = 1  # plans in it, itself included
+
+
+Unit: TypeAlias = TextMessage | PlannedMessage | LinesMessage | ContainerPlan
+"""What is ranked in a container."""
+
+Pair: TypeAlias = tuple[PlannedMessage, PlannedMessage]
+"""A message with a tool call, and the result of the call."""
+
+_ROLES: Final[dict[type[PromptElement], Role]] = {
+    SystemMessage: "system",
+    UserMessage: "user",
+    AssistantMessage: "assistant",
+    ToolMessage: "tool",
+}
+
+_OUTSIDE: Final = Node(None, None, HIGHEST_PRIORITY)
+"""Stands for the container of a message whose plan does not depend on it."""
+
+_SLACK: Final = 1_000
+"""Plans that are kept besides twice those of the last prompt."""
+
+
+class PlanCache:
+    """The plans of the elements of the last prompts, by identity. A plan holds its element, so no other object has that identity."""
+
+    def __init__(self, safe_cut: re.Pattern[str] | None) -> None:
+        self._safe_cut = safe_cut
+        self._units: dict[int, Unit] = {}
+        self._lines: dict[int, Line] = {}
+        self._size = 0  # of the last plan
+
+    def plan(self, children: Children) -> ContainerPlan | None:
+        """Return the plan of a prompt, or None if it is not static or not well-formed."""
+        root = self._plan(children)
+        if root is not None:
+            self._size = root.size
+        if len(self._units) + len(self._lines) > 2 * self._size + _SLACK:
+            units = () if root is None else _list_units(root)
+            self._units = {id(unit.element): unit for unit in units}
+            self._lines = {id(line.element): line for unit in units if isinstance(unit, LinesMessage) for line in unit.lines}
+        return root
+
+    def _plan(self, children: Children) -> ContainerPlan | None:  # noqa: C901  # one pass over children, of which a prompt can have very many
+        root = ContainerPlan(None, HIGHEST_PRIORITY)
+        open_plans: list[tuple[ContainerPlan, Iterator[str | PromptElement | None]]] = [(root, iter(children))]
+        inside: set[int] = set()
+        find = self._units.get
+        while open_plans:
+            plan, rest = open_plans[-1]
+            add = plan.units.append
+            for child in rest:
+                known = find(id(child))
+                if known is not None:
+                    add(known)
+                    continue
+                if child is None or isinstance(child, str):
+                    if child and not child.isspace():
+                        return None
+                    continue
+                role = _ROLES.get(type(child))
+                if role is None or not isinstance(child, MessageElement):
+                    inner = _open_container(child)
+                    if inner is None or id(child) in inside:
+                        return None
+                    inside.add(id(child))
+                    open_plans.append((inner, iter(child.children)))
+                    break
+                unit = self._plan_message(child, role)
+                if unit is None:
+                    return None
+                self._units[id(child)] = unit
+                add(unit)
+            else:
+                open_plans.pop()
+                if not _settle(plan, is_root=not open_plans):
+                    return None
+                if open_plans:
+                    inside.discard(id(plan.element))
+                    self._units[id(plan.element)] = plan
+                    open_plans[-1][0].units.append(plan)
+        return root
+
+    def _plan_message(self, element: MessageElement, role: Role) -> Unit | None:
+        """Plan a message, or return None if it is not static."""
+        try:
+            text = None if role == "tool" else build_text_message(element, role, _OUTSIDE)
+            if text is not None:
+                return text
+            priority = read_priority(element, _OUTSIDE)
+        except TreeError:
+            return None  # the path is known only where the tree is expanded
+        fixed = element.required or (role == "system" and element.priority is None)
+        if not is_plain(element, required=fixed) or (fixed and role == "tool"):
+            return None
+        planned = PlannedMessage(element, role, "", priority)
+        if isinstance(element, AssistantMessage) and element.tool_calls:
+            planned.call = element.tool_calls[0]
+            is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
+            return planned if is_static else None
+        child = element.children[0] if len(element.children) == 1 else None
+        if isinstance(child, str):
+            planned.text, planned.fixed = child, fixed
+            planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
+            return planned if child and not child.isspace() else None
+        return None if fixed or role == "tool" or not element.children else self._plan_lines(element, role, priority)
+
+    def _plan_lines(self, element: MessageElement, role: Role, priority: float) -> LinesMessage | None:
+        """Plan a message whose children are lines, or return None if it has others."""
+        known = [*map(self._lines.get, map(id, element.children))]
+        lines = [line for line in known if line is not None]
+        if len(lines) < len(known):
+            lines.clear()
+            for child, line in zip(element.children, known, strict=True):
+                found = line or self._plan_line(child)
+                if found is None:
+                    return None
+                lines.append(found)
+        return LinesMessage(element, role, lines, priority)
+
+    def _plan_line(self, child: str | PromptElement | None) -> Line | None:
+        if self._safe_cut is None or type(child) is not TextChunk:
+            return None
+        try:
+            leaf = build_leaf(_OUTSIDE, child)
+        except TreeError:
+            return None
+        if leaf is None or not leaf.text or leaf.text.isspace() or self._safe_cut.match("\n" + leaf.text[:2], 1) is None:
+            return None
+        line = self._lines[id(child)] = Line(child, leaf.text, leaf.priority)
+        return line
+
+
+def _open_container(element: PromptElement) -> ContainerPlan | None:
+    """Return the plan of a container before its children are planned, or None if it is not static."""
+    try:
+        is_static = is_plain_container(type(element)) and is_plain(element)
+        return ContainerPlan(element, read_priority(element, _OUTSIDE)) if is_static else None
+    except TreeError:
+        return None
+
+
+def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
+    """Rank the units of a container. Return False if only its pruned tree tells their order."""
+    units = plan.units
+    plan.size += len(units)
+    keys = sorted(_list_keys(plan))
+    if plan.fixed and not is_root:
+        return False
+    if plan.is_changing and any(low == _CHANGING and priority == other for (priority, low, _), (other, _, _) in pairwise(keys)):
+        return False
+    pairs = _pair_calls(units) if plan.has_calls else _NO_PAIRS
+    if pairs is None:
+        return False
+    ranked, ranks = plan.ranked, [FIXED] * len(units)
+    for _, _, position in keys:
+        pair = pairs.get(position)
+        if pair is None:
+            ranks[position] = len(ranked)
+            ranked.append(units[position])
+        elif ranks[position] == FIXED:
+            call, result, entry = pair
+            ranks[call] = ranks[result] = len(ranked)
+            ranked.append(entry)
+    plan.ranks = ranks
+    return True
+
+
+def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
+    """List what the units of a container are ranked by: priority, lowest priority of a direct child, position. Notes what they have."""
+    keys: list[tuple[float, float, int]] = []
+    for position, unit in enumerate(plan.units):
+        if isinstance(unit, TextMessage):
+            keys.append((unit.priority, unit.priority, position))
+            if unit.role == "user":
+                plan.has_user = True
+            elif unit.role == "system":
+                plan.has_system = True
+        elif isinstance(unit, PlannedMessage):
+            if unit.fixed:
+                plan.fixed.append(unit)
+            else:
+                plan.has_calls = True
+                keys.append((unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position))
+        else:
+            keys.append((unit.priority, _CHANGING, position))
+            _inherit(plan, unit)
+    return keys
+
+
+_CHANGING: Final = float("-inf")
+"""Replaces the lowest priority of a direct child where that changes while children are removed. It sorts before all others."""
+
+
+def _inherit(plan: ContainerPlan, unit: ContainerPlan | LinesMessage) -> None:
+    """Note in a container what an inner container, or a message of lines, has."""
+    plan.is_changing = True
+    if isinstance(unit, ContainerPlan):
+        plan.has_user |= unit.has_user
+        plan.has_system |= unit.has_system
+        plan.has_calls |= unit.has_calls
+        plan.size += unit.size
+    else:
+        plan.has_user |= unit.role == "user"
+        plan.has_system |= unit.role == "system"
+        plan.size += len(unit.lines)
+
+
+_NO_PAIRS: Final[Mapping[int, tuple[int, int, Pair]]] = {}
+
+
+def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | None:
+    """Pair the calls of a container with their results: position of each → positions and units of both.
+
+    None if a call or a result has no partner in this container, or one beyond an inner container with calls.
+    """
+    pairs: dict[int, tuple[int, int, Pair]] = {}
+    waiting: dict[str, tuple[int, PlannedMessage]] = {}
+    for position, unit in enumerate(units):
+        if type(unit) is PlannedMessage:
+            if unit.call is not None:
+                if unit.call.id in waiting:
+                    return None
+                waiting[unit.call.id] = position, unit
+            elif unit.answers is not None:
+                found = waiting.pop(unit.answers, None)
+                if found is None:
+                    return None
+                at, call = found
+                pairs[at] = pairs[position] = at, position, (call, unit)
+        elif waiting and type(unit) is ContainerPlan and unit.has_calls:
+            return None
+    return None if waiting else pairs
+
+
+def _list_units(root: ContainerPlan) -> list[Unit]:
+    """List every unit below a root."""
+    units = [*root.units]
+    for unit in units:  # grows while it is walked
+        if isinstance(unit, ContainerPlan):
+            units += unit.units
+    return units

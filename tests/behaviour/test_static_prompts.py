@@ -1,0 +1,213 @@
+"""A prompt without components is planned, not expanded. What it shows is what the expanded tree shows, and it costs what is new in it."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import example, given, note, settings, strategies as st
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Child,
+    Group,
+    PromptElement,
+    Rendered,
+    Renderer,
+    SystemMessage,
+    TextChunk,
+    ToolCall,
+    ToolDefinition,
+    ToolMessage,
+    UserMessage,
+)
+from promptkit.testing import WordTokenizer
+from promptkit.tokens import Count, tokenizer_for
+from tests.behaviour.strategies import tokenizers
+from tests.examples import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from promptkit.messages import Role
+    from promptkit.tokens import Tokenizer
+
+PRIORITIES = st.none() | st.integers(0, 4)
+MESSAGES = (SystemMessage, UserMessage, AssistantMessage)
+TEXTS = st.sampled_from(["a", "two words", "some (more) words", "ends\n", "x" * 9, "and, so on;", "0 1 2"])
+ODD_TEXTS = st.sampled_from(["", " ", " spaced", "/", "\n"])
+TOOL = ToolDefinition(name="read_file", description="Read a file.")
+
+
+@st.composite
+def static_prompts(draw: DrawFn) -> tuple[Child, ...]:
+    """Messages, lines, calls with their results, and groups of them. In two of three prompts nothing stands in the way of a plan."""
+    numbers = count()
+    is_odd = draw(st.sampled_from([False, False, True]))
+    texts = TEXTS | ODD_TEXTS if is_odd else TEXTS
+    priorities: SearchStrategy[float | None] = PRIORITIES if is_odd else st.integers(0, 10**6)
+
+    def message(kind: type[PromptElement], text: str, priority: float | None, required: int) -> Child:
+        return kind(priority=priority, required=is_odd and required == 0)[text]
+
+    def lines(lines: list[tuple[str, float | None]], priority: float | None) -> Child:
+        return UserMessage(priority=priority)[[TextChunk(priority=each)[text] for text, each in lines]]
+
+    def call(arguments: str, text: str, priority: float | None, other: float | None, between: list[Child]) -> Child:
+        made = ToolCall(id=f"c{next(numbers)}", name="read_file", arguments=arguments)
+        result = ToolMessage(tool_call_id=made.id, priority=other)[text]
+        return [AssistantMessage(tool_calls=[made], priority=priority), *between, result]
+
+    kinds = st.sampled_from([UserMessage, AssistantMessage, UserMessage, SystemMessage] if is_odd else [UserMessage, AssistantMessage])
+    leaves = st.builds(message, kinds, texts, priorities, st.integers(0, 5)) | st.builds(
+        lines, st.lists(st.tuples(texts, priorities), min_size=1, max_size=4), priorities
+    )
+    calls = st.builds(call, st.sampled_from(["{}", '{"path": "a.py"}']), texts, priorities, priorities, st.lists(leaves, max_size=1))
+
+    def group(inner: list[Child], priority: float | None) -> Child:
+        return Group(priority=priority)[inner]
+
+    level = st.lists(leaves | calls, min_size=1, max_size=4)
+    for _ in range(2):
+        level = st.lists(leaves | calls | st.builds(group, level, priorities), min_size=1, max_size=4)
+    system: list[Child] = draw(st.sampled_from([[], [SystemMessage()["be brief"]], [UserMessage(required=True)["stays"]]]))
+    return *system, *draw(level)
+
+
+def outcome(renderer: Renderer, prompt: Child) -> Rendered | str:
+    try:
+        return renderer.render(prompt)
+    except BudgetExceededError as error:
+        return str(error)
+
+
+def check_same(prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]) -> None:
+    whole = Renderer(budget=10_000, tokenizer=tokenizer, tools=tools).render(prompt).tokens
+    budget = round(whole * percent / 100)
+    note(f"{prompt!r}\n{tokenizer!r}, {budget}")
+    planned = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools), prompt)
+    expanded = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools, trace=True), prompt)  # a trace needs the tree
+    assert planned == expanded
+    if isinstance(planned, Rendered) and isinstance(expanded, Rendered):
+        assert planned.removals == expanded.removals
+        assert planned.source_map == expanded.source_map
+        for other in (budget * 3 // 4, budget * 2):
+            assert at_budget(planned, other) == at_budget(expanded, other)
+
+
+def at_budget(rendered: Rendered, budget: int) -> Rendered | str:
+    try:
+        return rendered.at_budget(budget)
+    except BudgetExceededError as error:
+        return str(error)
+
+
+TOOLS = st.sampled_from([(), (TOOL,)])
+LOWER_LINE = UserMessage()[TextChunk(priority=0)["a"], TextChunk(priority=2)["b c"], TextChunk(priority=1)["d e"]]
+
+
+@settings(max_examples=examples(300))
+@example((LOWER_LINE,), WordTokenizer(), 80, ())
+@example(
+    (Group(priority=1)[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]], UserMessage(priority=2)["c"]), WordTokenizer(), 70, ()
+)
+@given(static_prompts(), tokenizers(), st.integers(20, 105), TOOLS)
+def test_a_static_prompt_shows_what_its_expanded_tree_shows(
+    prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]
+) -> None:
+    check_same(prompt, tokenizer, percent, tools)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(4_000))
+@given(static_prompts(), tokenizers() | st.just(tokenizer_for("gpt-4o")), st.integers(20, 105), TOOLS)
+def test_a_static_prompt_shows_what_its_expanded_tree_shows_thoroughly(
+    prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]
+) -> None:
+    check_same(prompt, tokenizer, percent, tools)
+
+
+@attrs.frozen(kw_only=True)
+class Noting(WordTokenizer):
+    """Notes every text that it counts, and every call that it frames. It keeps no counts."""
+
+    seen: list[str]
+
+    def count(self, text: str) -> int:
+        self.seen.append(text)
+        return len(text.split())
+
+    def count_framing(
+        self,
+        role: Role,
+        *,
+        name: str | None = None,
+        tool_calls: Sequence[ToolCall] = (),
+        tool_call_id: str | None = None,
+        text: bool | None = None,
+    ) -> Count:
+        self.seen.extend(call.id for call in tool_calls)
+        return Count(1)
+
+
+def messages(numbers: range) -> tuple[Child, ...]:
+    return tuple(UserMessage(priority=each)[f"message {each}"] for each in numbers)
+
+
+def calls(numbers: range) -> tuple[Child, ...]:
+    made: list[Child] = []
+    for each in numbers:
+        call = ToolCall(id=f"call {each}", name="read_file")
+        made += [AssistantMessage(priority=each, tool_calls=[call]), ToolMessage(priority=each, tool_call_id=call.id)[f"result {each}"]]
+    return tuple(made)
+
+
+def chain(numbers: range, inner: Child = ()) -> Child:
+    for each in numbers:
+        inner = Group(priority=0)[inner, UserMessage(priority=1)[f"message {each}"]]
+    return inner
+
+
+def lines(numbers: range) -> list[Child]:
+    return [TextChunk(priority=each)[f"line {each}"] for each in numbers]
+
+
+OLD, NEW = range(100), range(100, 102)
+OLD_LINES = lines(OLD)
+SHAPES: dict[str, tuple[Child, Callable[[Child], Child]]] = {
+    "messages": (messages(OLD), lambda old: [old, messages(NEW)]),
+    "tools": (calls(OLD), lambda old: [old, calls(NEW)]),
+    "nested": (Group(priority=0)[messages(OLD)], lambda old: [old, messages(NEW)]),
+    "deep": (chain(OLD), lambda old: chain(NEW, old)),
+    "lines": (UserMessage()[OLD_LINES], lambda _: UserMessage()[OLD_LINES, lines(NEW)]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_next_render_counts_only_what_is_new(shape: str) -> None:
+    old, extend = SHAPES[shape]
+    seen: list[str] = []
+    renderer = Renderer(budget=10_000, tokenizer=Noting(seen=seen))
+    renderer.render(old)
+    counted = [text.strip() for text in seen]
+    assert len([text for text in counted if text.endswith(" 50")]) == (2 if shape == "tools" else 1)  # a call and its result
+    seen.clear()
+    renderer.render(extend(old))
+    known = ("", "0", "99", "line 99")  # the end of what was the last line: its line break is new
+    assert {text.strip().rpartition(" ")[2] for text in seen} - {*known} == {"100", "101"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(shape: str) -> None:
+    seen: list[str] = []
+    rendered = Renderer(budget=60, tokenizer=Noting(seen=seen)).render(SHAPES[shape][0])
+    long = [text.strip() for text in seen if " " in text.strip()]
+    shown = {line for message in rendered.messages for line in message.text.split("\n")}
+    assert len(long) == len({*long})
+    assert rendered.tokens <= 60
+    assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")  # what no longer fits is counted, calls beside results
