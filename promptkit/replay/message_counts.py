@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.messages import OpaquePart
 from promptkit.rendering.sizing import Sizer
+from promptkit.transcript.jsonl.records import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +43,7 @@ class MessageCounts:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
-        self._by_value: dict[Message, MessageCount] = {}
+        self._by_value: dict[Message | str, MessageCount] = {}
         self._kept_messages: list[Message] = []
         self._all: list[MessageCount] = []
 
@@ -56,14 +59,11 @@ class MessageCounts:
         return [known.get(id(message)) or self._find_or_add(message) for message in messages]
 
     def _find_or_add(self, message: Message) -> MessageCount:
-        try:
-            count = self._by_value.get(message)
-        except TypeError:  # a provider's own part may contain values that cannot be hashed: then only the same object is the same message
-            count = self._add(message)
-        else:
-            if count is not None:
-                return count  # found by value: keeping the identity would cost memory, because policies create many such messages
-            count = self._by_value[message] = self._add(message)
+        key = _find_key(message)
+        count = self._by_value.get(key)
+        if count is not None:
+            return count  # found by value: keeping the identity would cost memory, because policies create many such messages
+        count = self._by_value[key] = self._add(message)
         self._by_identity[id(message)] = count
         self._kept_messages.append(message)
         return count
@@ -79,3 +79,10 @@ class MessageCounts:
         )
         self._all.append(count)
         return count
+
+
+def _find_key(message: Message) -> Message | str:
+    """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
+    if any(isinstance(part, OpaquePart) for part in message.content):
+        return json.dumps(message_to_json(message), sort_keys=True)
+    return message
