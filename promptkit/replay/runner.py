@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.replay.prices import Price
     from promptkit.replay.results import TimelineRequest
 
-__all__ = ["ReplayOptions", "replay", "replay_file"]
+__all__ = ["ReplayOptions", "digest_recording", "replay", "replay_file"]
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""
@@ -97,7 +97,7 @@ def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
         UnknownPolicyError: There is no policy with one of the names.
     """
-    seed = _digest(file)
+    seed = digest_recording(file)
     policies = [find_policy(name) for name in options.policies]
     totals = dict.fromkeys(options.policies, ReplayTotals())
     timelines: dict[str, list[TimelineRequest]] = {name: [] for name in options.policies}
@@ -125,7 +125,7 @@ def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
     )
 
 
-def _digest(file: Path | str) -> str:
+def digest_recording(file: Path | str) -> str:
     """Return a hash of the content, so that a recording has the same random numbers wherever it is and whatever its name is."""
     digest = hashlib.sha256()
     if isinstance(file, str) and is_url(file):

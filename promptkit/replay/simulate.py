@@ -21,7 +21,7 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
     from promptkit.replay.message_counts import MessageCount
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.replay.prompt_cache import PromptCache
     from promptkit.replay.recordings import Recording
 
-__all__ = ["ReplayRules", "Simulation", "SimulationResult", "find_fault"]
+__all__ = ["ReplayRules", "SimulatedRequest", "Simulation", "SimulationResult", "find_fault"]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +54,22 @@ class SimulationResult:
     timeline: tuple[TimelineRequest, ...]
 
 
+@attrs.frozen(kw_only=True)
+class SimulatedRequest:
+    """One request of a conversation under one policy."""
+
+    reply: int
+    """The place of its reply in the recording."""
+    messages: Sequence[MessageCount]
+    """Its messages, system messages included."""
+    billed: BilledTokens
+    """What it is billed, with its reply."""
+    summaries_billed: BilledTokens
+    """What the summaries so far are billed."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
+
+
 class Simulation:
     """One conversation that can be played under any number of policies. Messages are counted once for all of them.
 
@@ -61,11 +77,12 @@ class Simulation:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
     """
 
-    def __init__(self, recording: Recording, rules: ReplayRules) -> None:
+    def __init__(self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None) -> None:
+        """Prepare a conversation. `counts` has the counts of messages that are known already."""
         self._recording = recording
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
-        self._counts = MessageCounts(self._tokenizer)
+        self._counts = MessageCounts(self._tokenizer) if counts is None else counts
         budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
@@ -73,13 +90,21 @@ class Simulation:
         system = recording.system[0].text if recording.system else False
         self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
 
-    def run(self, policy: ReplayPolicy, *, seed: str, summarize_with_model: bool = False) -> SimulationResult:
+    def run(
+        self,
+        policy: ReplayPolicy,
+        *,
+        seed: str,
+        summarize_with_model: bool = False,
+        on_request: Callable[[SimulatedRequest], object] | None = None,
+    ) -> SimulationResult:
         """Play the conversation under a policy.
 
         Args:
             policy: The policy.
             seed: The seed of the random numbers that the policy gets. The same seed gives the same result.
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
+            on_request: Called with each request.
         """
         digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
         terms = ReplayTerms(
@@ -92,19 +117,22 @@ class Simulation:
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
         )
-        return asyncio.run(self._play_with_model(policy, terms) if summarize_with_model else self._play(policy, terms))
+        play = self._play_with_model if summarize_with_model else self._play
+        return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
 
-    async def _play_with_model(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
+    async def _play_with_model(
+        self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]
+    ) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
         # Other servers that speak OpenAI's protocol mostly have only the older of its two endpoints.
         model = OpenAIModel(self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
         try:
-            return await self._play(policy, attrs.evolve(terms, model=model))
+            return await self._play(policy, attrs.evolve(terms, model=model), on_request)
         finally:
             await model.aclose()
 
-    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
+    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
         recorder = _RequestRecorder(run, terms, clock, cache=create_cache(self._rules.cache, self._rules.cache_lifetime), facts=self._facts)
@@ -115,6 +143,7 @@ class Simulation:
                     await run.add(message)
                     continue
                 usage = recorder.on_request(await run.request(), reply=at)
+                on_request(recorder.last_request(at))
                 await run.add_reply(message, usage)
                 clock.end_reply()
                 recorder.on_reply()
@@ -158,6 +187,7 @@ class _RequestRecorder:
         self._system = terms.counts.count_messages(terms.system)
         self._first_message = facts.messages[0].number if facts.messages else None
         self._last_request: list[MessageCount] = []
+        self._last_billed = BilledTokens()
         self._checkpoints = self._billed_summaries = 0
         self._clock = clock
 
@@ -172,6 +202,7 @@ class _RequestRecorder:
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = self._cache.send(terms.request_tokens, counts, self._clock())
+        self._last_billed = attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens)
         limit = terms.budget.limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
@@ -184,7 +215,7 @@ class _RequestRecorder:
             invalid_requests=fault is not None,
             cuts=counts[: len(last_request)] != last_request,
             longest_request=billed.input_tokens,
-            requests_billed=attrs.evolve(billed, output_tokens=self._facts.messages[reply].tokens),
+            requests_billed=self._last_billed,
             faults=() if fault is None else (fault,),
         )
         self.totals = attrs.evolve(self.totals, retention=self._retention.counts)
@@ -194,6 +225,16 @@ class _RequestRecorder:
         if limit is not None and billed.input_tokens > limit:
             return None
         return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.messages[reply].tokens, cached_tokens=billed.cached_tokens)
+
+    def last_request(self, reply: int) -> SimulatedRequest:
+        """Return the last request, whose reply is at this place of the recording."""
+        return SimulatedRequest(
+            reply=reply,
+            messages=self._last_request,
+            billed=self._last_billed,
+            summaries_billed=self.totals.summaries_billed,
+            checkpoint=self.timeline[-1].checkpoint,
+        )
 
     def on_reply(self) -> None:
         """Bill the summaries that the reply started, which are done."""

@@ -6,12 +6,12 @@ const MOST = 20000; // characters of one text that are shown at first
 const TALL = 24; // lines of one text that are shown at first
 
 /* A text, and if it is long and not shown whole, its beginning and a button (`data-whole`) for the rest. */
-function textBox(text, { key, kind, whole }) {
+function textBox(text, { key, kind, whole, most = MOST, tall = TALL }) {
   const lines = text.length > 200 ? countLines(text) : 1;
-  const cut = !whole && (text.length > MOST || lines > TALL);
-  const box = el('pre', { class: `text ${kind}${cut ? ' cut' : ''}`, dir: 'auto' }, cut ? text.slice(0, MOST) : text);
+  const cut = !whole && (text.length > most || lines > tall);
+  const box = el('pre', { class: `text ${kind}${cut ? ' cut' : ''}`, dir: 'auto' }, cut ? text.slice(0, most) : text);
   if (!cut) return box;
-  const size = lines > TALL ? counted(lines, 'line') : counted(text.length, 'character');
+  const size = lines > tall ? counted(lines, 'line') : counted(text.length, 'character');
   return [box, el('button', { type: 'button', class: 'more', 'data-whole': key, 'data-hold': `more ${key}` }, `Show all ${size}`)];
 }
 
