@@ -15,6 +15,8 @@ function openLog(data) {
     ...{ entry: messages.entry, original: messages.original, covers: messages.covers, name: messages.name, callId: messages.callId },
     ...{ calls: messages.calls, tokens: Int32Array.from(messages.tokens), role: Array.from(messages.role, (role) => ROLE_NAMES[role]) },
   };
+  log.forms = new Map(); // for each message of the conversation the numbers of its changed forms
+  for (const [form, original] of Object.entries(log.original)) log.forms.set(original, [...(log.forms.get(original) || []), Number(form)]);
   log.sources = data.logs.map(openSource);
   log.steps = Int32Array.from(new Set(log.sources.flatMap((source) => [...source.reply]))).sort();
   for (const source of log.sources) source.at = requestsByStep(log.steps, source.reply);
@@ -100,10 +102,10 @@ function isIn(runs, number) {
   return false;
 }
 
-/* The requests of a source that show a message, itself or changed, as ranges `[from, to)`. */
+/* The requests of a source that show a message, itself or changed, as ranges `[from, to)`. The last answer is remembered. */
 function requestsShowing(log, source, number) {
-  const forms = [number];
-  for (const [form, original] of Object.entries(log.original)) if (original === number) forms.push(Number(form));
+  if (source.asked === number) return source.answer;
+  const forms = [number, ...(log.forms.get(number) || [])];
   const ranges = [];
   let runs = [];
   for (let request = 0; request < source.count; request += 1) {
@@ -112,6 +114,8 @@ function requestsShowing(log, source, number) {
     if (ranges.length && ranges.at(-1)[1] === request) ranges.at(-1)[1] += 1;
     else ranges.push([request, request + 1]);
   }
+  source.asked = number;
+  source.answer = ranges;
   return ranges;
 }
 
