@@ -148,8 +148,7 @@ class View {
       if (list === from) list.list.draw(true);
       else list.reveal(number);
     }
-    if (wide.matches || from === undefined) return;
-    document.body.classList.add('looking');
+    if (from && wide.matches) showTab('entry');
   }
 
   /* Show the first request with a message, unless the current one has it or has dropped it. */
@@ -217,8 +216,7 @@ function followAddress(view) {
   const number = match ? Number(match[1]) : -1;
   if (number < 0 || number >= view.log.count) return;
   view.select(number, { go: true });
-  if (!wide.matches) showTab('entry');
-  else if (document.body.dataset.tab !== 'entry') showTab('entry');
+  showTab('entry');
 }
 
 function open() {

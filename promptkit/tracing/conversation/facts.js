@@ -11,6 +11,7 @@ class Facts {
     this.covered = []; // the messages that the selected summary stands for
     this.table = new Windowed(byId('requests'), { make: (key) => this.tableRow(key) });
     this.table.show(Array.from(view.log.steps, (_, step) => step));
+    new ResizeObserver(() => this.table.reveal(view.step)).observe(byId('requests')); // also when its tab is opened
     byId('requests').addEventListener('click', (event) => {
       const row = event.target.closest('[data-step]');
       if (row) view.go(Number(row.dataset.step));

@@ -91,6 +91,19 @@ function runsAt(source, request) {
   return runs;
 }
 
+/* The place of a message after a change; -1 if it is not there. `place`: its place before. */
+function placeAfter(change, place, number) {
+  let found = -1;
+  let offset = 0;
+  for (let at = 0; at < change.length; at += 2) {
+    const [start, length] = [change[at], change[at + 1]];
+    const within = start < 0 ? number + start + 1 : place < 0 ? -1 : place - start;
+    if (within >= 0 && within < length) found = offset + within;
+    offset += length;
+  }
+  return found;
+}
+
 function numbersIn(runs) {
   const numbers = [];
   for (let at = 0; at < runs.length; at += 2) for (let number = runs[at]; number < runs[at] + runs[at + 1]; number += 1) numbers.push(number);
@@ -107,10 +120,10 @@ function requestsShowing(log, source, number) {
   if (source.asked === number) return source.answer;
   const forms = [number, ...(log.forms.get(number) || [])];
   const ranges = [];
-  let runs = [];
+  let places = forms.map(() => -1);
   for (let request = 0; request < source.count; request += 1) {
-    runs = request % FRAME ? changedRuns(runs, source.changes[request]) : source.frames[request / FRAME];
-    if (!forms.some((form) => isIn(runs, form))) continue;
+    places = places.map((place, at) => placeAfter(source.changes[request], place, forms[at]));
+    if (!places.some((place) => place >= 0)) continue;
     if (ranges.length && ranges.at(-1)[1] === request) ranges.at(-1)[1] += 1;
     else ranges.push([request, request + 1]);
   }
