@@ -57,7 +57,7 @@ def replayed() -> ConversationLog:
 @pytest.fixture(scope="module")
 def chromium(replayed: ConversationLog) -> Iterator[Browser]:
     assert CHROMIUM
-    assert replayed
+    assert len(replayed.logs) == 2
     with browser(CHROMIUM) as started:
         yield started
 
@@ -164,7 +164,9 @@ def test_the_figures_are_those_of_the_log(chromium: Browser, talk: Path) -> None
             facts = page.inner_text("#request-facts")
             for tokens in filter(None, request.parts):
                 assert f"{tokens:,} token" in facts
-        assert page.get_by_role("slider", name="Request").get_attribute("aria-valuetext", timeout=1_000).startswith("Request 14 of 14. ")
+        said = page.get_by_role("slider", name="Request").get_attribute("aria-valuetext")
+        assert said is not None
+        assert said.startswith("Request 14 of 14. ")
         label = page.locator("canvas.strip").first.get_attribute("aria-label")
         assert label is not None
         assert label.startswith("recorded: 14 requests, the largest with 1,400 tokens, 2 checkpoints, $")

@@ -138,15 +138,22 @@ def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: boo
 @click.option("--model", help="The model whose tokenizer counts the tokens.")
 @JSON
 def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
-    """Print the figures of a transcript: all entries ever written, and what a model would receive now."""
+    """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
+
+    The table has the requests of the branch that was written last. Of many, it has those around checkpoints and evenly spread ones; --json
+    prints all.
+    """
     from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
+    from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
-        figures = collect_stats(_check_exists(file), count=_message_counter(model))
+        figures, log = collect_stats(_check_exists(file), count=_message_counter(model), model=model)
     if as_json:
-        print_json(figures)
-    else:
-        print_stats(figures)
+        print_json(figures | {"requests": None if log is None else requests_to_json(log)})
+        return
+    print_stats(figures)
+    if log is not None:
+        print_requests(log)
 
 
 @transcript.command(short_help="Write a page that shows each request of a conversation.")

@@ -54,7 +54,7 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
     if str(output) == "-":
         return
     for each in log.logs:
-        price = "" if each.price is None else f", ${each.price:,.2f}"
+        price = "" if each.price is None else f", ${each.price:,.2f}" if each.price >= 1 else f", ${each.price:.4f}"
         checkpoints = sum(request.checkpoint for request in each.requests)
         click.echo(f"{output}: {each.name}: {_count(len(each.requests), 'request')}, {_count(checkpoints, 'checkpoint')}{price}")
     if log.branches > 1:
