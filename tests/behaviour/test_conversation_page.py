@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from promptkit.replay import LogOptions, log_path, read_prices
 from promptkit.replay.conversation_log import RECORDED
 from promptkit.replay.conversation_page import CONVERSATION, SCRIPTS, build_columns, conversation_to_html
 from promptkit.replay.request_log import expand_change
@@ -190,6 +191,17 @@ def test_two_policies_stand_side_by_side(chromium: Browser, replayed: Conversati
         assert [page.is_visible(f"#messages-{at}") for at in (0, 1)] == [True, False]
         page.click("#tab-messages-1")
         assert [page.is_visible(f"#messages-{at}") for at in (0, 1)] == [False, True]
+
+
+@pytest.mark.slow
+def test_a_conversation_without_a_request_has_a_page(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    log = log_path(compacted_talk()[:1], LogOptions(prices=read_prices()))
+    with opened(chromium, write(log)) as (page, seen):
+        assert page.inner_text("#state") == "no request yet."
+        assert page.inner_text("#total") == "of 0"
+        page.keyboard.press("ArrowRight")
+        page.fill("#query", "question")
+        assert seen.complaints == []
 
 
 def test_no_text_of_a_conversation_runs_or_becomes_markup(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:

@@ -53,7 +53,7 @@ class View {
     const slider = byId('slider');
     slider.max = Math.max(0, log.steps.length - 1);
     byId('request').max = log.steps.length;
-    byId('total').textContent = `of ${figure(log.steps.length)}`;
+    byId('total').textContent = `of ${figure(Math.max(...log.sources.map((source) => source.count)) && log.steps.length)}`;
     const double = log.sources.length > 1;
     document.body.classList.toggle('double', double);
     log.sources.forEach((source, at) => {
@@ -133,7 +133,7 @@ class View {
       `${figure(source.cached[request])} cached`,
       source.cost[request] === null ? '' : `${dollars(source.cost[request])} so far`,
       rows.dropped ? `${counted(rows.dropped, 'message')} dropped` : 'nothing dropped',
-      source.time[request] ? timeText(source.time[request]) : '',
+      source.time[request] && (wide.matches || log.sources.length === 1) ? timeText(source.time[request]) : '',
     ];
     return `${name}${facts.filter(Boolean).join(' · ')}`;
   }

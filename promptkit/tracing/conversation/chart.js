@@ -5,6 +5,7 @@
 
 const INSET = 9; // pixels at both ends: half of the slider's thumb, so that both have the same scale
 const LANES = { size: 108, paid: 30, price: 26, shown: 5 };
+const LOW_LANES = { size: 80, paid: 22, price: 18 };
 const GAP = 7;
 const PART_COLOURS = ['system', 'tools', 'summary', 'user', 'assistant', 'tool', 'unrecorded'];
 const SHORT = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
@@ -35,11 +36,14 @@ class Chart {
     new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(this.box);
   }
 
+  /* The heights of the lanes, lower where there is little room. */
   get lanes() {
-    const size = this.view.log.sources.length > 1 ? 72 : LANES.size;
-    const paid = size + GAP;
-    const price = paid + LANES.paid + GAP;
-    return { size, paid, price, shown: price + LANES.price + 3, height: price + LANES.price + 3 + LANES.shown };
+    const double = this.view.log.sources.length > 1;
+    const { size, paid, price } = innerWidth > 520 ? LANES : LOW_LANES;
+    const top = double ? Math.round(size * 0.67) : size;
+    const second = top + GAP;
+    const third = second + paid + GAP;
+    return { size: top, paid: second, paidHeight: paid, price: third, priceHeight: price, shown: third + price + 3, height: third + price + 3 + LANES.shown };
   }
 
   resized(width) {
@@ -67,7 +71,7 @@ class Chart {
     const colours = this.view.colours();
     const top = this.view.top;
     context.fillStyle = colours.line;
-    for (const y of [lanes.size, lanes.paid + LANES.paid, lanes.price + LANES.price]) context.fillRect(0, y, this.width, 1);
+    for (const y of [lanes.size, lanes.paid + lanes.paidHeight, lanes.price + lanes.priceHeight]) context.fillRect(0, y, this.width, 1);
     for (const column of this.columns()) this.column(context, column, colours, top);
     this.limit(context, colours, top);
     this.priceLine(context, colours);
@@ -77,26 +81,35 @@ class Chart {
     this.mark();
   }
 
-  /* The bars: one for each step, or for each pixel the largest request there. */
+  /* The bars: one for each step, or for each pixel the largest request there, and the one that paid the most. */
   columns() {
     const { steps } = this.view.log;
     const space = (this.width - 2 * INSET) / Math.max(1, steps.length - 1);
     if (space >= 3) {
       const width = Math.max(2, Math.min(14, Math.floor(space) - 1));
-      return Array.from(steps, (_, step) => ({ left: Math.round(this.x(step) - width / 2), width, request: this.source.at[step] }));
+      return Array.from(steps, (_, step) => ({ left: Math.round(this.x(step) - width / 2), width, request: this.source.at[step], dearest: this.source.at[step] }));
     }
     const columns = [];
     for (let step = 0; step < steps.length; step += 1) {
       const request = this.source.at[step];
       const left = Math.floor(this.x(step));
       const before = columns.at(-1);
-      if (!before || before.left !== left) columns.push({ left, width: Math.max(1, Math.ceil(space)), request });
-      else if (request >= 0 && this.source.tokens[request] > this.source.tokens[before.request]) before.request = request;
+      if (!before || before.left !== left) columns.push({ left, width: Math.max(1, Math.ceil(space)), request, dearest: request });
+      else if (before.request < 0) Object.assign(before, { request, dearest: request });
+      else {
+        if (this.source.tokens[request] > this.source.tokens[before.request]) before.request = request;
+        if (this.paid(request) > this.paid(before.dearest)) before.dearest = request;
+      }
     }
     return columns;
   }
 
-  column(context, { left, width, request }, colours, top) {
+  /* The tokens of a request that were not cached. */
+  paid(request) {
+    return this.source.tokens[request] - this.source.cached[request];
+  }
+
+  column(context, { left, width, request, dearest }, colours, top) {
     if (request < 0) return;
     const { source, lanes } = this;
     let below = 0;
@@ -108,13 +121,13 @@ class Chart {
       context.fillRect(left, lanes.size - to, width, to - from);
       below += tokens;
     });
-    const scale = LANES.paid / this.view.most;
-    const cached = Math.round(source.cached[request] * scale);
-    const paid = Math.round((source.tokens[request] - source.cached[request]) * scale);
+    const scale = lanes.paidHeight / this.view.most;
+    const cached = Math.round(source.cached[dearest] * scale);
+    const paid = Math.round(this.paid(dearest) * scale);
     context.fillStyle = colours.cached;
-    context.fillRect(left, lanes.paid + LANES.paid - cached, width, cached);
+    context.fillRect(left, lanes.paid + lanes.paidHeight - cached, width, cached);
     context.fillStyle = colours.paid;
-    context.fillRect(left, lanes.paid + LANES.paid - cached - Math.max(paid, 1), width, Math.max(paid, 1));
+    context.fillRect(left, lanes.paid + lanes.paidHeight - cached - Math.max(paid, 1), width, Math.max(paid, 1));
   }
 
   limit(context, colours, top) {
@@ -134,8 +147,8 @@ class Chart {
     const { source, lanes } = this;
     const most = this.view.mostPrice;
     if (!most) return;
-    const base = lanes.price + LANES.price;
-    const y = (request) => base - (LANES.price - 2) * (source.cost[request] / most);
+    const base = lanes.price + lanes.priceHeight;
+    const y = (request) => base - (lanes.priceHeight - 2) * (source.cost[request] / most);
     context.beginPath();
     context.moveTo(this.x(0), base);
     let x = 0;

@@ -18,7 +18,8 @@ function openLog(data) {
   log.forms = new Map(); // for each message of the conversation the numbers of its changed forms
   for (const [form, original] of Object.entries(log.original)) log.forms.set(original, [...(log.forms.get(original) || []), Number(form)]);
   log.sources = data.logs.map(openSource);
-  log.steps = Int32Array.from(new Set(log.sources.flatMap((source) => [...source.reply]))).sort();
+  const replies = Int32Array.from(new Set(log.sources.flatMap((source) => [...source.reply]))).sort();
+  log.steps = replies.length ? replies : Int32Array.of(log.length); // without a request there is one step, at which none was sent
   for (const source of log.sources) source.at = requestsByStep(log.steps, source.reply);
   return log;
 }
