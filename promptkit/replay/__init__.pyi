@@ -1,3 +1,5 @@
+from .conversation_log import LogOptions as LogOptions, log_conversation as log_conversation, log_path as log_path
+from .conversation_page import conversation_to_html as conversation_to_html
 from .plot import draw_timeline as draw_timeline
 from .policies.baselines import BaselinePolicy as BaselinePolicy
 from .policies.promptkit import PresetPolicy as PresetPolicy
@@ -18,6 +20,12 @@ from .recordings import (
     Recording as Recording,
     read_recordings as read_recordings,
     recording_from_messages as recording_from_messages,
+)
+from .request_log import (
+    ConversationLog as ConversationLog,
+    LoggedMessage as LoggedMessage,
+    LoggedRequest as LoggedRequest,
+    RequestLog as RequestLog,
 )
 from .results import (
     FailedFile as FailedFile,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.messages import OpaquePart
 from promptkit.rendering.sizing import Sizer
+from promptkit.transcript.jsonl.records import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,12 +60,8 @@ class MessageCounts:
         return [known.get(id(message)) or self._find_or_add(message) for message in messages]
 
     def _find_or_add(self, message: Message) -> MessageCount:
-        key: Message | str = message
-        try:
-            count = self._by_value.get(key)
-        except TypeError:  # a provider's own part may contain values that cannot be hashed
-            key = repr(message)
-            count = self._by_value.get(key)
+        key = _find_key(message)
+        count = self._by_value.get(key)
         if count is not None:
             return count  # found by value: keeping the identity would cost memory, because policies create many such messages
         count = self._by_value[key] = self._add(message)
@@ -81,3 +80,10 @@ class MessageCounts:
         )
         self._all.append(count)
         return count
+
+
+def _find_key(message: Message) -> Message | str:
+    """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
+    if any(isinstance(part, OpaquePart) for part in message.content):
+        return json.dumps(message_to_json(message), sort_keys=True)
+    return message

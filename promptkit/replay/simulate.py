@@ -25,7 +25,7 @@ from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
     from promptkit.replay.message_counts import MessageCount
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from promptkit.replay.recordings import Recording
     from promptkit.tokens.prices import Price
 
-__all__ = ["ReplayRules", "Simulation", "SimulationResult", "find_fault"]
+__all__ = ["ReplayRules", "SimulatedRequest", "Simulation", "SimulationResult", "find_fault"]
 
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
@@ -62,6 +62,22 @@ class SimulationResult:
     timeline: tuple[TimelineRequest, ...]
 
 
+@attrs.frozen(kw_only=True)
+class SimulatedRequest:
+    """One request of a conversation under one policy."""
+
+    reply: int
+    """The place of its reply in the recording."""
+    messages: Sequence[MessageCount]
+    """Its messages, system messages included."""
+    billed: BilledTokens
+    """What it is billed, with its reply."""
+    summaries_billed: BilledTokens
+    """What the summaries so far are billed."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
+
+
 class Simulation:
     """One conversation that can be played under any number of policies. Messages are counted once for all of them.
 
@@ -69,11 +85,12 @@ class Simulation:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
     """
 
-    def __init__(self, recording: Recording, rules: ReplayRules) -> None:
+    def __init__(self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None) -> None:
+        """Prepare a conversation. `counts` has the counts of messages that are known already."""
         self._recording = recording
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
-        self._counts = MessageCounts(self._tokenizer)
+        self._counts = MessageCounts(self._tokenizer) if counts is None else counts
         budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
@@ -81,13 +98,21 @@ class Simulation:
         system = recording.system[0].text if recording.system else False
         self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
 
-    def run(self, policy: ReplayPolicy, *, seed: str, summarize_with_model: bool = False) -> SimulationResult:
+    def run(
+        self,
+        policy: ReplayPolicy,
+        *,
+        seed: str,
+        summarize_with_model: bool = False,
+        on_request: Callable[[SimulatedRequest], object] | None = None,
+    ) -> SimulationResult:
         """Play the conversation under a policy.
 
         Args:
             policy: The policy.
             seed: The seed of the random numbers that the policy gets. The same seed gives the same result.
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
+            on_request: Called with each request.
         """
         digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
         terms = ReplayTerms(
@@ -100,7 +125,8 @@ class Simulation:
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
         )
-        return asyncio.run(self._play_with_model(policy, terms) if summarize_with_model else self._play(policy, terms))
+        play = self._play_with_model if summarize_with_model else self._play
+        return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
 
     def find_hindsight_prices(self, price: Price) -> HindsightPrices:
         """Compute what the conversation costs at least, and with compactions at the best points."""
@@ -127,17 +153,19 @@ class Simulation:
             beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
         )
 
-    async def _play_with_model(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
+    async def _play_with_model(
+        self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]
+    ) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
         # Other servers that speak OpenAI's protocol mostly have only the older of its two endpoints.
         model = OpenAIModel(self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
         try:
-            return await self._play(policy, attrs.evolve(terms, model=model))
+            return await self._play(policy, attrs.evolve(terms, model=model), on_request)
         finally:
             await model.aclose()
 
-    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms) -> SimulationResult:
+    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
         recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
@@ -148,6 +176,7 @@ class Simulation:
                     await run.add(message)
                     continue
                 usage = recorder.on_request(await run.request(), reply=at)
+                on_request(recorder.last_request(at))
                 await run.add_reply(message, usage)
                 clock.end_reply()
                 recorder.on_reply()
@@ -192,6 +221,8 @@ class _RequestRecorder:
         self._system = terms.counts.count_messages(terms.system)
         self._first_message = facts.messages[0].number if facts.messages else None
         self._last_request: list[MessageCount] = []
+        self._last_billed = BilledTokens()
+        self._last_has_checkpoint = False
         self._checkpoints = self._waits = self._billed_summaries = 0
         self._counts_requests = True
         """False while the reply to the last request is one that an earlier branch of the recording has, too."""
@@ -209,11 +240,13 @@ class _RequestRecorder:
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = self._cache.send(terms.request_tokens, counts, self._clock())
+        self._last_billed = attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply])
         limit = terms.budget.limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
         lacks_fact = self._retention.on_request(counts, reply)
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
+        self._last_has_checkpoint = checkpoints > 0
         waits, self._waits = run.waits - self._waits, run.waits
         totals = ReplayTotals(
             requests=1,
@@ -223,7 +256,7 @@ class _RequestRecorder:
             invalid_requests=fault is not None,
             cuts=counts[: len(last_request)] != last_request,
             longest_request=billed.input_tokens,
-            requests_billed=attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply]),
+            requests_billed=self._last_billed,
             lookups_billed=self._bill_lookup(billed.input_tokens) if lacks_fact else BilledTokens(),
             faults=() if fault is None else (fault,),
         )
@@ -238,6 +271,16 @@ class _RequestRecorder:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
         billed = bill_prefix(self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens)
         return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
+
+    def last_request(self, reply: int) -> SimulatedRequest:
+        """Return the last request, whose reply is at this place of the recording."""
+        return SimulatedRequest(
+            reply=reply,
+            messages=self._last_request,
+            billed=self._last_billed,
+            summaries_billed=self.totals.summaries_billed,
+            checkpoint=self._last_has_checkpoint,
+        )
 
     def on_reply(self) -> None:
         """Bill the summaries that the reply started, which are done."""

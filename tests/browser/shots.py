@@ -1,22 +1,36 @@
-"""Screenshots for docs/tracing.md: `python -m tests.browser.shots` takes them from the trace page of the demo."""
+"""Screenshots of pages for docs/tracing.md and docs/transcripts.md: `python -m tests.browser.shots` takes them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from promptkit import render
+from promptkit import Transcript, render
+from promptkit.replay import LogOptions, conversation_to_html, log_path
+from promptkit.tokens import read_prices
 from promptkit.tracing import trace_to_html
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import conversation
+from tests.browser.talks import work_talk
 from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from promptkit.replay import ConversationLog
 
 __all__ = ["IMAGES", "main"]
 
 IMAGES = ROOT / "docs" / "images"
 
 BUDGET = 4_000  # tokens
+
+
+def log_work() -> ConversationLog:
+    """Return the log of a conversation of a coding agent in a window of 16,000 tokens."""
+    recorded = Transcript(clock=lambda: 1_790_000_000.0, new_id=iter(f"entry{number}" for number in range(1_000)).__next__)
+    recorded.append_messages(*work_talk(14))
+    return log_path(recorded.path(), LogOptions(prices=read_prices(), sources=("vscode",), model="gpt-5", window=16_000), seed="s")
 
 
 def main() -> int:
@@ -28,6 +42,7 @@ def main() -> int:
     trace = render(conversation(), budget=BUDGET, trace=True).trace
     if trace is None:
         return 1
+    log = log_work()  # before the browser starts an event loop
     IMAGES.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder, browser(executable) as chromium:
         file = Path(folder) / "trace.html"
@@ -46,7 +61,15 @@ def main() -> int:
             page.locator("#messages .fold").first.click()
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "trace-narrow.png")
-    for path in sorted(IMAGES.glob("trace-*.png")):
+        file.write_text(conversation_to_html(log, title="session.jsonl"), encoding="utf-8")
+        with opened(chromium, file, width=1280, height=740) as (page, _):
+            page.fill("#request", "48")
+            page.evaluate("new Promise((done) => setTimeout(done, 300))")
+            page.evaluate("document.getElementById('messages-0').scrollTop = 0")
+            page.locator(".message.summary").click()
+            page.mouse.move(0, 0)
+            page.screenshot(path=IMAGES / "transcript-view.png")
+    for path in sorted(IMAGES.glob("*.png")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
     return 0
 

@@ -1,4 +1,4 @@
-"""`promptkit transcript`: show, validate, search and count a transcript, and list those at a place."""
+"""`promptkit transcript`: show, validate, search, count and view a transcript, and list those at a place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import ADDRESS
+from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
 
@@ -27,6 +27,8 @@ Examples:
   promptkit transcript show talk.jsonl --all --full
   promptkit transcript grep "TypeError|AssertionError" talk.jsonl
   promptkit transcript validate talk.jsonl && promptkit transcript stats talk.jsonl
+  promptkit transcript view talk.jsonl -o talk.html
+  promptkit transcript view session.jsonl --policy recorded --policy vscode --window 64k
   promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
 """
 
@@ -34,7 +36,7 @@ FILE = click.argument("file", type=ADDRESS, metavar="FILE")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
-@click.group(short_help="Inspect a transcript: show, validate, grep, stats, list.", epilog=EXAMPLES)
+@click.group(short_help="Inspect a transcript: show, validate, grep, stats, view, list.", epilog=EXAMPLES)
 def transcript() -> None:
     """Inspect a transcript and its archives. Nothing is written.
 
@@ -136,15 +138,66 @@ def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: boo
 @click.option("--model", help="The model whose tokenizer counts the tokens.")
 @JSON
 def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
-    """Print the figures of a transcript: all entries ever written, and what a model would receive now."""
+    """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
+
+    The table has the requests of the branch that was written last. Of many, it has those around checkpoints and evenly spread ones; --json
+    prints all.
+    """
     from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
+    from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
-        figures = collect_stats(_check_exists(file), count=_message_counter(model))
+        figures, log = collect_stats(_check_exists(file), count=_message_counter(model), model=model)
     if as_json:
-        print_json(figures)
-    else:
-        print_stats(figures)
+        print_json(figures | {"requests": None if log is None else requests_to_json(log)})
+        return
+    print_stats(figures)
+    if log is not None:
+        print_requests(log)
+
+
+@transcript.command(short_help="Write a page that shows each request of a conversation.")
+@FILE
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("conversation.html"),
+    show_default=True,
+    metavar="FILE.html",
+    help="Where to write the page; - writes it to stdout.",
+)
+@click.option(
+    "--policy",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    help="Show the requests of a replay under this policy instead of the recorded ones. Given twice, the page shows both side by side; "
+    "`recorded` is one of the names. `promptkit replay --list` prints the others.",
+)
+@click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
+@click.option(
+    "--model",
+    help="The model whose tokenizer, prices and prompt cache are used. By default that of the recording if it has a price, or gpt-5.",
+)
+@click.option(
+    "--conversation",
+    "branch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Which conversation, or branch of a transcript, from 1. By default the one that was written last.",
+)
+def view(  # noqa: PLR0913  # one argument for each option of the command
+    *, file: Path | str, output: Path, sources: tuple[str, ...], window: int | None, model: str | None, branch: int | None
+) -> None:
+    """Write one page with a strip of all requests: their size by part, cached and paid tokens, the price so far, and checkpoints.
+
+    For each request, the page shows what the model was shown, what was dropped, and which summary stands for it. FILE is a transcript,
+    or a recording in any format that `promptkit import` reads. The page needs no network and no server.
+    """
+    from promptkit.cli.commands.transcript_view import write_view
+
+    write_view(_check_exists(file), output, sources=sources, window=window, model=model, branch=branch)
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")

@@ -17,9 +17,10 @@ from promptkit.transcript.statistics import TranscriptTotals
 from promptkit.transcript.view import build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message
+    from promptkit.replay.request_log import ConversationLog
     from promptkit.transcript.entries import Entry
 
 __all__ = ["collect_stats", "print_stats"]
@@ -27,10 +28,20 @@ __all__ = ["collect_stats", "print_stats"]
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
 
-def collect_stats(file: Path | str, *, count: Callable[[Message], int]) -> Figures:
-    """Return the figures of a transcript file and its archives. `view` is what a model would receive now.
+MAX_REQUESTS = 5_000
+"""Requests of a branch up to which they are counted one by one. `promptkit transcript view` shows any number of them."""
 
-    `count` returns the tokens of a message.
+
+def collect_stats(file: Path | str, *, count: Callable[[Message], int], model: str | None = None) -> tuple[Figures, ConversationLog | None]:
+    """Return the figures of a transcript file and its archives, and the requests of the branch that was written last.
+
+    Args:
+        file: The transcript.
+        count: Counts the tokens of a message.
+        model: The model whose tokenizer and prices the requests have. None: that of the recording.
+
+    Returns:
+        The figures, of which `view` is what a model would receive now; and the log of the requests, if there are any and not too many.
     """
     totals = TranscriptTotals(count_tokens=count)
     problems = 0
@@ -41,8 +52,10 @@ def collect_stats(file: Path | str, *, count: Callable[[Message], int]) -> Figur
             totals.add(item.entry)
         else:
             problems += 1
-    view = build_view(_read_path(file, totals))
-    return {
+    path = _read_path(file, totals)
+    view = build_view(path)
+    log = _log_requests(path, model)
+    figures = {
         "file": str(file),
         "bytes": None if isinstance(file, str) else file.stat().st_size,
         "lines": reader.position.line_count if reader.position else None,
@@ -54,6 +67,18 @@ def collect_stats(file: Path | str, *, count: Callable[[Message], int]) -> Figur
         "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint_id},
         "problems": problems,
     }
+    return figures, log
+
+
+def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog | None:
+    """Log the requests of a branch; None if it has no reply, or more than MAX_REQUESTS."""
+    replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
+    if not 0 < replies <= MAX_REQUESTS:
+        return None
+    from promptkit.replay.conversation_log import LogOptions, log_path
+    from promptkit.tokens.prices import read_prices
+
+    return log_path(path, LogOptions(prices=read_prices(), model=model))
 
 
 def print_stats(figures: Figures) -> None:

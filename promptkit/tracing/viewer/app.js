@@ -2,8 +2,6 @@
  * The page: the state of the view, and the panels that show the trace.
  */
 
-const THEMES = ['auto', 'light', 'dark'];
-
 class View {
   constructor(record) {
     this.record = record;
@@ -69,6 +67,14 @@ class View {
     return el('button', { type: 'button', class: 'go', onclick: () => this.go(budget) }, `Go to ${figure(budget)}`);
   }
 
+  /* Draw again in the colours of another theme. */
+  recolour() {
+    this.tree.bars.forget();
+    this.strip.bars.forget();
+    this.tree.drawBars();
+    this.strip.update();
+  }
+
   step(larger) {
     const budget = nextBudget(this.record, this.budget, larger);
     if (budget !== null) this.go(budget);
@@ -115,52 +121,6 @@ class Strip {
   }
 }
 
-/* Light, dark, or the setting of the system. */
-function setTheme(view, theme) {
-  if (theme === 'auto') delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme;
-  byId('theme').textContent = `Theme: ${theme}`;
-  byId('theme').dataset.theme = theme;
-  view.tree.bars.forget();
-  view.strip.bars.forget();
-  view.tree.drawBars();
-  view.strip.update();
-}
-
-/* Shows one view in a narrow window; a wide window shows the messages beside the other views. */
-function showTab(view, name) {
-  document.body.dataset.tab = name;
-  const wide = matchMedia('(min-width: 1000px)').matches;
-  for (const tab of document.querySelectorAll('[role=tab]')) {
-    const on = tab.id === `tab-${name}` || (wide && tab.id === 'tab-messages');
-    tab.setAttribute('aria-selected', String(tab.id === `tab-${name}`));
-    tab.tabIndex = tab.id === `tab-${name}` ? 0 : -1;
-    byId(tab.getAttribute('aria-controls')).hidden = !on;
-  }
-}
-
-function wireTabs(view) {
-  const tabs = [...document.querySelectorAll('[role=tab]')];
-  const name = (tab) => tab.id.slice('tab-'.length);
-  const there = () => tabs.filter((tab) => tab.offsetParent !== null);
-  for (const tab of tabs) {
-    tab.addEventListener('click', () => showTab(view, name(tab)));
-    tab.addEventListener('keydown', (event) => {
-      const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!by) return;
-      const others = there();
-      const next = others[(others.indexOf(tab) + by + others.length) % others.length];
-      showTab(view, name(next));
-      next.focus();
-    });
-  }
-  const wide = matchMedia('(min-width: 1000px)');
-  const fit = () => showTab(view, wide.matches && document.body.dataset.tab === 'messages' ? 'tree' : document.body.dataset.tab);
-  wide.addEventListener('change', fit);
-  document.body.dataset.tab = wide.matches ? 'tree' : 'messages';
-  fit();
-}
-
 function wireKeys(view) {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -183,15 +143,10 @@ function wireKeys(view) {
 function open() {
   const view = new View(openRecord(JSON.parse(byId('record').textContent)));
   byId('record').remove(); // the parsed record is enough
-  byId('theme').addEventListener('click', () => {
-    const theme = byId('theme').dataset.theme;
-    setTheme(view, THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]);
-  });
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => setTheme(view, byId('theme').dataset.theme));
-  wireTabs(view);
+  wireTabs('tree');
   wireKeys(view);
   view.update();
-  setTheme(view, 'auto');
+  wireTheme(() => view.recolour());
   view.select(0, {});
   document.body.classList.add('ready');
 }

@@ -133,18 +133,6 @@ function rolesOf(record) {
   return roles.map((role) => (role === none ? mixed : role));
 }
 
-/* Set the size of a canvas in page pixels, sharp on every screen. */
-function sized(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext('2d');
-  context.scale(ratio, ratio);
-  return context;
-}
-
 function outline(context, left, width, height, { solid, faint }) {
   context.fillStyle = faint;
   context.fillRect(left, 0, width, height);

@@ -2,9 +2,6 @@
  * The messages as they are sent at the current budget, and what was dropped between them and in them, folded to a line for each run.
  */
 
-const MOST = 20000; // characters of one text that are shown at first
-const TALL = 24; // lines of one text that are shown at first
-
 class Messages {
   constructor(view) {
     this.view = view;
@@ -146,12 +143,7 @@ class Messages {
   }
 
   text(text, key, kind) {
-    const lines = text.length > 200 ? countLines(text) : 1;
-    const cut = !this.whole.has(key) && (text.length > MOST || lines > TALL);
-    const box = el('pre', { class: `text ${kind}${cut ? ' cut' : ''}`, dir: 'auto' }, cut ? text.slice(0, MOST) : text);
-    if (!cut) return box;
-    const size = lines > TALL ? counted(lines, 'line') : counted(text.length, 'character');
-    return [box, el('button', { type: 'button', class: 'more', 'data-whole': key, 'data-hold': `more ${key}` }, `Show all ${size}`)];
+    return textBox(text, { key, kind, whole: this.whole.has(key) });
   }
 
   /* The height in pixels; a row that is drawn is measured. */
@@ -184,26 +176,4 @@ class Messages {
     if (this.runs.has(key - 0.5)) this.update();
     else this.list.draw(true);
   }
-}
-
-function partBox(part) {
-  return el('p', { class: isCacheBreakpoint(part) ? 'part breakpoint' : 'part' }, el('span', {}, partText(part)));
-}
-
-function callBox([id, name, args]) {
-  return el(
-    'div',
-    { class: 'call' },
-    el('span', { class: 'arrow', 'aria-hidden': 'true' }, '→'),
-    el('span', { class: 'unseen' }, 'calls '),
-    el('bdi', { class: 'function' }, name),
-    el('code', { dir: 'auto' }, args),
-    el('bdi', { class: 'of', title: 'tool call id' }, id),
-  );
-}
-
-function countLines(text) {
-  let lines = 1;
-  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines += 1;
-  return lines;
 }

@@ -20,8 +20,9 @@ import pytest
 from promptkit.corpus import CorpusError, FileRows, ReplayJob, find_state, run_job
 from promptkit.engines import Engine, open_engine
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.replay import ReplayOptions, ReplayRules, read_prices, replay
+from promptkit.replay import ReplayOptions, ReplayRules, replay
 from promptkit.replay.runner import sum_results
+from promptkit.tokens import read_prices
 from tests.paths import ROOT, SHARED, needs_shared
 from tests.unit.replay.conversations import long_conversation, write_transcript
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from promptkit import Message
+from promptkit import Message, ToolCall
+from promptkit.messages import OpaquePart
 from promptkit.replay import prompt_cache
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_rule_for, create_cache
@@ -161,3 +162,12 @@ def test_rules_go_by_the_models_provider() -> None:
     hour.send(0, request, 0)
     assert hour.send(0, request, 3_000).cached_tokens
     assert not create_cache("off").send(0, request, 0).cached_tokens
+
+
+def test_an_equal_message_with_a_providers_own_part_is_the_same_message_and_read_from_the_cache() -> None:
+    def thought() -> Message:
+        part = OpaquePart(value={"type": "thinking", "thinking": "word " * 2_000}, provider="anthropic")
+        return Message(role="assistant", content=(part,), tool_calls=(ToolCall(id="c", name="run", arguments="{}"),))
+
+    counts = MessageCounts(tokenizer_for("gpt-5"))
+    assert counts.count_messages([thought()]) == counts.count_messages([thought()])

@@ -293,6 +293,25 @@ class TestStats:
             "written       2026-01-01 00:00:00 to 2026-01-01 00:00:00",
         ]
 
+    def test_has_a_table_of_the_requests_with_bars(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "talk.jsonl"
+        write_requests(path, 100)
+        lines = run(capsys, "stats", str(path), "--model", "gpt-5")[1].splitlines()
+        at = next(at for at, line in enumerate(lines) if line.startswith("requests"))
+        assert lines[at].startswith("requests      100, 1 of them after a checkpoint, $")
+        rows = lines[at + 2 : -1]
+        assert len(rows) <= 24
+        assert [row.split()[0] for row in rows][:: len(rows) - 1] == ["1", "100"]
+        (after,) = (at for at, row in enumerate(rows) if row.startswith("▼"))
+        assert rows[after].split()[:2] == ["▼", "51"]
+        assert rows[after - 1].split()[0] == "50"
+        assert rows[after - 1].count("u") > 10 * rows[after].count("u")
+        assert lines[-1] == "t tools, S summary, u user, a assistant; ▼ after a checkpoint"
+        listed = json.loads(run(capsys, "stats", str(path), "--model", "gpt-5", "--json")[1])["requests"]["list"]
+        assert [row["tokens"] for row in listed] == [sum(row["parts"].values()) for row in listed]
+        assert [number for number, row in enumerate(listed) if row["checkpoint"]] == [50]
+        assert lines[at].endswith(f"${listed[-1]['price_so_far']:.4f} at the prices of gpt-5")
+
     @pytest.mark.spec("E103")
     def test_the_size_of_a_conversation_is_measured_after_its_last_boundary(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -320,6 +339,51 @@ class TestStats:
         path.write_bytes(content)
         for command in ("stats", "show", "validate"):
             assert run(capsys, command, str(path))[0] == 0
+
+
+def write_requests(path: Path, count: int) -> None:
+    """A transcript with so many requests, and a checkpoint in the middle."""
+    transcript = talk(path)
+    for number in range(count):
+        (question,) = transcript.append_messages(user(f"Question {number}? " + "word " * 40))
+        if number == count // 2:
+            transcript.append(Checkpoint(summary="Much was asked.", first_kept=question.id))
+        transcript.append_messages(Message(role="assistant", content=(f"Answer {number}.",)))
+
+
+class TestView:
+    def test_writes_a_page(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path, page = tmp_path / "talk.jsonl", tmp_path / "page.html"
+        write_requests(path, 6)
+        status, out, _ = run(
+            capsys, "view", str(path), "-o", str(page), "--policy", "recorded", "--policy", "drop_oldest", "--window", "8k"
+        )
+        assert status == 0
+        lines = out.splitlines()
+        assert lines[0].startswith(f"{page}: recorded: 6 requests, 1 checkpoint, $")
+        assert lines[1].startswith(f"{page}: drop_oldest: 6 requests, 0 checkpoints, $")
+        assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            (("--policy", "vs_code"), "there is no policy 'vs_code'. Did you mean 'vscode'?"),
+            (
+                ("--policy", "vscode", "--policy", "codex", "--policy", "pi"),
+                "a page shows at most 2 policies side by side, and 3 are named.",
+            ),
+            (("-o", "talk.jsonl"), "talk.jsonl is the recording itself: name another file."),
+            (("-o", "nowhere/page.html"), "cannot write nowhere/page.html: there is no folder nowhere."),
+            (("--conversation", "3"), "talk.jsonl: there is no conversation 3. The file has 1, counted from 1."),
+        ],
+    )
+    def test_says_in_a_line_what_is_wrong(
+        self, options: tuple[str, ...], error: str, file: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        status, _, err = run(capsys, "view", file, *options)
+        assert status == 2
+        assert error in err
+        assert len(err.splitlines()) == 1
 
 
 def test_a_large_file_is_gone_through_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""Write the page of `promptkit transcript view`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+from promptkit.files import write_output
+from promptkit.replay.conversation_log import RECORDED, LogOptions, log_conversation
+from promptkit.replay.conversation_page import conversation_to_html
+from promptkit.replay.policies.registry import find_policy
+from promptkit.tokens.prices import read_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["write_view"]
+
+MAX_SOURCES = 2
+"""Policies that a page shows side by side."""
+
+
+def write_view(  # noqa: PLR0913  # one argument for each option of the command
+    file: Path | str, output: Path, *, sources: Sequence[str], window: int | None, model: str | None, branch: int | None
+) -> None:
+    """Write the page, and print what it shows.
+
+    Args:
+        file: The recording, or the URL of a transcript.
+        output: The page; `-` is stdout.
+        sources: `recorded` and names of policies. Empty: only what was recorded.
+        window: The context window in tokens. None: that of the model.
+        model: The model whose tokenizer, prices and prompt cache are used. None: that of the recording.
+        branch: The number of the conversation in its file, from 1. None: the one that was written last.
+    """
+    names = tuple(dict.fromkeys(sources)) or (RECORDED,)
+    if len(names) > MAX_SOURCES:
+        usage_error(f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named.")
+    for name in names:
+        if name != RECORDED:
+            find_policy(name)
+    _check_output(file, output)
+    options = LogOptions(prices=read_prices(), sources=names, model=model, window=window, branch=branch)
+    shown = escape_control_chars(str(file))
+    with show_spinner(f"Reading {shown}"):
+        log = log_conversation(file, options)
+        page = conversation_to_html(log, title=Path(file).name if isinstance(file, Path) else file)
+    _write(page, output)
+    if str(output) == "-":
+        return
+    for each in log.logs:
+        price = "" if each.price is None else f", ${each.price:,.2f}" if each.price >= 1 else f", ${each.price:.4f}"
+        checkpoints = sum(request.checkpoint for request in each.requests)
+        click.echo(f"{output}: {each.name}: {_count(len(each.requests), 'request')}, {_count(checkpoints, 'checkpoint')}{price}")
+    if log.branches > 1:
+        click.echo(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _check_output(file: Path | str, output: Path) -> None:
+    """Check, before anything is read, that the page can be written."""
+    if str(output) == "-":
+        return
+    if not output.resolve().parent.is_dir():
+        usage_error(f"cannot write {output}: there is no folder {output.parent}.")
+    if isinstance(file, Path) and output.resolve() == file.resolve():
+        usage_error(f"{output} is the recording itself: name another file.")
+
+
+def _write(page: str, output: Path) -> None:
+    if str(output) == "-":
+        sys.stdout.buffer.write(page.encode())
+        return
+    try:
+        write_output(output, lambda file: file.write(page.encode()))
+    except OSError as error:
+        usage_error(f"cannot write {output}: {error.strerror}.")

@@ -1,0 +1,114 @@
+"""Self-contained HTML pages: one file with the data, the script and the style sheet.
+
+No content becomes markup. A page contains its data as JSON in a block that browsers do not run, and its script inserts texts into the
+document as text. A Content-Security-Policy allows exactly the page's own script and style sheet: no network, no images, no inline
+handlers, no markup from strings.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.tokens.images import read_dimensions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from promptkit.messages import Json
+
+__all__ = ["VIEWER", "Facts", "build_page", "describe_part"]
+
+VIEWER = Path(__file__).with_name("viewer")
+"""The folder with the scripts, the style sheets and the template of the trace page, some of which other pages share."""
+
+Facts: TypeAlias = "dict[str, str | int]"
+"""The properties of a part that a page shows."""
+
+_SHOWN_CHARACTERS = 4_000  # longer opaque parts, such as audio in base64, are shown as a hash
+
+
+def build_page(template: Path, *, scripts: Sequence[Path], styles: Sequence[Path], data: Mapping[str, object], title: str) -> str:
+    """Build a page.
+
+    Args:
+        template: The Jinja template with places for `title`, `data`, `script`, `style` and the hashes of the last two.
+        scripts: The parts of the script, each after the parts that it uses.
+        styles: The style sheets, in order.
+        data: The data as JSON values. The page gets the title with them.
+        title: The title of the page.
+    """
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    script = "(() => {\n'use strict';\n" + "\n".join(path.read_text(encoding="utf-8") for path in scripts) + "\n})();\n"
+    style = "\n".join(path.read_text(encoding="utf-8") for path in styles)
+    title = title.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written to a file
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(template.read_text(encoding="utf-8"))
+    return page.render(
+        title=title,
+        data=Markup(_dump_json({**data, "title": title})),  # noqa: S704  # _dump_json escapes `<`
+        script=Markup(script),  # noqa: S704  # a file of this package
+        style=Markup(style),  # noqa: S704  # a file of this package
+        script_hash=_hash_for_csp(script),
+        style_hash=_hash_for_csp(style),
+    )
+
+
+def _dump_json(data: Mapping[str, object]) -> str:
+    """Return JSON in ASCII without special characters of HTML, so that it cannot end the block around it."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _hash_for_csp(text: str) -> str:
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
+
+
+def describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Facts:
+    """Describe a part other than text: its `kind`, and its type, size and hash instead of its bytes."""
+    facts: dict[str, str | int | None]
+    match part:
+        case CacheBreakpointPart(kind=kind, ttl=ttl):
+            facts = {"kind": "cache breakpoint", "type": kind, "ttl": ttl}
+        case ImagePart(url=url):
+            size = (part.width, part.height) if part.width and part.height else read_dimensions(url)
+            facts = {"kind": "image", "type": part.media_type, "detail": part.detail, "size": f"{size[0]}×{size[1]}" if size else None}  # noqa: RUF001  # the sign between two sizes
+            facts |= _describe_data_url(url) if url[:5].lower() == "data:" else {"url": url}
+        case DocumentPart():
+            facts = {"kind": "document", "name": part.name, "type": part.media_type, **_hash_content(_decode_base64(part.data))}
+        case OpaquePart():
+            facts = {"kind": "opaque", "provider": part.provider, **_describe_json(part.value)}
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def _describe_json(value: Json) -> Facts:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return {"value": text} if len(text) <= _SHOWN_CHARACTERS else _hash_content(_encode(text))
+
+
+def _describe_data_url(url: str) -> Facts:
+    head, _, data = url[5:].partition(",")
+    kind, *parameters = head.split(";")
+    content = _decode_base64(data) if "base64" in (each.strip().lower() for each in parameters) else unquote_to_bytes(_encode(data))
+    return {**({"type": kind} if kind else {}), **_hash_content(content)}
+
+
+def _decode_base64(data: str) -> bytes:
+    try:
+        return b64decode(_encode(data) + b"=" * (-len(data) % 4))
+    except ValueError:
+        return _encode(data)  # not base64: take the text itself
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hash_content(content: bytes) -> Facts:
+    return {"bytes": len(content), "sha256": sha256(content).hexdigest()[:12]}

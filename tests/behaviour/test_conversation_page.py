@@ -1,0 +1,293 @@
+"""The page of a conversation in a real browser: it shows what each request showed, with what was dropped, and runs nothing of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from promptkit.replay import LogOptions, log_path
+from promptkit.replay.conversation_log import RECORDED
+from promptkit.replay.conversation_page import CONVERSATION, SCRIPTS, build_columns, conversation_to_html
+from promptkit.replay.request_log import expand_change
+from promptkit.tokens import read_prices
+from promptkit.transcript.view import build_view
+from tests.browser.chromium import browser, find, opened
+from tests.browser.reading import CONTRASTS, OUTSIDE
+from tests.browser.talks import compacted_talk, hostile_log, long_log, talk_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+    from promptkit.replay.request_log import ConversationLog
+
+Answer = Any  # Any: what a page answers, JSON of any shape
+
+CHROMIUM = find()
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM, to test the page"
+)
+
+# Goes to a request and waits until the page shows it.
+GO = """async (step) => {
+  const slider = document.getElementById('slider');
+  slider.value = step;
+  slider.dispatchEvent(new Event('input', { bubbles: true }));
+  while (document.body.dataset.step !== String(step)) await new Promise(requestAnimationFrame);
+}"""
+
+# The texts of the messages in a list, and whether each was dropped, read from top to bottom; runs are unfolded.
+READ = """async (id) => {
+  const box = document.getElementById(id);
+  for (const fold of box.querySelectorAll('.fold[aria-expanded=false]')) fold.click();
+  return [...box.querySelectorAll('.message')].map((card) => [
+    [...card.querySelectorAll('.text')].map((each) => each.textContent).join(''), card.classList.contains('dropped')]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def replayed() -> ConversationLog:
+    """A log of two policies. A replay needs an event loop of its own, so it is played before the browser starts one."""
+    return talk_log("vscode", "drop_oldest", window=1_200)
+
+
+@pytest.fixture(scope="module")
+def chromium(replayed: ConversationLog) -> Iterator[Browser]:
+    assert CHROMIUM
+    assert len(replayed.logs) == 2
+    with browser(CHROMIUM) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[ConversationLog], Path]:
+    def write_page(log: ConversationLog) -> Path:
+        path = tmp_path_factory.mktemp("page") / "conversation.html"
+        path.write_text(conversation_to_html(log, title="talk.jsonl"), encoding="utf-8")
+        return path
+
+    return write_page
+
+
+@pytest.fixture(scope="module")
+def talk(write: Callable[[ConversationLog], Path]) -> Path:
+    return write(talk_log())
+
+
+def shown_text(page: Page) -> str:
+    return page.inner_text("#state")
+
+
+def test_the_slider_shows_what_each_request_showed_and_greys_what_it_dropped(chromium: Browser, talk: Path) -> None:
+    path = compacted_talk()
+    replies = [at for at, entry in enumerate(path) if at and entry.message and entry.message.role == "assistant"]
+    with opened(chromium, talk, height=9_000) as (page, seen):
+        assert page.get_attribute("#slider", "max") == str(len(replies) - 1)
+        for step, at in enumerate(replies):
+            page.evaluate(GO, step)
+            rows = page.evaluate(READ, "messages-0")
+            items = build_view(path[:at]).items
+            assert [text for text, dropped in rows if not dropped] == [item.message.text for item in items]
+            shown = {item.entry_id for item in items}
+            lost = [entry.message.text for entry in path[:at] if entry.message and entry.id not in shown]
+            assert [text for text, dropped in rows if dropped] == lost
+        assert seen.complaints == []
+        assert seen.requests == [talk.as_uri()]
+
+
+def test_a_summary_is_beside_the_messages_that_it_stands_for(chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk) as (page, _):
+        page.evaluate("document.getElementById('messages-0').scrollTop = 0")
+        page.locator(".message.summary").click()
+        entry = page.inner_text("#entry")
+        assert "Parts 0 to 4 were read." in entry
+        assert "Stands for 22 messages" in entry
+        assert page.locator(".covered .entry-row").first.inner_text().startswith("user\nQuestion 0")
+        page.locator(".covered .entry-row").nth(1).click()
+        assert "dropped in this request" in page.inner_text("#entry").replace("\n", " ")
+        assert page.locator(".message.selected.dropped").inner_text().startswith("assistant")
+        page.get_by_role("link", name="the summary that stands for it").click()
+        assert "Parts 0 to 4 were read." in page.inner_text("#entry")
+
+
+@pytest.mark.slow
+def test_a_pruned_result_is_beside_the_recorded_one(chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk, height=3_000) as (page, _):
+        page.evaluate(GO, 5)
+        page.locator(".message", has_text="[pruned]").click()
+        assert "def part_1(): return 1" in page.inner_text("#entry")
+
+
+def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk) as (page, _):
+        page.keyboard.press("/")
+        page.keyboard.type("part_0()")
+        assert page.inner_text("#found") == "1 of 1 · 1 dropped"
+        assert "def part_0()" in page.inner_text(".message.selected.dropped")
+        page.fill("#query", "what does part")
+        assert page.inner_text("#found") == "1 of 6 · 1 shown, 5 dropped"
+        page.evaluate(GO, 2)
+        assert page.inner_text("#found").endswith("2 shown, 4 later")
+        page.fill("#query", "question 5")  # a later one: the page goes to the first request with it
+        assert page.inner_text("#found") == "1 of 1 · 1 shown"
+        page.keyboard.press("Escape")
+        assert page.input_value("#query") == ""
+        page.fill("#query", "no such words")
+        assert page.inner_text("#found") == "no match"
+
+
+@pytest.mark.slow
+def test_the_keys_go_from_request_to_request_and_from_checkpoint_to_checkpoint(chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk) as (page, _):
+        last = int(page.input_value("#request"))
+        steps: list[int] = []
+        for key in ("ArrowLeft", "Home", "ArrowRight", "PageDown", "PageUp", "End", "[", "[", "]"):
+            page.keyboard.press(key)
+            steps.append(int(page.input_value("#slider")) + 1)
+        first, second = (request + 1 for request, each in enumerate(talk_log().logs[0].requests) if each.checkpoint)
+        assert steps == [last - 1, 1, 2, 12, 2, last, second, first, second]
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "query"
+
+
+@pytest.mark.slow
+def test_the_figures_are_those_of_the_log(chromium: Browser, talk: Path) -> None:
+    log = talk_log()
+    with opened(chromium, talk) as (page, _):
+        for step in (0, 7, len(log.logs[0].requests) - 1):
+            page.evaluate(GO, step)
+            request = log.logs[0].requests[step]
+            assert shown_text(page).startswith(f"{request.tokens:,} tokens · {request.billed.cached_tokens:,} cached · $")
+            facts = page.inner_text("#request-facts")
+            for tokens in filter(None, request.parts):
+                assert f"{tokens:,} token" in facts
+        said = page.get_by_role("slider", name="Request").get_attribute("aria-valuetext")
+        assert said is not None
+        assert said.startswith("Request 14 of 14. ")
+        label = page.locator("canvas.strip").first.get_attribute("aria-label")
+        assert label is not None
+        assert label.startswith("recorded: 14 requests, the largest with 1,400 tokens, 2 checkpoints, $")
+
+
+def test_two_policies_stand_side_by_side(chromium: Browser, replayed: ConversationLog, write: Callable[[ConversationLog], Path]) -> None:
+    log = replayed
+    file = write(log)
+    with opened(chromium, file, height=6_000) as (page, seen):
+        for step in (3, 9, 13):
+            page.evaluate(GO, step)
+            for at, source in enumerate(log.logs):
+                numbers: list[int] = []
+                for request in source.requests[: step + 1]:
+                    numbers = expand_change(numbers, request.change)
+                rows = page.evaluate(READ, f"messages-{at}")
+                assert [text for text, dropped in rows if not dropped] == [log.messages[number].message.text for number in numbers]
+        assert page.locator("canvas[role=img]").count() == 2
+        assert seen.complaints == []
+    with opened(chromium, file, width=400, height=800) as (page, _):
+        assert [page.is_visible(f"#messages-{at}") for at in (0, 1)] == [True, False]
+        page.click("#tab-messages-1")
+        assert [page.is_visible(f"#messages-{at}") for at in (0, 1)] == [False, True]
+
+
+@pytest.mark.slow
+def test_a_conversation_without_a_request_has_a_page(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    log = log_path(compacted_talk()[:1], LogOptions(prices=read_prices()))
+    with opened(chromium, write(log)) as (page, seen):
+        assert page.inner_text("#state") == "no request yet."
+        assert page.inner_text("#total") == "of 0"
+        page.keyboard.press("ArrowRight")
+        page.fill("#query", "question")
+        assert seen.complaints == []
+
+
+def test_no_text_of_a_conversation_runs_or_becomes_markup(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    log = hostile_log()
+    file = write(log)
+    with opened(chromium, file, height=2_000) as (page, seen):
+        for step in range(len(log.logs[0].requests)):
+            page.evaluate(GO, step)
+        page.evaluate(READ, "messages-0")
+        for number in range(0, log.length, 3):
+            page.evaluate("(number) => { location.hash = `#message-${number}`; }", number)
+        page.fill("#query", "pwned")
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("main img, main script, main b").count() == 0
+        assert (seen.complaints, seen.requests) == ([], [file.as_uri()])
+        # The policy itself: not even the page's own document can run a script or load anything that is not in it.
+        with pytest.raises(Exception, match="TrustedScript"):  # playwright's error, from a package that may be absent
+            page.evaluate("document.createElement('script').textContent = 'window.pwned = 1'")
+        assert page.evaluate("fetch('data:,x').then(() => 'loaded', () => 'refused')") == "refused"
+        assert "Content Security Policy" in " ".join(seen.complaints)
+
+
+def test_a_page_of_many_requests_answers_at_once_and_has_few_elements(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    check_many(chromium, write(long_log(2_000)), 2_000)
+
+
+@pytest.mark.slow
+def test_a_page_of_10_000_requests_does_not_freeze(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    check_many(chromium, write(long_log(10_000)), 10_000)
+
+
+def check_many(chromium: Browser, file: Path, count: int) -> None:
+    with opened(chromium, file) as (page, seen):
+        for step in (0, count // 2, count - 1, count // 3):
+            milliseconds = page.evaluate(
+                f"async (step) => {{ const before = performance.now(); await ({GO})(step); return performance.now() - before; }}", step
+            )
+            assert milliseconds < 1_000  # some 30 on an idle machine
+            assert f"Answer {step - 1}." in page.inner_text("#messages-0") or step == 0 or page.locator(".message").count()
+        assert page.evaluate("document.querySelectorAll('*').length") < 2_000
+        page.fill("#query", f"Question {count - 1}:")
+        assert page.inner_text("#found") == "1 of 1 · 1 shown"
+        page.click("#tab-requests")
+        assert page.locator("#requests .request.current").inner_text().startswith(f"{count:,}")
+        assert seen.complaints == []
+
+
+@pytest.mark.parametrize("width", [400, pytest.param(820, marks=pytest.mark.slow), pytest.param(1_440, marks=pytest.mark.slow)])
+def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    with opened(chromium, write(hostile_log()), width=width, height=800) as (page, seen):
+        page.evaluate("location.hash = '#message-0'")
+        for tab in page.locator("[role=tab]:visible").all():
+            tab.click()
+            outside = page.evaluate(
+                "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
+            )
+            assert outside == [0, 0]
+            boxes = page.evaluate("[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)")
+            assert max(boxes) <= 0
+            assert page.evaluate(OUTSIDE) == []
+        assert seen.complaints == []
+
+
+@pytest.mark.parametrize(
+    "dark", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"]
+)
+def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk, dark=dark) as (page, _):
+        page.fill("#query", "part")
+        page.locator(".fold").first.click()
+        page.evaluate("document.getElementById('messages-0').scrollTop = 0")
+        page.locator(".message.summary").click()
+        for tab in ("request", "entry", "requests"):
+            page.click(f"#tab-{tab}")
+            assert page.evaluate(CONTRASTS) == []
+
+
+def test_every_script_is_in_the_page_once_and_short() -> None:
+    assert sorted(SCRIPTS) == sorted(path.stem for path in CONVERSATION.glob("*.js"))
+    page = conversation_to_html(talk_log(RECORDED))
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    for name in SCRIPTS:
+        text = (CONVERSATION / f"{name}.js").read_text(encoding="utf-8")
+        assert page.count(text) == 1
+        assert len(text.splitlines()) <= 300
+    assert json.loads(json.dumps(build_columns(talk_log())))["length"] == 28
