@@ -74,7 +74,7 @@ def _describe_unknown(value: Json) -> str:
 def fit(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
     *,
-    files: tuple[Path | str, ...],
+    files: Sequence[Path | str],
     budget: int | None,
     model: str | None,
     to: Literal["openai", "anthropic"],
@@ -116,7 +116,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
     _fit_one(Path(files[0]), Path(output) if output else None, leaf, force=force, to=to, fit=_make_fit(budget, model, keep, whole=whole))
 
 
-def _is_corpus(files: tuple[Path | str, ...], output: Path | str | None) -> bool:
+def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     """Return whether a row is written for each conversation, and not the messages of one."""
     from promptkit.corpus.inputs import is_pattern
 

@@ -17,7 +17,7 @@ from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from promptkit.messages import Json
     from promptkit.recordings.importing import ImportResult
@@ -71,7 +71,7 @@ MAX_KEPT_KINDS = 8
 def import_(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
     *,
-    files: tuple[Path | str, ...],
+    files: Sequence[Path | str],
     output: Path | str | None,
     codec: str,
     force: bool,
@@ -117,7 +117,7 @@ def _import_one(file: Path | str, output: Path | str | None, codec: str, *, forc
 
 
 def _import_all(  # noqa: PLR0913  # keywords
-    files: tuple[Path | str, ...],
+    files: Sequence[Path | str],
     output: Path | str | None,
     rows: Path | str | None,
     codec: str,
