@@ -74,7 +74,11 @@ def test_nothing_is_written_into_what_stands_at_the_name_of_the_new_file(
     outside.write_bytes(b"mine")
     folder = tmp_path / "folder"
     folder.mkdir()
-    monkeypatch.setattr("promptkit.files.secrets.token_hex", lambda count: "guessed")
+
+    def guess(count: int) -> str:
+        return "guessed"
+
+    monkeypatch.setattr("promptkit.files.secrets.token_hex", guess)
     replace_file(folder / "talk.jsonl", lambda file: names.extend(path.name for path in folder.iterdir()))
     beside = folder / next(name for name in names if "guessed" in name)
     if planted == "link":
