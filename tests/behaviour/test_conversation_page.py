@@ -225,10 +225,6 @@ def test_no_text_of_a_conversation_runs_or_becomes_markup(chromium: Browser, wri
         assert "Content Security Policy" in " ".join(seen.complaints)
 
 
-def test_a_page_of_many_requests_answers_at_once_and_has_few_elements(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
-    check_many(chromium, write(long_log(2_000)), 2_000)
-
-
 @pytest.mark.slow
 def test_a_page_of_10_000_requests_does_not_freeze(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
     check_many(chromium, write(long_log(10_000)), 10_000)
