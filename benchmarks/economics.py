@@ -1,0 +1,139 @@
+"""What compaction costs on recordings: `python -m benchmarks.economics FOLDER [--json] [--plot FILE.svg] [--window 128k] [--model gpt-5]`.
+
+Plays each recording under the default preset, under `break_even` with several settings, and under a naive rule, and compares the prices with
+the optimum in hindsight and the facts that requests show with those of the default. docs/economics.md explains the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from promptkit.bench.plot import add_dark_mode
+from promptkit.engines import open_engine
+from promptkit.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
+from promptkit.replay.runner import sum_results
+from promptkit.tokens import parse_tokens, read_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULT = "vscode"
+RECOMMENDED = "break_even"
+CHEAPEST = "break_even:beta=1"
+POLICIES = (
+    DEFAULT,
+    RECOMMENDED,
+    CHEAPEST,
+    "break_even:beta=1:names_tokens=0",
+    "break_even:beta=2:names_tokens=0",
+    "break_even:beta=2:tail_tokens=4000:names_tokens=0",
+    "break_even:beta=1:tail_tokens=4000",
+    "break_even:beta=2:tail_tokens=4000",
+    "break_even:beta=3:tail_tokens=4000",
+    "vscode:threshold=48000",
+    "drop_oldest",
+)
+WINDOWS = ("32k", "64k", "128k")
+MODELS = ("gpt-5", "claude-sonnet-4-5")
+
+Figures = dict[str, float]
+
+
+def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[str]) -> dict[str, object]:
+    """Return the figures of each policy with one model and window."""
+    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model))
+    options = ReplayOptions(policies=tuple(policies), rules=rules, price=read_prices().for_model(model), oracle=True)
+    with open_engine("local") as engine:
+        results = [each for each in replay(files, options, executor=engine) if isinstance(each, FileResult)]
+    total = sum_results(results, options, file="all")
+    default = total.policies[0]
+    figures: dict[str, Figures] = {}
+    for each in total.policies:
+        totals = each.totals
+        figures[each.policy] = {
+            "price": round(each.price, 3),
+            "over_oracle": round(total.over_oracle(each) or 0.0, 3),
+            "over_default": round(each.price / default.price, 3),
+            "facts": round(each.uses_present_share, 4),
+            "facts_over_default": round(each.uses_present_share - default.uses_present_share, 4),
+            "answers_lacking": totals.retention.answers_lacking,
+            "checkpoints": totals.checkpoints,
+            "waits": totals.foreground_waits,
+            "overflows": totals.overflows,
+            "invalid_requests": totals.invalid_requests,
+        }
+    prices = total.hindsight
+    least, best = (prices.lower_bound, prices.optimum) if prices else (0.0, 0.0)
+    return {"window": window, "model": model, "lower_bound": round(least, 3), "oracle": round(best, 3), "policies": figures}
+
+
+def draw(runs: Sequence[dict[str, object]]) -> str:
+    """Draw the policies of each run by their price and by the facts that requests show."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "promptkit"  # the same figures give the same bytes
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, len(runs), figsize=(5.2 * len(runs), 4.2), squeeze=False)
+    for axis, run in zip(axes[0], runs, strict=True):
+        policies: dict[str, Figures] = run["policies"]  # type: ignore[assignment]  # as `measure` makes it
+        for name, figures in policies.items():
+            colour = "#c4501b" if name.startswith("break_even") else "#0b5fa5" if name.startswith("vscode") else "#5c5c5c"
+            axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
+            axis.annotate(label(name), (figures["price"], 100 * figures["facts"]), xytext=(5, 3), textcoords="offset points", fontsize=7)
+        axis.axvline(float(str(run["oracle"])), color="#808080", linestyle=":", linewidth=1)
+        axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
+        axis.set_xlabel("price in dollars; dotted: the optimum in hindsight", fontsize=8)
+        axis.set_ylabel("facts that requests show, %", fontsize=8)
+        axis.margins(x=0.18, y=0.1)
+    figure.tight_layout()
+    content = io.StringIO()
+    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+    plt.close(figure)
+    return add_dark_mode(content.getvalue())
+
+
+def label(name: str) -> str:
+    """Shorten the name of a policy for a picture."""
+    preset, *settings = name.split(":")
+    short = {"beta": "β ", "tail_tokens": "tail ", "names_tokens": "names ", "threshold": "at "}
+    parts = [f"{short[key]}{value}" for key, _, value in (setting.partition("=") for setting in settings)]
+    return ", ".join([preset if preset != RECOMMENDED or not parts else "", *parts]).removeprefix(", ")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.economics", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--window", action="append", type=parse_tokens)
+    parser.add_argument("--model", action="append")
+    parser.add_argument("--policy", action="append", help="instead of all of them; the first is the default that others are compared with")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--plot", type=Path)
+    given = parser.parse_args()
+    files = sorted(path for path in given.folder.rglob("*") if path.is_file() and path.suffix != ".md")
+    windows = given.window or [parse_tokens(window) for window in WINDOWS]
+    runs = [measure(files, window, model, given.policy or POLICIES) for model in given.model or MODELS for window in windows]
+    if given.plot:
+        given.plot.write_text(draw(runs), encoding="utf-8")
+    if given.json:
+        sys.stdout.write(json.dumps({"runs": runs}) + "\n")
+        return
+    for run in runs:
+        sys.stdout.write(f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n")
+        policies: dict[str, Figures] = run["policies"]  # type: ignore[assignment]  # as `measure` makes it
+        for name, figures in policies.items():
+            sys.stdout.write(
+                f"  {name:50} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "
+                f"facts {figures['facts']:6.1%}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "
+                f"overflows {figures['overflows']}  invalid {figures['invalid_requests']}\n"
+            )
+
+
+if __name__ == "__main__":
+    main()
