@@ -143,6 +143,8 @@ def run_each(
     engine = executor if isinstance(executor, Engine) else Engine(executor)
     numbered = enumerate(items)
     apart: deque[tuple[tuple[int, T], ...]] = deque()
+    alone: deque[tuple[tuple[int, T], ...]] = deque()
+    suspects: set[int] = set()
     running: dict[Future[Sequence[R]], tuple[tuple[int, T], ...]] = {}
     most = engine.workers * (1 + QUEUED_PER_WORKER)
     try:
@@ -150,7 +152,11 @@ def run_each(
             while len(running) < most and (part := apart.popleft() if apart else tuple(islice(numbered, chunk))):
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             if not running:
-                return
+                if not alone:
+                    return
+                # Dask also counts the death of a worker against the tasks that waited there. The last attempt is with nothing beside it.
+                part = alone.popleft()
+                running[engine.submit(task, tuple(item for _, item in part))] = part
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 part = running.pop(future)
                 try:
@@ -158,8 +164,11 @@ def run_each(
                 except engine.lost:
                     if len(part) > 1:
                         apart += ((each,) for each in part)
-                    else:
+                    elif suspects.issuperset(index for index, _ in part):
                         yield from ((index, LostItem(item)) for index, item in part)
+                    else:
+                        suspects.update(index for index, _ in part)
+                        alone.append(part)
                     continue
                 yield from zip((index for index, _ in part), results, strict=True)
     finally:
