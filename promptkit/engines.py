@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
@@ -264,6 +264,7 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
     except ImportError as error:
         problem = f"the engine dask needs the library distributed: {_describe_install('distributed>=2024.8', 'dask')}."
         raise EngineError(problem) from error
+    # A task that is done is cancelled if its worker dies before the result was fetched.
     if place:
         try:
             # Without a scheme, Dask's own settings decide between tcp and tls.
@@ -272,11 +273,13 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
             problem = f"there is no Dask scheduler at {place}: {_first_line(error)}"
             raise EngineError(problem) from error
         with client:
-            yield Engine(client.get_executor(pure=False), workers=max(1, sum(client.nthreads().values())), lost=(KilledWorker,))
+            yield Engine(
+                client.get_executor(pure=False), workers=max(1, sum(client.nthreads().values())), lost=(KilledWorker, CancelledError)
+            )
         return
     cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL)
     with cluster, Client(cluster, set_as_default=False) as client:
-        yield Engine(client.get_executor(pure=False), workers=workers, lost=(KilledWorker,))
+        yield Engine(client.get_executor(pure=False), workers=workers, lost=(KilledWorker, CancelledError))
 
 
 @contextmanager
