@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
 from promptkit.replay.retention import RetentionCounts
 from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.oracle import HindsightPrices
     from promptkit.tokens.prices import Price
 
 __all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "result_rows", "results_to_json"]

@@ -217,7 +217,7 @@ def test_the_memory_does_not_grow_with_the_number_of_files(tmp_path: Path) -> No
 
 def options() -> ReplayOptions:
     rules = ReplayRules(model="gpt-5", window=8_000, cache="openai")
-    return ReplayOptions(policies=("vscode", "drop_oldest"), rules=rules, price=read_prices().for_model("gpt-5"))
+    return ReplayOptions(policies=("vscode", "drop_oldest"), rules=rules, price=read_prices().for_model("gpt-5"), oracle=True)
 
 
 def test_a_replay_has_a_row_for_each_conversation_and_policy_and_its_totals_are_the_results(tmp_path: Path) -> None:
@@ -232,6 +232,7 @@ def test_a_replay_has_a_row_for_each_conversation_and_policy_and_its_totals_are_
         (str(tmp_path / "none.jsonl"), None, None),
     ]
     assert rows[-1]["error"] == f"there is no file {tmp_path / 'none.jsonl'}."
+    assert all(0 < row["lower_bound"] <= row["oracle"] for row in rows if "policy" in row)
     results = replay(files, options())
     assert [job.read_totals(each) for each in totals] == results
     summed = sum_results([job.read_totals(each) for each in totals], options(), file="2 files")
