@@ -66,7 +66,7 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     make: Callable[..., Preset] = PRESETS[name]
     kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
     settings = next(iter(get_args(kind)), None)
-    values = dict(pair.partition("=")[::2] for pair in pairs)
+    values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     if settings is None:
         raise SettingsError(source=name, setting=next(iter(values)), why="the preset has no settings")
     prefix = f"{name}:"
