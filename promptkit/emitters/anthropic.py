@@ -160,23 +160,23 @@ class _RequestBuilder:
     def add(self, index: int, message: Message) -> None:
         role = collect_message_fields(message, "anthropic.message").get("role", "assistant" if message.role == "assistant" else "user")
         leading = message.role == "system" and role != "system" and not self.turns
-        calls = {call.id: call for call in message.tool_calls}
+        calls = list(message.tool_calls)  # two of them may have one id
         call_fields = collect_call_fields(message, "anthropic.call")
         for part in select_parts(message, "anthropic", cache=self.cache):
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
             elif isinstance(part, OpaquePart) and part.provider == "anthropic.call":
                 call_id = str(part.value.get("call")) if isinstance(part.value, Mapping) else ""
-                if call := calls.pop(call_id, None):
+                if call := next((call for call in calls if call.id == call_id), None):
+                    calls = [each for each in calls if each is not call]
                     self._add_call(_to_tool_use_block(index, message, call) | call_fields[call_id])
             elif not _is_blank_text(part):
                 block = _to_block(index, message, part)
                 (self.system if leading else self._open_turn(role).content).append(block)
                 # Opaque blocks are sent unchanged, and some types, such as thinking, must not have cache_control.
                 self.breakpoint_target = self.breakpoint_target if isinstance(part, OpaquePart) else block
-        for call in message.tool_calls:
-            if call.id in calls:
-                self._add_call(_to_tool_use_block(index, message, call))
+        for call in calls:
+            self._add_call(_to_tool_use_block(index, message, call))
 
     def _add_call(self, block: WireDict) -> None:
         self.breakpoint_target = block

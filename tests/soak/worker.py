@@ -65,7 +65,11 @@ async def _hold(url: str, folder: Path, places: range, seed: int) -> dict[str, o
             if isinstance(ended, Exception):
                 counts.errors.append(f"{type(ended).__name__}: {ended}")
     measuring.cancel()
-    await asyncio.sleep(0)
+    for _ in range(20):  # a connection that is closed ends after a few turns of the loop
+        await asyncio.sleep(0.1)
+        gc.collect()
+        if count_open_files() <= before:
+            break
     here = asyncio.current_task()
     left = [task.get_name() for task in asyncio.all_tasks() if task not in {here, measuring}]
     return {
