@@ -154,7 +154,7 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
     pending: list[tuple[Part, WireDict | None]] = []
     role = collect_message_fields(message, "openai.message").get("role", message.role)
     call_fields = collect_call_fields(message, "responses.call")
-    calls = {call.id: call for call in message.tool_calls}
+    calls = list(message.tool_calls)  # two of them may have one id
     fields: WireDict | None = None
 
     def close() -> None:
@@ -176,7 +176,8 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
                 fields = copy_json(value)
             case OpaquePart(provider="responses.call", value=Mapping() as value):
                 close()
-                if call := calls.pop(str(value.get("call")), None):
+                if call := next((call for call in calls if call.id == str(value.get("call"))), None):
+                    calls = [each for each in calls if each is not call]
                     items.append(_convert_call(call) | call_fields[call.id])
             case OpaquePart() if not _is_message_content(part):
                 close()
@@ -184,7 +185,7 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
             case _:
                 pending.append((part, mark))
     close()
-    items += [_convert_call(call) for call in message.tool_calls if call.id in calls]
+    items += map(_convert_call, calls)
     return items or [{"type": "message", "role": role, "content": ""}]
 
 
