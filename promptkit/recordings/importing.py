@@ -240,7 +240,7 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
     if not source.open().read(1):
         problem = "the file is empty."
     else:
-        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. If it has one of them, name it with --format."
+        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them."
     raise TranscriptFormatError(problem, file=source.path)
 
 

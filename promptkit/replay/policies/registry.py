@@ -66,11 +66,14 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     make: Callable[..., Preset] = PRESETS[name]
     kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
     settings = next(iter(get_args(kind)), None)
-    values = dict(pair.partition("=")[::2] for pair in pairs)
+    values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     if settings is None:
         raise SettingsError(source=name, setting=next(iter(values)), why="the preset has no settings")
     prefix = f"{name}:"
-    return make(load_settings(settings, prefix=prefix, environ={f"{prefix}{key}": value for key, value in values.items()}))
+    try:
+        return make(load_settings(settings, prefix=prefix, environ={f"{prefix}{key}": value for key, value in values.items()}))
+    except SettingsError as error:
+        raise SettingsError(source=name, setting=error.setting, why=error.why) from None
 
 
 def find_policy(name: str) -> ReplayPolicy:
