@@ -129,7 +129,7 @@ def import_recording(
         problem = "the file already exists: name another file, or pass --force to replace it."
         raise TranscriptWriteError(problem, file=str(out))
     store = JsonlStore(out)
-    if out.exists() and isinstance(path, Path) and store.path == path.resolve():
+    if out.exists() and not is_url(path) and store.path == Path(path).resolve():
         problem = "this is the recording itself: name another file."
         raise TranscriptWriteError(problem, file=str(out))
 

@@ -128,3 +128,11 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert why in err
     assert err.count("\n") == 1
     assert sorted(path.name for path in logs.parent.iterdir()) == ["logs"]  # no file of unfinished work
+
+
+def test_a_recording_is_not_replaced_by_its_own_transcript(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = logs / "talk.jsonl"
+    recording.write_text('{"role": "user", "content": "Hello"}\n')
+    assert run("import", "logs/*.jsonl", "-o", "logs", "--force", "--workers", 1) == 1
+    assert "logs/talk.jsonl: this is the recording itself: name another file." in capsys.readouterr().err
+    assert recording.read_text() == '{"role": "user", "content": "Hello"}\n'
