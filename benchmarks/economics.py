@@ -29,6 +29,7 @@ POLICIES = (
     DEFAULT,
     RECOMMENDED,
     CHEAPEST,
+    "break_even:beta=1:summary_tokens=500:names_tokens=1000",
     "break_even:beta=1:names_tokens=0",
     "break_even:beta=2:names_tokens=0",
     "break_even:beta=2:tail_tokens=4000:names_tokens=0",
@@ -102,7 +103,7 @@ def draw(runs: Sequence[dict[str, object]]) -> str:
 def label(name: str) -> str:
     """Shorten the name of a policy for a picture."""
     preset, *settings = name.split(":")
-    short = {"beta": "β ", "tail_tokens": "tail ", "names_tokens": "names ", "threshold": "at "}
+    short = {"beta": "β ", "tail_tokens": "tail ", "names_tokens": "names ", "threshold": "at ", "summary_tokens": "S "}
     parts = [f"{short[key]}{value}" for key, _, value in (setting.partition("=") for setting in settings)]
     return ", ".join([preset if preset != RECOMMENDED or not parts else "", *parts]).removeprefix(", ")
 

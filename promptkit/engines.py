@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
@@ -143,6 +143,8 @@ def run_each(
     engine = executor if isinstance(executor, Engine) else Engine(executor)
     numbered = enumerate(items)
     apart: deque[tuple[tuple[int, T], ...]] = deque()
+    alone: deque[tuple[tuple[int, T], ...]] = deque()
+    suspects: set[int] = set()
     running: dict[Future[Sequence[R]], tuple[tuple[int, T], ...]] = {}
     most = engine.workers * (1 + QUEUED_PER_WORKER)
     try:
@@ -150,7 +152,11 @@ def run_each(
             while len(running) < most and (part := apart.popleft() if apart else tuple(islice(numbered, chunk))):
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             if not running:
-                return
+                if not alone:
+                    return
+                # Dask also counts the death of a worker against the tasks that waited there. The last attempt is with nothing beside it.
+                part = alone.popleft()
+                running[engine.submit(task, tuple(item for _, item in part))] = part
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 part = running.pop(future)
                 try:
@@ -158,8 +164,11 @@ def run_each(
                 except engine.lost:
                     if len(part) > 1:
                         apart += ((each,) for each in part)
-                    else:
+                    elif suspects.issuperset(index for index, _ in part):
                         yield from ((index, LostItem(item)) for index, item in part)
+                    else:
+                        suspects.update(index for index, _ in part)
+                        alone.append(part)
                     continue
                 yield from zip((index for index, _ in part), results, strict=True)
     finally:
@@ -255,6 +264,7 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
     except ImportError as error:
         problem = f"the engine dask needs the library distributed: {_describe_install('distributed>=2024.8', 'dask')}."
         raise EngineError(problem) from error
+    # A task that is done is cancelled if its worker dies before the result was fetched.
     if place:
         try:
             # Without a scheme, Dask's own settings decide between tcp and tls.
@@ -263,11 +273,13 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
             problem = f"there is no Dask scheduler at {place}: {_first_line(error)}"
             raise EngineError(problem) from error
         with client:
-            yield Engine(client.get_executor(pure=False), workers=max(1, sum(client.nthreads().values())), lost=(KilledWorker,))
+            yield Engine(
+                client.get_executor(pure=False), workers=max(1, sum(client.nthreads().values())), lost=(KilledWorker, CancelledError)
+            )
         return
     cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL)
     with cluster, Client(cluster, set_as_default=False) as client:
-        yield Engine(client.get_executor(pure=False), workers=workers, lost=(KilledWorker,))
+        yield Engine(client.get_executor(pure=False), workers=workers, lost=(KilledWorker, CancelledError))
 
 
 @contextmanager

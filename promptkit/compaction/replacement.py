@@ -37,6 +37,9 @@ __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_f
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
 
+NAMES_SHARE = 48
+"""The list of names takes at most a forty-eighth: in a small window, more of them made requests wait more often than names were used."""
+
 CARRIED_FILES, CARRIED_ERRORS = 20, 5
 """The most paths of changed files, and of read ones, and the most lines of errors that are carried."""
 
@@ -172,7 +175,7 @@ class Replacement:
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
         files = self.files and attrs.evolve(self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE))
         carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
-        names_tokens = min(self.names_tokens, share)
+        names_tokens = min(self.names_tokens, base // NAMES_SHARE)
         return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, names_tokens=names_tokens, files=files)
 
     def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()) -> ReplacementMessages:

@@ -197,7 +197,7 @@ class PlanCache:
             is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
             return planned if is_static else None
         child = element.children[0] if len(element.children) == 1 else None
-        if isinstance(child, str):
+        if type(child) is str:  # as in build_text_message: a message of another text is expanded
             planned.text, planned.fixed = child, fixed
             planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
             return planned if child and not child.isspace() else None

@@ -90,6 +90,11 @@ def check_same(prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, to
     whole = Renderer(budget=10_000, tokenizer=tokenizer, tools=tools).render(prompt).tokens
     budget = round(whole * percent / 100)
     note(f"{prompt!r}\n{tokenizer!r}, {budget}")
+    compare(prompt, tokenizer, budget, tools)
+
+
+def compare(prompt: tuple[Child, ...], tokenizer: Tokenizer, budget: int, tools: tuple[ToolDefinition, ...] = ()) -> None:
+    """Compare what the plan of a prompt gives with what its expanded tree gives."""
     planned = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools), prompt)
     expanded = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools, trace=True), prompt)  # a trace needs the tree
     assert planned == expanded
@@ -130,6 +135,20 @@ def test_a_static_prompt_shows_what_its_expanded_tree_shows_thoroughly(
     prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]
 ) -> None:
     check_same(prompt, tokenizer, percent, tools)
+
+
+class Marked(str):
+    """A text of a program that marks its texts by their class."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_a_text_of_a_subclass_of_str_is_a_text_as_any_other(kind: type[PromptElement]) -> None:
+    prompt = kind(priority=4)[Marked("and so on")], AssistantMessage(required=True)["s"]
+    for budget in range(5):
+        compare(prompt, WordTokenizer(), budget)
+    assert [type(part) for part in Renderer(budget=100, tokenizer=WordTokenizer()).render(prompt).messages[0].content] == [str]
 
 
 @attrs.frozen(kw_only=True)

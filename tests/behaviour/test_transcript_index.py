@@ -128,6 +128,25 @@ def test_a_transcript_that_is_opened_by_its_index_answers_the_same(steps: list[S
         require_same(path)
 
 
+def test_an_index_that_was_given_up_is_not_used_after_the_file_was_cut_shorter() -> None:
+    with new_file() as path:
+        build(path, [("user", 0)])
+        lines = path.read_bytes().split(b"\n")[:-1]
+        lines.insert(1, lines[1])  # an id that is used twice, and a long end of a write that was cut short
+        path.write_bytes(b"\n".join(lines) + b'{"id": "torn')
+        Transcript(indexed(path)).append(Setting(name="s", value=1))
+        require_same(path)
+
+
+def test_a_file_without_entries_has_no_index_and_says_nothing() -> None:
+    with new_file() as path:
+        path.write_bytes(b'{"promptkit":"transcript","version":1}\n')
+        store = indexed(path)
+        assert not Transcript(store).entries
+        assert store.index_problem is None
+        assert not index_path(path).exists()
+
+
 @given(steps(), st.data())
 def test_whatever_damages_the_file_is_found(steps: list[Step], data: st.DataObject) -> None:
     with new_file() as path:

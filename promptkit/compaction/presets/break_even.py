@@ -33,8 +33,8 @@ class BreakEven:
     """How many times the price of a compaction reading again may cost. 1 is the cheapest; with more, more of the conversation is at hand."""
     tail_tokens: int = setting(0, minimum=0)
     """Tokens of the newest messages that stay. 0: the newest round stays."""
-    names_tokens: int = setting(1_500, minimum=0)
-    """The most tokens of the list of names beside the summary, and a thirtieth of what a conversation may have. 0: there is none."""
+    names_tokens: int = setting(2_000, minimum=0)
+    """The most tokens of the list of names beside the summary, and a forty-eighth of what a conversation may have. 0: there is none."""
     summary_tokens: int = setting(1_000, minimum=500, maximum=2_000)
     """Tokens of a summary that are aimed at."""
     output_ratio: float | None = setting(None, minimum=0)

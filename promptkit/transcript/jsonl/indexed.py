@@ -156,6 +156,8 @@ class IndexedEntries:
             descriptor = build_index(self._path, self._file, None)
         except (OSError, NotIndexableError, IndexDamagedError) as error:
             raise self._changed() from error
+        if descriptor is None:
+            raise self._changed()
         self._close_index()
         self._close_index = weakref.finalize(self, os.close, descriptor)
         self._index = EntryIndex(descriptor)
@@ -290,9 +292,7 @@ def _open_index(path: Path, file: int, lock: Callable[[float], AbstractContextMa
         return build_index(path, file, lock)
     try:
         index = EntryIndex(descriptor)
-        is_same = index.stamp[:2] == find_stamp(status)[:2]
-        if index.refused and is_same and index.stamp[2] <= status.st_size:
-            _refuse("two entries have one id, or too much of it is damaged")
+        _check_refused(index, status)
         verified = index.stamp != find_stamp(status)
         if verified:
             index.verify(file, start=start)
@@ -311,6 +311,16 @@ def _open_index(path: Path, file: int, lock: Callable[[float], AbstractContextMa
         with suppress(TranscriptWriteError, OSError, IndexDamagedError, NotIndexableError), lock(0):
             extend_index(path, index_of=os.fstat(descriptor))
     return descriptor
+
+
+def _check_refused(index: EntryIndex, status: os.stat_result) -> None:
+    """Raise NotIndexableError if the file was found to have no index, or IndexDamagedError if it has become shorter or another one since."""
+    if not index.refused:
+        return
+    if index.stamp[:2] == find_stamp(status)[:2] and index.stamp[2] <= status.st_size:
+        _refuse("two entries have one id, or too much of it is damaged")
+    problem = "it was given up, and the file has been changed since"
+    raise IndexDamagedError(problem)
 
 
 def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: os.stat_result | None = None) -> None:
@@ -348,8 +358,8 @@ def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: 
         writer.write_head(os.fstat(file))
 
 
-def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]] | None) -> int:
-    """Make a new index of a file, beside it, and return the open file of the index.
+def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]] | None) -> int | None:
+    """Make a new index of a file, beside it, and return the open file of the index. None: the file has no entry.
 
     The file is read without the lock, which is only taken at the end. If that fails, other processes do not find the new index.
 
@@ -376,7 +386,10 @@ def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextMa
             beside.replace(target)
             raise
         if not writer.count:
-            _refuse("it has no entry that can be read")
+            os.close(descriptor)
+            with suppress(OSError):
+                beside.unlink()
+            return None
         with suppress(TranscriptWriteError), lock(10.0) if lock else _no_lock():
             _fill(writer, path, file, checks_ids=True)
             writer.verify(file, start=start)

@@ -331,7 +331,8 @@ class JsonlStore:
             if before.st_size < index_from:
                 file = os.open(self._path, os.O_RDONLY)
                 try:
-                    os.close(build_index(self._path, file, None))
+                    if (descriptor := build_index(self._path, file, None)) is not None:
+                        os.close(descriptor)
                 finally:
                     os.close(file)
             else:

@@ -60,12 +60,12 @@ def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
 
 
 def test_a_preset_that_shows_fewer_facts_overflows_or_waits_more_is_not_recommended() -> None:
-    for change in (
-        {"overflows": 1},
-        {"invalid_requests": 1},
-        {"foreground_waits": 1},
-        {"retention": RetentionCounts(facts_used=100, facts_dropped=3)},
+    for worse in (
+        conversation(overflows=1),
+        conversation(invalid_requests=1),
+        conversation(foreground_waits=1),
+        conversation(retention=RetentionCounts(facts_used=100, facts_dropped=3)),
     ):
-        advice = advise([conversation(**change)] * 20, OPTIONS)
-        assert advice.policy == DEFAULT, change
+        advice = advise([worse] * 20, OPTIONS)
+        assert advice.policy == DEFAULT
         assert "stay with" in advice.describe()

@@ -170,3 +170,26 @@ def test_processes_start_from_a_real_program(file: Path, tmp_path: Path) -> None
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("2 files: 2 conversations, 160 messages")
+
+
+def test_the_optimum_and_look_ups_have_columns_and_figures(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    policies = "vscode,break_even:beta=1"
+    assert run(file.name, "--window", "8k", "--policy", policies, "--oracle", "--lookups", 2, "--workers", 1, "--json", "all.json") == 0
+    out = capsys.readouterr().out
+    assert "with compactions at the best points." in out
+    assert all(word in out for word in ("ratio", "look-ups $", "break_even:beta=1", "2 look-ups for each answer"))
+    total = json.loads((tmp_path / "all.json").read_bytes())["total"]
+    assert 0 < total["lower_bound"] < total["oracle"]
+    for row in total["policies"]:
+        assert row["over_oracle"] == pytest.approx(row["price"] / total["oracle"], abs=1e-3)
+        assert row["price_with_lookups"] >= row["price"]
+
+
+def test_advice_on_a_short_recording_says_that_it_is_too_little(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file.name, "--advise", "--window", "64k", "--workers", 1) == 0
+    assert capsys.readouterr().out.startswith("64,000 tokens: ")
+
+
+def test_several_windows_are_for_advice_only(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file.name, "--window", "8k", "--window", "16k") == 2
+    assert "--advise" in capsys.readouterr().err
