@@ -82,7 +82,7 @@ def test_a_conversation_that_does_not_fit_is_a_row_of_its_own(logs: Path, capsys
     assert (bad["file"], bad["conversation"]) == ("logs/a.json", 0)
     assert "do not fit a budget of 300" in bad["error"]
     assert good["tokens"] <= 300
-    assert "1 windows of 2 files" in capsys.readouterr().err
+    assert "1 window of 2 files written to " in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logs")
