@@ -349,7 +349,8 @@ class SettingsError(PromptKitError):
     """A setting is invalid. `source` is the file or the environment variable, `setting` the name, `why` the reason."""
 
     def __init__(self, *, source: str, setting: str, why: str) -> None:
-        super().__init__(f"{source}: {setting}: {why}." if setting else f"{source}: {why}.")
+        end = "" if why.endswith("?") else "."
+        super().__init__(f"{source}: {setting}: {why}{end}" if setting else f"{source}: {why}{end}")
         self.source = source
         self.setting = setting
         self.why = why

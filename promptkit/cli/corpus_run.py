@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.corpus.run import CorpusSummary
     from promptkit.messages import Json
 
-__all__ = ["check_inputs", "engine_options", "report_failures", "run_on_files", "show_bar"]
+__all__ = ["check_inputs", "engine_options", "expand_inputs", "report_failures", "run_on_files", "show_bar"]
 
 Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
 
@@ -55,6 +55,14 @@ def check_inputs(files: Sequence[Path | str]) -> None:
         if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
             folder = f"; it is a folder: write '{file}/**/*.jsonl' for the files in it" if file.is_dir() else ""
             usage_error(f"there is no file {file}{folder}.")
+
+
+def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
+    """Return the files with globs replaced by what they match. A file that is named twice is there once."""
+    from promptkit.corpus.inputs import is_pattern, list_inputs
+
+    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
+    return list({str(each): each for each in found}.values())
 
 
 def run_on_files(  # noqa: PLR0913  # keywords

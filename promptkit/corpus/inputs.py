@@ -92,7 +92,7 @@ def _walk(root: str, pattern: str) -> Iterator[str]:
                         # Links to folders are not followed below `**`, where they could lead in a circle.
                         if (deepest is None and not entry.is_symlink()) or (deepest is not None and depth < deepest):
                             waiting.append((f"{name}/", depth + 1))
-                    elif matches(name):
+                    elif matches(name) and (entry.is_file() or entry.is_symlink()):  # nothing that is read without an end, such as a pipe
                         yield f"{root}{name}"
         except OSError as error:
             problem = f"{root}{folder} cannot be listed: {error.strerror or error}."

@@ -13,9 +13,10 @@ import attrs
 from promptkit.corpus.inputs import list_inputs
 from promptkit.corpus.job import outcome_of_failure, run_files
 from promptkit.corpus.output import check_output, write_rows
-from promptkit.corpus.state import open_state
+from promptkit.corpus.state import CorpusError, open_state
 from promptkit.engines import Engine, LostItem, run_each
 from promptkit.recordings.reading.remote import is_remote
+from promptkit.replay.results import describe_failure
 from promptkit.replay.runner import LOST_WORKER
 
 if TYPE_CHECKING:
@@ -91,13 +92,26 @@ def run_job(  # noqa: PLR0913  # keywords
         check_output(output, force=force)
     path = state or find_state(output or "promptkit")
     identity = json.dumps([version("promptkit"), repr(job), [str(file) for file in files]])
-    with open_state(path, identity, map(list_inputs, files)) as run:
+    with open_state(path, identity, (_list_inputs(file, output) for file in files)) as run:
         _work(run, job, executor, on_progress or (lambda _done, _total: None))
         if output is not None:
             write_rows(output, lambda: (outcome.lines for _, outcome in run.read()))
         summary = _summarize(run, on_totals or (lambda _: None))
     path.unlink(missing_ok=True)
     return summary
+
+
+def _list_inputs(file: Path | str, output: Path | str | None) -> Iterator[str]:
+    """Yield the files that an address names. The output must not be one of them."""
+    for name in list_inputs(file):
+        if output is not None and Path(name).name == Path(output).name and (name == str(output) or _is_same_path(name, output)):
+            problem = f"{output} is also an input: name another file."
+            raise CorpusError(problem)
+        yield name
+
+
+def _is_same_path(name: str, output: Path | str) -> bool:
+    return not is_remote(name) and not is_remote(output) and Path(name).resolve() == Path(output).resolve()
 
 
 def find_state(output: Path | str) -> Path:
@@ -134,7 +148,7 @@ def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSumm
         files += 1
         rows += outcome.lines.count(b"\n")
         failures += len(outcome.errors)
-        errors += [f"{name}: {error}" for error in outcome.errors][: MAX_ERRORS - len(errors)]
+        errors += [describe_failure(name, error) for error in outcome.errors][: MAX_ERRORS - len(errors)]
         totals: Json = json.loads(outcome.totals)
         if totals is not None:
             on_totals(totals)

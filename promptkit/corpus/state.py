@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import attrs
@@ -79,16 +79,25 @@ def _begin(database: sqlite3.Connection, path: Path, identity: str, inputs: Iter
     if not found:
         for statement in _TABLES.strip().split("\n"):
             database.execute(statement)
-        database.execute("CREATE TEMP TABLE listed (name TEXT PRIMARY KEY) WITHOUT ROWID")
-        for group in inputs:
-            database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((name,) for name in group))
-            database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
-            database.execute("DELETE FROM listed")
         database.execute("INSERT INTO run VALUES (?)", (identity,))
+        try:
+            _list_files(database, inputs)
+        except BaseException:
+            with suppress(OSError):  # a system that keeps open files
+                path.unlink(missing_ok=True)
+            raise
     elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
         problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
         raise CorpusError(problem)
     database.execute("COMMIT")
+
+
+def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
+    database.execute("CREATE TEMP TABLE listed (name TEXT PRIMARY KEY) WITHOUT ROWID")
+    for group in inputs:
+        database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((name,) for name in group))
+        database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
+        database.execute("DELETE FROM listed")
 
 
 def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:

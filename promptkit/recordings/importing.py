@@ -129,7 +129,7 @@ def import_recording(
         problem = "the file already exists: name another file, or pass --force to replace it."
         raise TranscriptWriteError(problem, file=str(out))
     store = JsonlStore(out)
-    if out.exists() and isinstance(path, Path) and store.path == path.resolve():
+    if out.exists() and not is_url(path) and store.path == Path(path).resolve():
         problem = "this is the recording itself: name another file."
         raise TranscriptWriteError(problem, file=str(out))
 
@@ -240,7 +240,7 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
     if not source.open().read(1):
         problem = "the file is empty."
     else:
-        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. If it has one of them, name it with --format."
+        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them."
     raise TranscriptFormatError(problem, file=source.path)
 
 

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.prices import Price
 
-__all__ = ["FailedFile", "FileResult", "PolicyResult", "ReplayTotals", "TimelineRequest", "price_totals", "result_rows", "results_to_json"]
+__all__ = [
+    "FailedFile",
+    "FileResult",
+    "PolicyResult",
+    "ReplayTotals",
+    "TimelineRequest",
+    "describe_failure",
+    "price_totals",
+    "result_rows",
+    "results_to_json",
+]
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
@@ -47,6 +57,16 @@ class FailedFile:
 
     file: str
     reason: str
+
+    def describe(self) -> str:
+        """Return one line: the file and the reason."""
+        return describe_failure(self.file, self.reason)
+
+
+def describe_failure(file: str, reason: str) -> str:
+    """Return one line for a file that could not be worked on. The reason may name the file already."""
+    line = " ".join(reason.split())
+    return line if line.startswith((f"{file}:", f"{file} ")) or f"no file {file}" in line else f"{file}: {line}"
 
 
 @attrs.frozen(kw_only=True)

@@ -21,6 +21,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 import types
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -166,6 +167,18 @@ def test_the_gate_runs_what_the_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace('"$venv/bin/pip"', "pip").replace('"$venv/bin/pytest"', "pytest")
     assert steps == ["pip install -e '.[dev]'", "pytest"]
     assert all(re.search(rf" {re.escape(step)}( --quiet|$)", script, re.MULTILINE) for step in steps)
+
+
+def test_the_readme_names_every_page_and_every_extra() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in readme] == []
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert [extra for extra in extras if f"`{extra}`" not in readme and extra != "dev"] == []
+
+
+def test_no_page_has_a_place_that_was_left_to_be_filled() -> None:
+    left = re.compile(r"^(?:[A-Z]{3,}|TODO\b.*|TBD\b.*)$", re.MULTILINE)
+    assert [f"{page.name}: {found}" for page in PAGES for found in left.findall(page.read_text(encoding="utf-8"))] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -106,7 +106,9 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
             usage_error("name the file of the windows, such as --output windows.jsonl.")
         job = FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole)
         summary = run_on_files(job, files, output, title="Fitting", engine=engine, workers=workers, state=state, force=force)
-        click.echo(f"{summary.rows - summary.failures:,} windows of {summary.files:,} files written to {output}.", err=True)
+        windows, read = summary.rows - summary.failures, summary.files
+        counts = f"{windows:,} window{'s' * (windows != 1)} of {read:,} file{'s' * (read != 1)}"
+        click.echo(escape_control_chars(f"{counts} written to {output}."), err=True)
         report_failures(summary)
         if summary.failures:
             ctx.exit(1)

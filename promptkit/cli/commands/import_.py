@@ -167,10 +167,11 @@ def _import_all(  # noqa: PLR0913  # keywords
     if as_json:
         print_json({"files": summary.files, "failures": summary.failures, **sums})
     else:
-        click.echo(f"{summary.files:,} files")
+        click.echo(f"{summary.files:,} file{'s' * (summary.files != 1)}")
         _print_counts(sums)
         if output is not None:
-            click.echo(escape_control_chars(f"{summary.files - summary.failures:,} transcripts written to {output}."))
+            written = summary.files - summary.failures
+            click.echo(escape_control_chars(f"{written:,} transcript{'s' * (written != 1)} written to {output}."))
     report_failures(summary)
     return not summary.failures
 

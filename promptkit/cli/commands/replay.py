@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files, show_bar
+from promptkit.cli.corpus_run import check_inputs, engine_options, expand_inputs, report_failures, run_on_files, show_bar
 from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import escape_control_chars
 
 if TYPE_CHECKING:
     from promptkit.corpus.run import CorpusSummary
@@ -158,8 +159,9 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     check_inputs(files)
-    _check_outputs(files, json_file, plot)
     _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
+    if give_advice and (output or json_file or plot or each or oracle):
+        usage_error("--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle.")
     price = read_prices(prices).for_model(model)
     rules = ReplayRules(model=model, window=windows[0], cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
     options = ReplayOptions(
@@ -171,24 +173,26 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         lookups=lookups,
         summarize_with_model=summaries == "model",
     )
-    if give_advice:
-        _advise(files, options, windows, engine, workers)
-        return
     if output is not None:
         summary = _write_rows(files, options, output, engine=engine, workers=workers, state=state, force=force)
         ctx.exit(1 if summary.failures else 0)
-    all_results = _play(files, options, engine, workers)
+    found = expand_inputs(files)
+    if give_advice:
+        _advise(found, options, windows, engine, workers)
+        return
+    _check_outputs(found, json_file, plot)
+    all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
     if not results:
-        usage_error(f"{failures[0].file}: {failures[0].reason}")
+        usage_error(failures[0].describe())
     _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
         from promptkit.replay.plot import draw_timeline
 
         _write(plot, draw_timeline(results, plot.suffix))
     for failure in failures:
-        click.echo(f"promptkit: {failure.file}: {' '.join(failure.reason.split())}", err=True)
+        click.echo(f"promptkit: {escape_control_chars(failure.describe())}", err=True)
     if failures:
         ctx.exit(1)
 
@@ -202,21 +206,19 @@ def _check_windows(windows: tuple[int, ...], *, several: bool) -> tuple[int, ...
     return windows or (DEFAULT_WINDOW,)
 
 
-def _advise(files: tuple[Path | str, ...], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:
+def _advise(files: list[Path | str], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:
     """Print a recommendation for each window."""
     import attrs
 
-    from promptkit.corpus.inputs import is_pattern, list_inputs
     from promptkit.engines import open_engine
     from promptkit.replay.advice import CANDIDATES, advise
     from promptkit.replay.runner import replay_each
 
-    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
-    with open_engine(engine, workers=workers or (min(os.cpu_count() or 1, len(found)) if engine == "local" else None)) as executor:
+    with open_engine(engine, workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None)) as executor:
         for window in windows:
             chosen = attrs.evolve(options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window))
             with show_bar(f"Replaying at {window:,}") as update:
-                results = replay_each(found, chosen, executor=executor, on_file_done=lambda done: update(done, len(found)))
+                results = replay_each(files, chosen, executor=executor, on_file_done=lambda done: update(done, len(files)))
             click.echo(f"{advise(results, chosen).describe()}\n")
 
 
@@ -268,25 +270,23 @@ def _write_rows(  # noqa: PLR0913  # keywords
     return summary
 
 
-def _play(files: tuple[Path | str, ...], options: ReplayOptions, engine: str, workers: int | None) -> list[FileResult | FailedFile]:
+def _play(files: list[Path | str], options: ReplayOptions, engine: str, workers: int | None) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
-    from promptkit.corpus.inputs import is_pattern, list_inputs
     from promptkit.engines import open_engine
     from promptkit.replay.runner import replay as play
 
-    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
     if engine == "local":
-        workers = min(workers or os.cpu_count() or 1, len(found))
+        workers = min(workers or os.cpu_count() or 1, len(files))
     with show_bar("Replaying") as update, open_engine(engine, workers=workers) as executor:
         done = 0
 
         def tell(_file: Path | str) -> None:
             nonlocal done
             done += 1
-            update(done, len(found))
+            update(done, len(files))
 
-        update(0, len(found))
-        return play(found, options, executor=executor, on_file_done=tell)
+        update(0, len(files))
+        return play(files, options, executor=executor, on_file_done=tell)
 
 
 def _show(
@@ -307,8 +307,10 @@ def _show(
         _write(json_file, text.encode())
 
 
-def _check_outputs(files: tuple[Path | str, ...], json_file: Path | None, plot: Path | None) -> None:
+def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path | None) -> None:
     """Check, before anything is played, that the output files can be written."""
+    from promptkit.transcript.addresses import is_url
+
     if plot:
         from promptkit.bench.plot import check_drawable
         from promptkit.replay.plot import MAX_FILES
@@ -316,7 +318,7 @@ def _check_outputs(files: tuple[Path | str, ...], json_file: Path | None, plot: 
         check_drawable(plot.suffix)
         if len(files) > MAX_FILES:
             usage_error(f"a picture shows at most {MAX_FILES} files, and {len(files)} are named.")
-    recordings = {file.resolve() for file in files if isinstance(file, Path)}
+    recordings = {Path(file).resolve() for file in files if isinstance(file, Path) or not is_url(file)}
     for path in (json_file, plot):
         if path is None or str(path) == "-":
             continue

@@ -70,7 +70,10 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     if settings is None:
         raise SettingsError(source=name, setting=next(iter(values)), why="the preset has no settings")
     prefix = f"{name}:"
-    return make(load_settings(settings, prefix=prefix, environ={f"{prefix}{key}": value for key, value in values.items()}))
+    try:
+        return make(load_settings(settings, prefix=prefix, environ={f"{prefix}{key}": value for key, value in values.items()}))
+    except SettingsError as error:
+        raise SettingsError(source=name, setting=error.setting, why=error.why) from None
 
 
 def find_policy(name: str) -> ReplayPolicy:

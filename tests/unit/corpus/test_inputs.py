@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,12 @@ def test_a_glob_names_the_files_that_it_names_to_python(folder: Path, pattern: s
     assert found == expected
     absolute = sorted(list_inputs(f"{folder}/{pattern}"))
     assert absolute == sorted(f"{folder}/{name}" for name in found)
+
+
+def test_a_glob_names_no_pipe_whose_reading_would_never_end_and_says_which_link_leads_nowhere(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "plink").symlink_to("nowhere")
+    assert list(list_inputs("p*")) == ["plink"]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "*", "?", "[ab]", "."]), max_size=6).map("".join), st.text("ab.", max_size=5))

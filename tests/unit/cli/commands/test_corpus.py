@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_read_is_a_row_and_the_exit_status_says_so(logs: P
         found = [row for row in rows(f"{command[0]}.jsonl") if "error" in row]
         assert [row["file"] for row in found] == ["logs/bad.json"]
         err = capsys.readouterr().err.splitlines()
-        assert err[-1].startswith("promptkit: logs/bad.json: ")
+        assert err[-1].startswith("promptkit: logs/bad.json:1: ")
 
 
 @pytest.mark.usefixtures("logs")
@@ -82,7 +82,7 @@ def test_a_conversation_that_does_not_fit_is_a_row_of_its_own(logs: Path, capsys
     assert (bad["file"], bad["conversation"]) == ("logs/a.json", 0)
     assert "do not fit a budget of 300" in bad["error"]
     assert good["tokens"] <= 300
-    assert "1 windows of 2 files" in capsys.readouterr().err
+    assert "1 window of 2 files written to " in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("logs")
@@ -106,6 +106,7 @@ def test_many_recordings_become_transcripts_in_a_folder(capsys: pytest.CaptureFi
     ("arguments", "why"),
     [
         (("replay", "logs", "-o", "x.jsonl"), "there is no file logs; it is a folder: write 'logs/**/*.jsonl' for the files in it."),
+        (("replay", "logs/*.none", "-o", "x.jsonl"), "no file matches 'logs/*.none'."),
         (("replay", "logs/*.none"), "no file matches 'logs/*.none'."),
         (("replay", "logs/a.json", "-o", "x.jsonl", "--json", "-"), "--json, --plot and --each hold all results in memory"),
         (("replay", "logs/a.json", "--force"), "--state and --force need --output OUT"),
@@ -126,3 +127,12 @@ def test_what_cannot_be_done_is_said_in_one_line(
     err = capsys.readouterr().err
     assert why in err
     assert err.count("\n") == 1
+    assert sorted(path.name for path in logs.parent.iterdir()) == ["logs"]  # no file of unfinished work
+
+
+def test_a_recording_is_not_replaced_by_its_own_transcript(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = logs / "talk.jsonl"
+    recording.write_text('{"role": "user", "content": "Hello"}\n')
+    assert run("import", "logs/*.jsonl", "-o", "logs", "--force", "--workers", 1) == 1
+    assert "logs/talk.jsonl: this is the recording itself: name another file." in capsys.readouterr().err
+    assert recording.read_text() == '{"role": "user", "content": "Hello"}\n'

@@ -121,15 +121,22 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["none.jsonl"], "there is no file none.jsonl"),
         (["talk.jsonl", "--policy", "vscod"], "Did you mean 'vscode'"),
         (["talk.jsonl", "--policy", ","], "--policy is empty"),
+        (["talk.jsonl", "--policy", "break_even:beta=x"], "promptkit: break_even: beta: it must be a number, not 'x'."),
+        (["talk.jsonl", "--policy", "break_even:"], "promptkit: break_even: unknown setting; known are enabled, beta,"),
+        (["talk.jsonl", "--advise", "--json", "-"], "--advise prints recommendations only"),
+        (["talk.jsonl", "--advise", "-o", "rows.jsonl"], "--advise prints recommendations only"),
         (["talk.jsonl", "--model", "my-model"], "no price for the model 'my-model'"),
         (["talk.jsonl", "--prices", "none.json"], "cannot read"),
         (["talk.jsonl", "--window", "10"], "at least 1,000 tokens"),
         (["talk.jsonl", "--plot", "x.gif"], "'.gif'"),
         (["talk.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
+        (["t*.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
+        (["t*.jsonl", "-o", "talk.jsonl", "--force"], "talk.jsonl is also an input: name another file."),
+        (["t*.jsonl", "-o", "../{folder}/talk.jsonl", "--force"], "talk.jsonl is also an input: name another file."),
         (["talk.jsonl", "--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
         (["talk.jsonl", "--json", "x.svg", "--plot", "x.svg"], "is also an input or another output"),
         (["talk.jsonl", "--summaries", "model"], "OPENAI_API_KEY"),
-        (["bad.txt"], "bad.txt"),
+        (["bad.txt"], "promptkit: bad.txt:1: the file has no known format."),
     ],
 )
 def test_mistakes_are_said_in_one_line(
@@ -137,7 +144,10 @@ def test_mistakes_are_said_in_one_line(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file.with_name("bad.txt").write_text("nothing\n")
+    arguments = [argument.format(folder=file.parent.name) for argument in arguments]
+    before = file.read_bytes()
     assert run(*arguments) == 2
+    assert file.read_bytes() == before
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -149,7 +159,7 @@ def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, c
     assert run(file.name, "bad.txt", "--policy", "vscode", "--json", "out.json", "--workers", 1) == 1
     captured = capsys.readouterr()
     assert "talk.jsonl: 1 conversation" in captured.out
-    assert captured.err.startswith("promptkit: bad.txt: ")
+    assert captured.err.startswith("promptkit: bad.txt:1: the file has no known format.")
     assert "error" in json.loads(file.with_name("out.json").read_bytes())["files"][1]
 
 
