@@ -141,7 +141,8 @@ class Compactor:
         self.handoff: Summarizer | None = None
         """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
         self.max_summary_tokens = max_summary_tokens
-        self._choose = choose
+        self.choose = choose
+        """Makes the plan of a compaction."""
         self._replacement = replacement or Replacement()
         self.events = events or Events()
         self._tokenizer = tokenizer
@@ -195,7 +196,7 @@ class Compactor:
         leaf = self.transcript.leaf
         if leaf is None:
             return Plan(leaf="")
-        return self._choose(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
+        return self.choose(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
 
     async def compact(  # noqa: PLR0913  # keywords
         self,

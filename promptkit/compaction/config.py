@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.events import Events
     from promptkit.compaction.hooks import CompactionHooks
+    from promptkit.compaction.planning.plan import Plan
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy, Rule
     from promptkit.compaction.presets.preset import Preset
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
 
 __all__ = ["CompactionConfig"]
+
+REPLAYED_SHARE = 4
+"""The open requests that a compaction repeats may have a quarter of what a conversation may have; the newest one may always stay."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +97,7 @@ class CompactionConfig:
             transcript,
             summarizer=self._build_summarizer(context),
             keep=self._build_keep(budget),
-            choose=partial(select, split=preset.split),
+            choose=self._build_choice(budget),
             replacement=self.preset.replacement.limited_to(budget.base),
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
@@ -128,6 +132,7 @@ class CompactionConfig:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         controller.budget = context.budget
         controller.compactor.keep = self._build_keep(context.budget)
+        controller.compactor.choose = self._build_choice(context.budget)
         controller.compactor.handoff = self._build_handoff(context)
         controller.compactor.update_settings(
             summarizer=self._build_summarizer(context),
@@ -140,6 +145,11 @@ class CompactionConfig:
     def _build_keep(self, budget: ContextBudget) -> Keep:
         """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
         return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
+
+    def _build_choice(self, budget: ContextBudget) -> Callable[..., Plan]:
+        """Return what plans a compaction: open requests are repeated within a share of what a conversation may have."""
+        most = None if budget.base is None else budget.base // REPLAYED_SHARE
+        return partial(select, split=self.preset.split, max_replayed_tokens=most)
 
     def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:
         """Return the size limit of a summary, in tokens: the budget's, or the preset's if that is lower."""

@@ -184,7 +184,7 @@ class Replacement:
             portable = self._summary_message(plan, summary, tokenizer)
             return _place_native(plan, summary.replacement, files, portable)
         generated = [self._summary_message(plan, summary, tokenizer), *files]
-        verbatim, noted = self._originals((*plan.dropped, *plan.prefix), tokenizer)
+        verbatim, noted = self._originals(plan, tokenizer)
         user_messages = [*verbatim, *(item.message for item in plan.replayed)]
         placed = [(message, False) for message in (item.message for item in plan.pinned)]
         if self.place == "first":
@@ -212,11 +212,16 @@ class Replacement:
         shown = tagged.text if self.preface is None else f"{self.preface}{summary.text}"
         return Message(role=self.role, content=("\n\n".join(filter(None, (shown, carried))),))
 
-    def _originals(self, covered: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
-        """Return the user's messages that are still shown, and the note about those that are not."""
+    def _originals(self, plan: Plan, tokenizer: Tokenizer) -> tuple[list[Message], list[Message]]:
+        """Return the user's messages that are still shown, and the note about those that are not.
+
+        What is replayed takes of the same limit, the newest one aside: that one may be of any size.
+        """
         if not isinstance(self.originals, VerbatimUserMessages):
             return [], []
-        said, omitted = self.originals.select(covered, tokenizer)
+        covered, sizer = (*plan.dropped, *plan.prefix), Sizer(tokenizer)
+        left = self.originals.max_tokens - sum(sizer.count_message(item.message) for item in plan.replayed[:-1])
+        said, omitted = attrs.evolve(self.originals, max_tokens=max(0, left)).select(covered, tokenizer)
         note = _build_note(omitted + _count_omitted_before(covered))
         return [item.message for item in said], [] if note is None else [note]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import AgentSession, ContextBudget, Tool, ToolCall, ToolDefinition
+from promptkit import AgentSession, ContextBudget, ContextWindow, Message, Tool, ToolCall, ToolDefinition
 from promptkit.compaction import (
     PRESETS,
     Events,
@@ -24,7 +24,9 @@ from promptkit.compaction import (
     on_overflow,
 )
 from promptkit.compaction.events import CompactionCommitted, RequestPruned
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
+from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event
@@ -98,3 +100,44 @@ def test_a_keep_larger_than_the_window_leaves_room_after_each_compaction(keep: K
     assert 1 <= len(committed) <= 8
     assert not [event for event in told if isinstance(event, RequestPruned)]
     assert all(event.tokens_after < 14_000 for event in committed)
+
+
+ASKED = [f"request {number}: {'word ' * 60}" for number in range(80)]
+
+
+@pytest.mark.parametrize("preset", ["vscode", "codex", "claude_code"])
+def test_open_requests_that_are_repeated_stay_within_a_share_however_many_there_are(preset: str) -> None:
+    told: list[Event] = []
+    budget = ContextBudget(window=8_000, reserved_output_tokens=200)
+    window = ContextWindow(
+        model=ScriptedModel([]),
+        preset=preset,
+        budget=budget,
+        tokenizer=WordTokenizer(),
+        events=Events(told.append),
+        summarizer=ScriptedModel([summary_answer("The job goes on, and here is what was found so far.")] * 80),
+    )
+
+    async def work() -> list[int]:
+        sizes: list[int] = []
+        for number, text in enumerate(ASKED):  # the user writes between the rounds, and the turn never ends
+            window.add(Message(role="user", content=(text,)))
+            sizes.append((await window.request()).tokens)
+            window.add_reply(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="look"),)))
+            window.add(Message(role="tool", tool_call_id=f"c{number}", content=("d " * 100,)))
+        return sizes
+
+    assert max(asyncio.run(work())) <= 7_800
+    checkpoints = [entry.payload for entry in window.transcript.path() if isinstance(entry.payload, Checkpoint)]
+    assert 2 <= len(checkpoints) <= 10
+    assert not [event for event in told if isinstance(event, RequestPruned)]
+    most = 7_800 // (2 if preset == "codex" else 4)  # Codex shows older ones as messages, too
+    for checkpoint in checkpoints:
+        repeated = [message.text for message in checkpoint.replacement or () if message.text in ASKED]
+        assert sum(map(WordTokenizer().count, repeated[:-1])) <= most
+        assert repeated == ASKED[ASKED.index(repeated[0]) : ASKED.index(repeated[-1]) + 1]  # the newest ones, without a gap
+        recorded = Facts.from_json(checkpoint.facts).requests
+        newest = ASKED.index(repeated[-1]) + 1
+        assert [*dict.fromkeys((*(text.strip() for text in recorded), *(text.strip() for text in repeated)))] == [
+            text.strip() for text in ASKED[:newest]
+        ]

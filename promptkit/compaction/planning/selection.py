@@ -144,6 +144,7 @@ def select(  # noqa: PLR0913  # keywords
     pin: Callable[[ViewItem], bool] = is_system,
     pin_first: bool = False,
     replay: bool = True,
+    max_replayed_tokens: int | None = None,
     split: bool = False,
     max_kept_tokens: int | None = None,
 ) -> Plan:
@@ -157,6 +158,8 @@ def select(  # noqa: PLR0913  # keywords
         pin: Returns whether an item stays although it is old. Its block stays with it. Default: system messages.
         pin_first: Whether the first user request is pinned as well.
         replay: Whether open user requests before the cut are repeated after the summary.
+        max_replayed_tokens: The most tokens of the open user requests before the cut that stay; the newest one stays in any case. Older
+            ones are dropped. None: no limit.
         split: Whether the first part of a turn that is cut becomes the plan's `prefix`, for a summary of its own.
         max_kept_tokens: Limit for the messages that stay. If they exceed it, the plan's `oversized_tokens` says so. None: no limit.
 
@@ -175,7 +178,7 @@ def select(  # noqa: PLR0913  # keywords
     if isinstance(keep, KeepUserMessages):
         user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
         verbatim = keep_newest(items, user_messages, keep.tokens, tokenizer=tokenizer, count=cutter.count)
-    replayed = [at for at in find_open_user_requests(items) if at < cut and at not in pins and at not in verbatim] if replay else []
+    replayed = [at for at in cutter.find_open_requests(cut, max_replayed_tokens) if at not in pins and at not in verbatim] if replay else []
     staying = pins | verbatim.keys() | set(replayed)
     start = cutter.find_turn_start(cut) if split else cut
     dropped = _items_to_summarize(items, range(start), staying)
@@ -236,6 +239,18 @@ class _Cutter:
             if is_user_request(self.items[block.start]):
                 break
         return len(self.items)
+
+    def find_open_requests(self, cut: int, max_tokens: int | None) -> list[int]:
+        """Return the indexes of the newest open user requests before a cut that have at most `max_tokens` together, and of the newest at least."""
+        places = [at for at in find_open_user_requests(self.items) if at < cut]
+        if max_tokens is None:
+            return places
+        left = max_tokens
+        for number, at in enumerate(reversed(places)):
+            left -= self.count(self.items[at].message)
+            if left < 0 and number:
+                return places[-number:]
+        return places
 
     def find_turn_start(self, cut: int) -> int:
         """Return the start of the turn that a cut splits, or the cut itself if it splits none."""

@@ -162,6 +162,28 @@ def test_what_was_asked_in_between_is_said_again_with_the_request() -> None:
     assert [item.message.text for item in plan(talk).replayed] == ["the task", "and be quick"]
 
 
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (0, ["and test"]),
+        (2, ["and test"]),
+        (4, ["and test"]),
+        (5, ["and be quick", "and test"]),
+        (7, ["the task", "and be quick", "and test"]),
+    ],
+)
+def test_of_many_open_requests_the_newest_within_the_limit_are_said_again(most: int, said: list[str]) -> None:
+    talk = conversation(1, 1)
+    for request in ("and be quick", "and test"):
+        talk.user(request)
+        talk.round(request, "r")
+    talk.round("x", "r")
+    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, max_replayed_tokens=most)
+    assert [item.message.text for item in made.replayed] == said
+    asked = [item.message.text for item in (*made.dropped, *made.replayed) if item.message.role == "user"]
+    assert asked == ["question 0", "the task", "and be quick", "and test"]
+
+
 def test_a_request_that_was_answered_is_not_said_again() -> None:
     talk = conversation(1, 3)
     talk.answer("done")
