@@ -100,6 +100,7 @@ def test_the_slider_shows_what_each_request_showed_and_greys_what_it_dropped(chr
         assert seen.requests == [talk.as_uri()]
 
 
+@pytest.mark.slow
 def test_a_summary_is_beside_the_messages_that_it_stands_for(chromium: Browser, talk: Path) -> None:
     with opened(chromium, talk) as (page, _):
         page.evaluate("document.getElementById('messages-0').scrollTop = 0")
@@ -123,6 +124,7 @@ def test_a_pruned_result_is_beside_the_recorded_one(chromium: Browser, talk: Pat
         assert "def part_1(): return 1" in page.inner_text("#entry")
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, talk: Path) -> None:
     with opened(chromium, talk) as (page, _):
         page.keyboard.press("/")
@@ -174,6 +176,7 @@ def test_the_figures_are_those_of_the_log(chromium: Browser, talk: Path) -> None
         assert label.startswith("recorded: 14 requests, the largest with 1,400 tokens, 2 checkpoints, $")
 
 
+@pytest.mark.slow
 def test_two_policies_stand_side_by_side(chromium: Browser, replayed: ConversationLog, write: Callable[[ConversationLog], Path]) -> None:
     log = replayed
     file = write(log)

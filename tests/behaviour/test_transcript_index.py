@@ -281,6 +281,7 @@ def copy(path: Path, folder: Path) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_an_index_with_runs_answers_the_same_and_is_used(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 1_100)

@@ -179,6 +179,7 @@ def test_each_branch_can_be_chosen(tmp_path: Path) -> None:
     assert [(log.branch, log.branches) for log in logs] == [(1, 2), (2, 2), (2, 2)]
 
 
+@pytest.mark.slow
 def test_a_page_grows_with_the_conversation_and_not_with_its_square(tmp_path: Path) -> None:
     sizes: list[int] = []
     for turns in (10, 20):

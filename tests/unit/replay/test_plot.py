@@ -41,6 +41,7 @@ def test_each_policy_has_its_line_in_context_and_in_cached_share() -> None:
     assert "#c4501b" not in one
 
 
+@pytest.mark.slow
 def test_the_page_has_the_figures_and_no_name_can_break_it() -> None:
     hostile = file("<script>alert(1)</script>", name="$\\frac{1$ <b> & \ud800")
     page = draw_timeline([hostile], ".html").decode("ascii")
@@ -66,6 +67,7 @@ def shown_texts(svg: bytes) -> list[str]:
     return re.findall(r"<!-- (.*?) -->", svg.decode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", [1, 2, 3, 7, 442])
 def test_requests_are_numbered_in_whole_numbers(requests: int) -> None:
     drawn = attrs.evolve(file("vscode"), policies=(policy("vscode", requests=requests),))
@@ -84,6 +86,7 @@ def test_the_context_window_is_a_line_in_the_picture() -> None:
     assert tokens == ["5k", "10k", "15k", "20k", "25k", "30k"]
 
 
+@pytest.mark.slow
 def test_a_table_that_is_wider_than_the_page_is_scrolled_and_not_cut() -> None:
     page = draw_timeline([file("vscode")], ".html").decode()
     assert page.count('<div class="wide"><table>') == page.count("<table>") == 1

@@ -50,6 +50,7 @@ def files(tmp_path: Path) -> list[Path]:
     return [write_transcript(tmp_path / f"talk{turns}.jsonl", long_conversation(turns)) for turns in (5, 3, 7)]
 
 
+@pytest.mark.slow
 def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes(files: list[Path]) -> None:
     told: list[Path | str] = []
     alone = replay(files, options(), workers=1)

@@ -51,6 +51,7 @@ def test_the_policies_are_listed_with_the_versions_that_they_follow(capsys: pyte
     assert lines["off"].endswith("follows no system")
 
 
+@pytest.mark.slow
 def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: Path) -> None:
     other = write_transcript(tmp_path / "other.jsonl", long_conversation(5))
     for workers in (1, 2):
