@@ -24,6 +24,7 @@ from promptkit import (
     ToolMessage,
     UserMessage,
 )
+from promptkit.errors import TreeError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, tokenizer_for
 from tests.behaviour.strategies import tokenizers
@@ -82,7 +83,7 @@ def static_prompts(draw: DrawFn) -> tuple[Child, ...]:
 def outcome(renderer: Renderer, prompt: Child) -> Rendered | str:
     try:
         return renderer.render(prompt)
-    except BudgetExceededError as error:
+    except (BudgetExceededError, TreeError) as error:
         return str(error)
 
 
@@ -149,6 +150,41 @@ def test_a_text_of_a_subclass_of_str_is_a_text_as_any_other(kind: type[PromptEle
     for budget in range(5):
         compare(prompt, WordTokenizer(), budget)
     assert [type(part) for part in Renderer(budget=100, tokenizer=WordTokenizer()).render(prompt).messages[0].content] == [str]
+
+
+def asked(name: str, priority: float | None = None) -> Child:
+    return AssistantMessage(tool_calls=[ToolCall(id=name, name="read_file")], priority=priority)
+
+
+def told(name: str, priority: float | None = None) -> Child:
+    return ToolMessage(tool_call_id=name, priority=priority)["a result"]
+
+
+USER = UserMessage(priority=9)["the task"]
+LEANING: dict[str, tuple[Child, ...]] = {
+    "calls around calls": (asked("c1", 5), Group(priority=2)[asked("c2", 1), told("c2", 1)], told("c1", 3), USER),
+    "one id twice": (asked("c1", 1), asked("c1", 2), told("c1", 3), told("c1", 4), USER),
+    "fixed in a group": (Group(priority=1)[UserMessage(required=True)["stays"], UserMessage(priority=2)["goes"]], USER),
+    "ties with a call": (asked("c1", 1), told("c1", 1), UserMessage(priority=1)["a b"], AssistantMessage(priority=1)["c"], USER),
+    "system": (SystemMessage(priority=1)["be brief"], AssistantMessage(priority=2)["a b c"], USER),
+    "unsafe lines": (UserMessage()[[TextChunk(priority=each)[text] for each, text in enumerate(["a.", "/x", " y", "\nz", "'s"])]],),
+    "the user in lines": (
+        UserMessage(priority=1)[TextChunk(priority=2)["a b"], TextChunk(priority=1)["c"]],
+        AssistantMessage(priority=2)["d"],
+    ),
+    "two users": (UserMessage(required=True)["stays"], UserMessage(priority=1)["a b c"], AssistantMessage(priority=2)["d e"]),
+    "no user": (AssistantMessage(priority=1)["a b"], AssistantMessage(priority=2)["c d"]),
+}
+
+
+@pytest.mark.parametrize("tools", [(), (TOOL,)], ids=["", "tools"])
+@pytest.mark.parametrize("name", LEANING)
+def test_what_leans_on_other_elements_is_removed_with_them_at_every_budget(name: str, tools: tuple[ToolDefinition, ...]) -> None:
+    prompt = LEANING[name]
+    for tokenizer in (WordTokenizer(per_message=1, per_call=1), tokenizer_for("gpt-4o")):
+        whole = Renderer(budget=1_000, tokenizer=tokenizer, tools=tools, pairing="lenient").render(prompt).tokens
+        for budget in range(max(0, whole - 16), whole + 1):
+            compare(prompt, tokenizer, budget, tools)
 
 
 @attrs.frozen(kw_only=True)
