@@ -20,7 +20,9 @@ from promptkit.replay.runner import sum_results
 from promptkit.tokens import parse_tokens, read_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
 
 DEFAULT = "vscode"
 RECOMMENDED = "break_even"
@@ -37,6 +39,7 @@ POLICIES = (
     "drop_oldest",
 )
 WINDOWS = ("32k", "64k", "128k")
+LABEL_OFFSETS = ((7, 0), (-7, 0), (7, 8), (7, -8), (-7, 8), (-7, -8), (7, 14), (7, -14))  # from the point, in points
 MODELS = ("gpt-5", "claude-sonnet-4-5")
 
 Figures = dict[str, float]
@@ -84,17 +87,36 @@ def draw(runs: Sequence[dict[str, object]]) -> str:
         for name, figures in policies.items():
             colour = "#c4501b" if name.startswith("break_even") else "#0b5fa5" if name.startswith("vscode") else "#5c5c5c"
             axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
-            axis.annotate(label(name), (figures["price"], 100 * figures["facts"]), xytext=(5, 3), textcoords="offset points", fontsize=7)
         axis.axvline(float(str(run["oracle"])), color="#808080", linestyle=":", linewidth=1)
         axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
         axis.set_xlabel("price in dollars; dotted: the optimum in hindsight", fontsize=8)
         axis.set_ylabel("facts that requests show, %", fontsize=8)
-        axis.margins(x=0.18, y=0.1)
+        axis.margins(x=0.1, y=0.14)
     figure.tight_layout()
+    for axis, run in zip(axes[0], runs, strict=True):
+        place_labels(axis, {label(name): (each["price"], 100 * each["facts"]) for name, each in run["policies"].items()})  # type: ignore[attr-defined]  # as `measure` makes it
     content = io.StringIO()
-    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+    figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})  # pyright: ignore[reportUnknownMemberType]  # PathLike without a parameter in its signature
     plt.close(figure)
     return add_dark_mode(content.getvalue())
+
+
+def place_labels(axis: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Write each label beside its point, where it covers neither a label nor a point and does not leave the axes, if there is such a place."""
+    from matplotlib.transforms import Bbox
+
+    room = axis.get_window_extent()
+    taken = [Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in (axis.transData.transform(point) for point in points.values())]
+    for text, point in points.items():
+        for number, (x, y) in enumerate(LABEL_OFFSETS):
+            written = axis.annotate(  # pyright: ignore[reportUnknownMemberType]  # its keywords have no types
+                text, point, xytext=(x, y), textcoords="offset points", fontsize=7, ha="right" if x < 0 else "left", va="center"
+            )
+            box = written.get_window_extent()
+            if number + 1 == len(LABEL_OFFSETS) or (room.containsx(box.x0) and room.containsx(box.x1) and not box.count_overlaps(taken)):
+                taken.append(box)
+                break
+            written.remove()
 
 
 def label(name: str) -> str:

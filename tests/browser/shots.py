@@ -26,11 +26,11 @@ IMAGES = ROOT / "docs" / "images"
 BUDGET = 4_000  # tokens
 
 
-def log_work() -> ConversationLog:
-    """Return the log of a conversation of a coding agent in a window of 16,000 tokens."""
+def log_work(*policies: str) -> ConversationLog:
+    """Return the log of a conversation of a coding agent in a window of 16,000 tokens, under one policy or two."""
     recorded = Transcript(clock=lambda: 1_790_000_000.0, new_id=iter(f"entry{number}" for number in range(1_000)).__next__)
     recorded.append_messages(*work_talk(14))
-    return log_path(recorded.path(), LogOptions(prices=read_prices(), sources=("vscode",), model="gpt-5", window=16_000), seed="s")
+    return log_path(recorded.path(), LogOptions(prices=read_prices(), sources=policies, model="gpt-5", window=16_000), seed="s")
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def main() -> int:
     trace = render(conversation(), budget=BUDGET, trace=True).trace
     if trace is None:
         return 1
-    log = log_work()  # before the browser starts an event loop
+    log, compared = log_work("vscode"), log_work("vscode", "break_even")  # before the browser starts an event loop
     IMAGES.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder, browser(executable) as chromium:
         file = Path(folder) / "trace.html"
@@ -69,6 +69,12 @@ def main() -> int:
             page.locator(".message.summary").click()
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "transcript-view.png")
+        file.write_text(conversation_to_html(compared, title="session.jsonl"), encoding="utf-8")
+        with opened(chromium, file, width=1280, height=740) as (page, _):
+            page.fill("#request", "52")
+            page.evaluate("new Promise((done) => setTimeout(done, 300))")
+            page.mouse.move(0, 0)
+            page.screenshot(path=IMAGES / "transcript-compared.png")
     for path in sorted(IMAGES.glob("*.png")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
     return 0
