@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections import deque
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -293,7 +294,9 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         if place:
-            ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it cannot be reached, which the error also says
+                ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
         else:
             ray.init(
                 "local",
@@ -303,7 +306,12 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
                 logging_level=logging.ERROR,
             )
     except (ConnectionError, RuntimeError, ImportError) as error:
-        problem = f"Ray cannot be started{f' at {place}' if place else ''}: {_first_line(error)}"
+        problem = f"Ray cannot be started: {_first_line(error)}"
+        if place:
+            problem = (
+                f"there is no Ray cluster at {place}, or it refuses this process: {_first_line(error)}. "
+                "If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
+            )
         raise EngineError(problem) from error
     try:
         found = int(ray.cluster_resources().get("CPU", workers))

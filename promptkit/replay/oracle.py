@@ -3,9 +3,10 @@
 A policy does not know how long a conversation will be. `find_optimum` does: it tries all sets of points by dynamic programming, with the
 pauses of the recording. Both figures are compared with what policies cost; docs/economics.md states the assumptions.
 
-Summaries have the sizes of the preset `break_even`, so that what is compared are the points, not the lengths. A compaction after a reply costs one request for the summary, behind the request of that reply. The next request has the
-system messages and tools, the summary with what stands beside it, the user's message if the turn goes on, and what came after the request
-of that reply. The prompt cache holds the whole request before, or after a compaction what is before its messages.
+Summaries have the sizes of the preset `break_even`, so that what is compared are the points, not the lengths. A compaction after a reply
+costs one request for the summary, behind the request of that reply. The next request has the system messages and tools, the summary with
+what stands beside it, the user's message if the turn goes on, and what came after the request of that reply. The prompt cache holds the
+whole request before, or after a compaction what is before its messages.
 """
 
 from __future__ import annotations
