@@ -66,15 +66,17 @@ class Advice:
     interval: tuple[float, float]
     """The interval of that share."""
     price: float
-    """US dollars with the recommended preset."""
+    """US dollars with the recommended preset, look-ups included."""
     default_price: float
-    """US dollars with the default."""
+    """US dollars with the default, look-ups included."""
     facts: float
     """Share of the earlier facts in answers that requests show."""
     default_facts: float
     """The same share with the default."""
     compacted: int
-    """Conversations that either of the two compacts."""
+    """Conversations that either of the two compacts; those that any candidate compacts, where the default is recommended."""
+    lookups: int = 0
+    """Look-ups in the prices for each answer that lacks a fact."""
 
     @property
     def is_certain(self) -> bool:
@@ -85,7 +87,14 @@ class Advice:
         """Return the recommendation as sentences, with the line of code."""
         head = f"{self.window:,} tokens: "
         figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}"
+        if self.lookups:
+            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks an identifier"
         shown = f"requests show {self.facts:.1%} of the facts that answers use, and {self.default_facts:.1%} with {DEFAULT}"
+        if self.policy == DEFAULT and self.compacted < MIN_COMPACTED:
+            return (
+                f"{head}the recordings are too few to tell. Only {self.compacted:,} of the conversations are long enough to be compacted: "
+                f"stay with {DEFAULT}."
+            )
         if self.policy == DEFAULT:
             return f"{head}stay with {DEFAULT}. No other preset saves {LEAST_SAVING:.0%} and shows nearly as much."
         if not self.is_certain:
@@ -121,22 +130,24 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
     default = totals[DEFAULT]
     allowed = [result for result in totals.values() if _is_allowed(result, default)]
     best = min(allowed, key=lambda result: result.price_with_lookups)
-    saving = _saving(default.price, best.price)
+    saving = _saving(default.price_with_lookups, best.price_with_lookups)
     if saving < LEAST_SAVING:
         best, saving = default, 0.0
-    pairs = [(each.policies[0].price, each.policies[CANDIDATES.index(best.policy)].price) for each in conversations]
-    places = (0, CANDIDATES.index(best.policy))
+    place = CANDIDATES.index(best.policy)
+    pairs = [(each.policies[0].price_with_lookups, each.policies[place].price_with_lookups) for each in conversations]
+    places = (0, place) if place else range(len(CANDIDATES))
     compacted = sum(any(each.policies[at].totals.checkpoints for at in places) for each in conversations)
     return Advice(
         window=options.rules.window,
         policy=best.policy,
         saving=saving,
         interval=_find_interval(pairs),
-        price=best.price,
-        default_price=default.price,
+        price=best.price_with_lookups,
+        default_price=default.price_with_lookups,
         facts=best.uses_present_share,
         default_facts=default.uses_present_share,
         compacted=compacted,
+        lookups=options.lookups,
     )
 
 

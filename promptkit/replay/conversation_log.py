@@ -11,7 +11,7 @@ from promptkit.recordings.importing import read_recording
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.prompt_cache import cache_rule_for, create_cache
-from promptkit.replay.recordings import recording_from_messages, tools_from_entry
+from promptkit.replay.recordings import read_reported_tokens, recording_from_messages, tools_from_entry
 from promptkit.replay.request_log import ConversationLog, CountedMessageFinder, LoggedMessage, LogMessages, RequestLogger
 from promptkit.replay.runner import hash_recording
 from promptkit.replay.simulate import ReplayRules, Simulation
@@ -212,7 +212,8 @@ class _Logger:
         """Log what a policy would have sent."""
         policy = find_policy(name)
         times = [(message, entry.time if entry.time > 0 else None) for entry, message in self._said]
-        recording = recording_from_messages(times, tools=self._tools)
+        reported = [read_reported_tokens(entry.payload) for entry, _ in self._said]
+        recording = recording_from_messages(times, reported=reported, tools=self._tools)
         places = pair_tool_calls([message for message, _ in times]).sources[len(recording.system) :]
         window = self._budget.window
         rules = ReplayRules(model=self._model, window=UNLIMITED if window is None else window, cache=self._cache_rule)
@@ -292,10 +293,12 @@ def _recorded_usage(entry: Entry) -> Usage | None:
 
 
 def _bill(usage: Usage) -> BilledTokens:
+    """Return what was billed. No more tokens can be read from a cache or written to it than the request had, or its price is negative."""
+    cached = min(usage.cached_tokens, usage.input_tokens)
     return BilledTokens(
         input_tokens=usage.input_tokens,
-        cached_tokens=usage.cached_tokens,
-        written_tokens=usage.written_tokens,
+        cached_tokens=cached,
+        written_tokens=min(usage.written_tokens, usage.input_tokens - cached),
         output_tokens=usage.output_tokens,
     )
 

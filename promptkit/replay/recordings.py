@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.transcript.entries import Entry, EntryPayload
 
-__all__ = ["Recording", "read_recordings", "recording_from_messages", "recordings_from_entries", "tools_from_entry"]
+__all__ = [
+    "Recording",
+    "read_recordings",
+    "read_reported_tokens",
+    "recording_from_messages",
+    "recordings_from_entries",
+    "tools_from_entry",
+]
 
 TOOLS = "tools"
 
@@ -90,7 +97,7 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
             continue
         last[entry.id] = len(messages)
         message_roots.append(root)
-        reported.append(_reported_tokens(entry.payload))
+        reported.append(read_reported_tokens(entry.payload))
         messages.append((message, entry.time if entry.time > 0 else None, before))
     inner = {before for _, _, before in messages}
     numbers: dict[str, int] = {}
@@ -111,7 +118,7 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
         yielded.update(branch)
 
 
-def _reported_tokens(payload: EntryPayload) -> int:
+def read_reported_tokens(payload: EntryPayload) -> int:
     """Return the output tokens that were reported for a reply with thinking whose text is missing; 0 for any other entry.
 
     Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the text is counted: the figure of another

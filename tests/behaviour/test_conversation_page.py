@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from promptkit import Transcript
 from promptkit.replay import LogOptions, log_path
 from promptkit.replay.conversation_log import RECORDED
 from promptkit.replay.conversation_page import CONVERSATION, SCRIPTS, build_columns, conversation_to_html
@@ -17,6 +18,7 @@ from promptkit.transcript.view import build_view
 from tests.browser.chromium import browser, find, opened
 from tests.browser.reading import CONTRASTS, OUTSIDE
 from tests.browser.talks import compacted_talk, hostile_log, long_log, talk_log
+from tests.conversations import assistant_message, call_message, result_message, user_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,6 +143,18 @@ def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, t
         assert page.input_value("#query") == ""
         page.fill("#query", "no such words")
         assert page.inner_text("#found") == "no match"
+
+
+def test_a_message_that_is_shown_in_another_form_is_found_once(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+    transcript = Transcript()
+    for turn in range(2):  # the provider's ids repeat, so that the second call and its result are shown with other ids
+        transcript.append_messages(
+            user_message("Go on."), call_message("c1"), result_message("c1", f"needle {turn}"), assistant_message("Done.")
+        )
+    with opened(chromium, write(log_path(transcript.path(), LogOptions(prices=read_prices(), model="gpt-5")))) as (page, _):
+        assert "nothing dropped" in page.inner_text("#state")
+        page.fill("#query", "needle")
+        assert page.inner_text("#found") == "1 of 2 · 2 shown"
 
 
 @pytest.mark.slow

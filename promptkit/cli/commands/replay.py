@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from promptkit.cli.corpus_run import check_inputs, engine_options, expand_inputs, report_failures, run_on_files, show_bar
 from promptkit.cli.input.params import ADDRESS, SIZE
@@ -49,6 +51,13 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
         click.echo(describe_policies())
         ctx.exit()
+
+
+def _check_ttl(_ctx: click.Context, _parameter: click.Parameter, seconds: float | None) -> float | None:
+    """Refuse what is not a number, which click's range accepts."""
+    if seconds is not None and math.isnan(seconds):
+        usage_error("--ttl must be a number of seconds, not nan.")
+    return seconds
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
@@ -94,7 +103,13 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     show_default=True,
     help="The rules of the prompt cache to simulate; auto uses those of the model's provider.",
 )
-@click.option("--ttl", type=click.FloatRange(min=0), metavar="SECONDS", help="How long the cache keeps an entry that is not used.")
+@click.option(
+    "--ttl",
+    type=click.FloatRange(min=0),
+    callback=_check_ttl,
+    metavar="SECONDS",
+    help="How long the cache keeps an entry that is not used.",
+)
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON; - writes them to stdout."
 )
@@ -160,8 +175,8 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     check_inputs(files)
     _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
-    if give_advice and (output or json_file or plot or each or oracle):
-        usage_error("--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle.")
+    if give_advice:
+        _check_advice(ctx, others=bool(output or json_file or plot or each or oracle))
     price = read_prices(prices).for_model(model)
     rules = ReplayRules(model=model, window=windows[0], cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
     options = ReplayOptions(
@@ -204,6 +219,13 @@ def _check_windows(windows: tuple[int, ...], *, several: bool) -> tuple[int, ...
     if windows and min(windows) < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
     return windows or (DEFAULT_WINDOW,)
+
+
+def _check_advice(ctx: click.Context, *, others: bool) -> None:
+    if ctx.get_parameter_source("policies") is ParameterSource.COMMANDLINE:
+        usage_error("--advise compares presets of its own: leave out --policy.")
+    if others:
+        usage_error("--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle.")
 
 
 def _advise(files: list[Path | str], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:

@@ -57,7 +57,7 @@ def parse_policy_names(text: str) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         for name in POLICY_GROUPS.get(part, (part,)):
-            find_policy(name)
+            _find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
             names[name] = None
     return tuple(names)
 
@@ -83,10 +83,15 @@ def find_policy(name: str) -> ReplayPolicy:
         UnknownPolicyError: There is no policy with this name.
         SettingsError: The preset has no such setting, or it cannot have that value.
     """
+    return _find_policy(name, known=POLICY_GROUPS["all"])
+
+
+def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
+    """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
     if preset in PRESET_POLICIES:
         return PRESET_POLICIES[preset]() if not pairs else PresetPolicy(preset=attrs.evolve(_make_preset(preset, pairs), name=name))
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy
-    raise UnknownPolicyError(name, (*POLICY_GROUPS["all"], *POLICY_GROUPS))
+    raise UnknownPolicyError(name, known)

@@ -1,6 +1,6 @@
 /*
  * Search over the texts of all messages, shown and dropped. The matches of the current request come first; later ones are counted, and
- * reached through the first request after them.
+ * reached through the first request after them. A message whose changed form is shown and matches too is no match of its own.
  */
 
 class Search {
@@ -43,7 +43,8 @@ class Search {
     const reply = log.steps[step];
     const shown = log.sources.map((source) => runsAt(source, source.at[step]));
     const isShown = (number) => shown.some((runs) => isIn(runs, number));
-    const here = this.all.filter((number) => (number < log.length ? number < reply : isShown(number)));
+    const isReplaced = (number) => !isShown(number) && (log.forms.get(number) || []).some((form) => this.view.matches.has(form) && isShown(form));
+    const here = this.all.filter((number) => (number < log.length ? number < reply && !isReplaced(number) : isShown(number)));
     this.counts = { shown: here.filter(isShown).length, here: here.length, later: this.all.filter((number) => number < log.length && number >= reply).length };
     const before = this.found[this.at];
     this.found = here.length ? here : this.all;

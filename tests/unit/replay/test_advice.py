@@ -54,6 +54,25 @@ def test_a_few_conversations_that_are_compacted_are_too_few_to_tell() -> None:
     assert "too few to tell" in advice.describe()
 
 
+def test_conversations_that_no_candidate_compacts_say_nothing_about_the_default() -> None:
+    sentence = advise([conversation(cheap=1.0, compacted=0)] * 50, OPTIONS).describe()
+    assert "too few to tell. Only 0 of the conversations" in sentence
+    assert sentence.endswith("stay with vscode.")
+    assert "too few" not in advise([conversation(cheap=1.0)] * MIN_COMPACTED, OPTIONS).describe()
+
+
+def test_lookups_are_part_of_the_prices_that_are_compared() -> None:
+    lookups = BilledTokens(input_tokens=20_000)
+    lacking = [conversation(lookups_billed=lookups)] * (2 * MIN_COMPACTED)
+    options = attrs.evolve(OPTIONS, lookups=2)
+    assert advise(lacking, OPTIONS).policy == CHEAP
+    advice = advise(lacking, options)
+    assert advice.policy == DEFAULT
+    some = advise([conversation(lookups_billed=BilledTokens(input_tokens=5_000))] * (2 * MIN_COMPACTED), options)
+    assert (some.policy, round(some.saving, 2)) == (CHEAP, 0.2)
+    assert "with 2 look-ups for each answer that lacks an identifier: 20% less" in some.describe()
+
+
 def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
     usual = [conversation(cheap=1.02)] * (2 * MIN_COMPACTED)
     assert not advise([*usual, conversation(tokens=2_000_000)], OPTIONS).is_certain

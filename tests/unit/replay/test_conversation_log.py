@@ -6,11 +6,13 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Transcript, Usage
 from promptkit.errors import TranscriptError
+from promptkit.messages import OpaquePart
 from promptkit.replay import ReplayOptions, ReplayRules, find_policy, replay_file
 from promptkit.replay.conversation_log import RECORDED, LogOptions, log_conversation, log_path
 from promptkit.replay.conversation_page import build_columns, conversation_to_html
@@ -127,6 +129,26 @@ def test_a_log_costs_what_the_table_of_a_replay_says(talk: Path) -> None:
     assert log.logs[0].price == pytest.approx(result.policies[0].price)
     prices = [request.price for request in log.logs[0].requests if request.price is not None]
     assert all(one < other for one, other in pairwise(prices))
+
+
+def test_a_replay_bills_the_reported_output_where_the_text_of_thinking_is_missing() -> None:
+    transcript = Transcript()
+    transcript.append_messages(user_message("Hello"))
+    thinking = OpaquePart(provider="anthropic", value={"type": "redacted_thinking", "data": "zz"})
+    reply = attrs.evolve(assistant_message("Yes"), content=(thinking, "Yes"))
+    transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=10, output_tokens=700)))
+    (log,) = log_path(transcript.path(), LogOptions(prices=PRICES, sources=("vscode",), model="gpt-5")).logs
+    assert log.requests[0].billed.output_tokens == 700
+
+
+def test_more_cached_tokens_than_the_request_has_do_not_make_its_price_negative() -> None:
+    transcript = Transcript()
+    transcript.append_messages(user_message("Hello"))
+    usage = Usage(input_tokens=100, cached_tokens=9_000, written_tokens=50)
+    transcript.append(MessageEntry(message=assistant_message("Yes"), usage=usage))
+    (log,) = log_path(transcript.path(), OPTIONS).logs
+    assert log.requests[0].billed == BilledTokens(input_tokens=100, cached_tokens=100)
+    assert log.price == pytest.approx(100 * 0.125 / 1e6)
 
 
 def test_a_summary_stands_for_what_the_checkpoint_covers() -> None:

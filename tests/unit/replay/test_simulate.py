@@ -249,6 +249,10 @@ def test_names_of_policies() -> None:
     assert set(parse_policy_names("all")) == {*POLICY_GROUPS["all"]}
     with pytest.raises(UnknownPolicyError, match=r"no policy 'langchan'.*Did you mean 'langchain'"):
         parse_policy_names("langchan")
+    with pytest.raises(UnknownPolicyError, match=r"presets, naive, all\.$"):
+        parse_policy_names("x")
+    with pytest.raises(UnknownPolicyError, match=r"no policy 'presets'\. Use one of: .*langchain\.$"):  # a group is not a policy
+        find_policy("presets")
 
 
 def test_an_empty_recording_has_no_requests() -> None:

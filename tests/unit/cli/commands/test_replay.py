@@ -126,6 +126,8 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["talk.jsonl", "--policy", "break_even:"], "promptkit: break_even: unknown setting; known are enabled, beta,"),
         (["talk.jsonl", "--advise", "--json", "-"], "--advise prints recommendations only"),
         (["talk.jsonl", "--advise", "-o", "rows.jsonl"], "--advise prints recommendations only"),
+        (["talk.jsonl", "--advise", "--policy", "pi"], "--advise compares presets of its own: leave out --policy."),
+        (["talk.jsonl", "--ttl", "nan"], "--ttl must be a number of seconds, not nan."),
         (["talk.jsonl", "--model", "my-model"], "no price for the model 'my-model'"),
         (["talk.jsonl", "--prices", "none.json"], "cannot read"),
         (["talk.jsonl", "--window", "10"], "at least 1,000 tokens"),
@@ -188,7 +190,7 @@ def test_the_optimum_and_look_ups_have_columns_and_figures(file: Path, capsys: p
 
 def test_advice_on_a_short_recording_says_that_it_is_too_little(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file.name, "--advise", "--window", "64k", "--workers", 1) == 0
-    assert capsys.readouterr().out.startswith("64,000 tokens: ")
+    assert capsys.readouterr().out.startswith("64,000 tokens: the recordings are too few to tell.")
 
 
 def test_several_windows_are_for_advice_only(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
