@@ -102,7 +102,8 @@ def run_on_files(  # noqa: PLR0913  # keywords
 def report_failures(summary: CorpusSummary) -> None:
     """Print on stderr why files or conversations have no result."""
     for error in summary.errors:
-        click.echo(f"promptkit: {escape_control_chars(error)}", err=True)
+        line = error.replace("\n", "\\n")
+        click.echo(f"promptkit: {escape_control_chars(line)}", err=True)
     if summary.failures > len(summary.errors):
         click.echo(f"promptkit: {summary.failures - len(summary.errors):,} more failures.", err=True)
 

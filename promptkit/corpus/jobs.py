@@ -128,7 +128,12 @@ class ImportJob:
 
     def run(self, file: str) -> FileRows:
         """Import a file."""
-        target = self._find_target(file)
+        target = self.find_target(file)
+        if isinstance(target, Path):
+            if not target.resolve().is_relative_to(Path(self.out or "").resolve()):
+                problem = f"a link leads out of {self.out}."
+                raise TranscriptWriteError(problem, file=str(target))
+            target.parent.mkdir(parents=True, exist_ok=True)
         try:
             result = import_recording(file, target, format_name=self.format_name, overwrite=isinstance(target, Path))
         except TranscriptWriteError:
@@ -141,15 +146,14 @@ class ImportJob:
         row = {"file": file, **written, "format": result.format, "entries": result.entries, **counts}
         return FileRows(rows=[row], totals=counts)
 
-    def _find_target(self, file: str) -> Path | str | None:
+    def find_target(self, file: str) -> Path | str | None:
+        """Return where the transcript of a file is written; None if it is not."""
         if self.out is None:
             return None
         name = self._make_name(file)
         if is_url(self.out):
             return f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
-        target = Path(self.out, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
+        return Path(self.out, name)
 
     def _make_name(self, file: str) -> str:
         """Return the path of a transcript below the output. Nothing in it leads out of there."""

@@ -124,6 +124,10 @@ def _find_type(kinds: set[str]) -> str:
 
 
 def _convert(value: object, kind: str) -> object:
-    if value is None or kind in ("bool", "int", "str"):
+    if value is None or kind in ("bool", "int"):
         return value
-    return float(value) if kind == "float" and isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)
+    if kind == "float" and isinstance(value, int | float):
+        return float(value)
+    text = value if isinstance(value, str) and kind == "str" else json.dumps(value, ensure_ascii=False)
+    # As in JSON lines: Parquet has no lone surrogates, and JSON and names of files may.
+    return text.encode("utf-8", "backslashreplace").decode()

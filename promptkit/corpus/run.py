@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.corpus.inputs import list_inputs
+from promptkit.corpus.inputs import is_pattern, list_inputs
 from promptkit.corpus.job import outcome_of_failure, run_files
 from promptkit.corpus.output import check_output, write_rows
 from promptkit.corpus.state import CorpusError, open_state
@@ -18,6 +20,7 @@ from promptkit.engines import Engine, LostItem, run_each
 from promptkit.recordings.reading.remote import is_remote
 from promptkit.replay.results import describe_failure
 from promptkit.replay.runner import LOST_WORKER
+from promptkit.transcript.addresses import is_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,8 +94,12 @@ def run_job(  # noqa: PLR0913  # keywords
     if output is not None:
         check_output(output, force=force)
     path = state or find_state(output or "promptkit")
+    if output is not None and _identify(path) == _identify(output):
+        problem = f"{path} is the output: name another file for the unfinished work."
+        raise CorpusError(problem)
     identity = json.dumps([version("promptkit"), repr(job), [str(file) for file in files]])
-    with open_state(path, identity, (_list_inputs(file, output) for file in files)) as run:
+    inputs = (_list_inputs(file, output, path) for file in files)
+    with open_state(path, identity, inputs, find_target=getattr(job, "find_target", None)) as run:
         _work(run, job, executor, on_progress or (lambda _done, _total: None))
         if output is not None:
             write_rows(output, lambda: (outcome.lines for _, outcome in run.read()))
@@ -101,22 +108,38 @@ def run_job(  # noqa: PLR0913  # keywords
     return summary
 
 
-def _list_inputs(file: Path | str, output: Path | str | None) -> Iterator[str]:
-    """Yield the files that an address names. The output must not be one of them."""
+def _list_inputs(file: Path | str, output: Path | str | None, state: Path) -> Iterator[str]:
+    """Yield the files that an address names. Neither the output nor the state may be one of them; a glob leaves the state out."""
+    target = None if output is None else _identify(output)
+    kept = {_identify(state), _identify(f"{state}-journal")}
     for name in list_inputs(file):
-        if output is not None and Path(name).name == Path(output).name and (name == str(output) or _is_same_path(name, output)):
+        found = _identify(name)
+        if found == target:
             problem = f"{output} is also an input: name another file."
             raise CorpusError(problem)
-        yield name
+        if found not in kept:
+            yield name
+        elif not is_pattern(file):
+            problem = f"{name} is an input, and unfinished work cannot be kept in it: name another file."
+            raise CorpusError(problem)
 
 
-def _is_same_path(name: str, output: Path | str) -> bool:
-    return not is_remote(name) and not is_remote(output) and Path(name).resolve() == Path(output).resolve()
+def _identify(address: Path | str) -> object:
+    """Return what two addresses have in common if they name one file, also by links."""
+    if is_remote(address) or is_conversation(address):
+        return str(address)
+    path = os.path.abspath(address)  # noqa: PTH100  # links count by what they lead to, and a Path would be slow for a million files
+    with suppress(OSError):
+        status = os.stat(path)  # noqa: PTH116  # as above
+        return status.st_dev, status.st_ino
+    return path
 
 
 def find_state(output: Path | str) -> Path:
     """Return the file that keeps unfinished work by default: beside the output, or for a URL in the current folder."""
     place = Path(str(output).rstrip("/").rpartition("/")[2]) if is_remote(output) else Path(output)
+    if place.name in ("", ".."):
+        place = place.resolve()
     return place.with_name(f"{place.name}.unfinished")
 
 

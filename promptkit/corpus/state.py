@@ -6,10 +6,14 @@ was, and the output is written in the order of the files.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sqlite3
+import stat
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -18,17 +22,18 @@ from promptkit.corpus.job import FileOutcome
 from promptkit.errors import PromptKitError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 __all__ = ["CorpusError", "RunState", "open_state"]
 
 SAVE_EVERY = 1.0
 """Seconds after which results are saved, at the latest: what a kill of the process may cost."""
 
+_OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS run (identity TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS files (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS files (number INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT NULL, totals TEXT NOT NULL, errors TEXT NOT NULL);
 """
 
@@ -38,27 +43,31 @@ class CorpusError(PromptKitError):
 
 
 @contextmanager
-def open_state(path: Path, identity: str, inputs: Iterable[Iterable[str]]) -> Generator[RunState]:
+def open_state(
+    path: Path, identity: str, inputs: Iterable[Iterable[str]], *, find_target: Callable[[str], Path | str | None] | None = None
+) -> Generator[RunState]:
     """Open the state of a run, or begin one. It is saved at the end of the block, also if the block fails.
 
     Args:
-        path: The file. Whoever opens it has it alone.
+        path: The file. Whoever opens it has it alone. Only its owner may read it, and it is never opened through a link.
         identity: Tells this run from others: only a run of the same identity goes on.
         inputs: For a run that begins, the names of the files, in groups. Those of a group are sorted; one that comes twice counts once.
+        find_target: Returns the file that the work on a file writes. No two may write the same one, and none an input.
 
     Yields:
         The state.
 
     Raises:
-        CorpusError: The file belongs to another run or cannot be used, or another process uses it.
+        CorpusError: The file belongs to another run or cannot be used, another process uses it, or two files have one target.
     """
+    is_new = _create(path)
     try:
         database = sqlite3.connect(path, timeout=0, isolation_level=None)
     except sqlite3.Error as error:
         raise _error_of(path, error) from error
     try:
         try:
-            _begin(database, path, identity, inputs)
+            _begin(database, path, identity, inputs, find_target, is_new=is_new)
             state = RunState(database)
             try:
                 yield state
@@ -71,7 +80,40 @@ def open_state(path: Path, identity: str, inputs: Iterable[Iterable[str]]) -> Ge
         database.close()
 
 
-def _begin(database: sqlite3.Connection, path: Path, identity: str, inputs: Iterable[Iterable[str]]) -> None:
+def _create(path: Path) -> bool:
+    """Create the file if there is none, and return whether there was none. What another user may have put in its place is refused."""
+    is_new = True
+    try:
+        try:
+            descriptor = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            is_new = False
+            descriptor = os.open(path, _OPEN)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status, folder = os.fstat(file.fileno()), path.resolve().parent.stat()
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        problem = f"{path} cannot be used to keep unfinished work: {reason}."
+        raise CorpusError(problem) from error
+    if not stat.S_ISREG(status.st_mode):
+        problem = f"{path} cannot be used to keep unfinished work: it is not a regular file."
+        raise CorpusError(problem)
+    # Whoever owns the folder could replace the file anyway.
+    if os.name == "posix" and status.st_uid not in (os.geteuid(), folder.st_uid):
+        problem = f"{path} cannot be used to keep unfinished work: it belongs to another user."
+        raise CorpusError(problem)
+    return is_new
+
+
+def _begin(  # noqa: PLR0913  # keywords
+    database: sqlite3.Connection,
+    path: Path,
+    identity: str,
+    inputs: Iterable[Iterable[str]],
+    find_target: Callable[[str], Path | str | None] | None,
+    *,
+    is_new: bool,
+) -> None:
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("BEGIN EXCLUSIVE")
@@ -82,9 +124,12 @@ def _begin(database: sqlite3.Connection, path: Path, identity: str, inputs: Iter
         database.execute("INSERT INTO run VALUES (?)", (identity,))
         try:
             _list_files(database, inputs)
+            if find_target is not None:
+                _check_targets(database, find_target)
         except BaseException:
-            with suppress(OSError):  # a system that keeps open files
-                path.unlink(missing_ok=True)
+            if is_new:
+                with suppress(OSError):  # a system that keeps open files
+                    path.unlink(missing_ok=True)
             raise
     elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
         problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
@@ -93,11 +138,38 @@ def _begin(database: sqlite3.Connection, path: Path, identity: str, inputs: Iter
 
 
 def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
-    database.execute("CREATE TEMP TABLE listed (name TEXT PRIMARY KEY) WITHOUT ROWID")
+    database.execute("CREATE TEMP TABLE listed (name BLOB PRIMARY KEY) WITHOUT ROWID")
     for group in inputs:
-        database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((name,) for name in group))
+        database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((_encode(name),) for name in group))
         database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
         database.execute("DELETE FROM listed")
+
+
+def _check_targets(database: sqlite3.Connection, find_target: Callable[[str], Path | str | None]) -> None:
+    """Check that no two files are written to the same place, and none over an input."""
+    database.execute("CREATE TEMP TABLE places (place BLOB PRIMARY KEY, name BLOB NOT NULL, is_input INTEGER NOT NULL) WITHOUT ROWID")
+    insert = "INSERT OR IGNORE INTO places VALUES (?, ?, ?)"
+    names = "SELECT name FROM files ORDER BY number"
+    database.executemany(insert, ((_encode(os.path.realpath(_decode(name))), name, 1) for (name,) in database.execute(names)))
+    for (name,) in database.execute(names):
+        target = find_target(_decode(name))
+        if target is None:
+            return
+        place = os.path.realpath(target) if isinstance(target, Path) else target
+        if not database.execute(insert, (_encode(place), name, 0)).rowcount:
+            other, is_input = database.execute("SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)).fetchone()
+            what = "which is an input" if is_input else f"and so would {_decode(other)}"
+            problem = f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
+            raise CorpusError(problem)
+
+
+def _encode(name: str) -> bytes:
+    """Return a name as the database keeps it. Names of files need not be UTF-8."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _decode(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
 
 
 def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
@@ -131,7 +203,7 @@ class RunState:
             "ORDER BY number LIMIT 1000"
         )
         while page := self._database.execute(query, (last,)).fetchall():
-            yield from page
+            yield from ((number, _decode(name)) for number, name in page)
             last = page[-1][0]
 
     def save(self, number: int, outcome: FileOutcome) -> None:
@@ -149,4 +221,4 @@ class RunState:
         """Yield the name of each file, and what came of it, in order."""
         query = "SELECT name, lines, totals, errors FROM files JOIN outcomes USING (number) ORDER BY number"
         for name, lines, totals, errors in self._database.execute(query):
-            yield name, FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors)))
+            yield _decode(name), FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors)))

@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import zlib
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from promptkit.errors import TranscriptError
 from promptkit.transcript.entries import Checkpoint, Edit, Entry, Label, MessageEntry, Reset, Setting
 from promptkit.transcript.entry_sequence import EntrySequence
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.index import CHECKSUM, HEAD, PAGE, PAGE_BYTES, RECORD, IndexRecord, PageHeader, find_page
 from promptkit.transcript.jsonl.indexed import index_path
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
@@ -226,6 +228,72 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
         require_same(path)
         if path.with_name("precious").exists():
             assert path.with_name("precious").read_bytes() == content
+
+
+def sign_head(content: bytes, **changes: object) -> bytes:
+    """An index with another head, whose checksum is right: as somebody makes it who wants to mislead the reader."""
+    names = ("magic", "salt", "refused", "entries", "device", "inode", "size", "mtime", "ctime", "problems", "checksum", "own")
+    fields = dict(zip(names, HEAD.unpack_from(content), strict=True)) | changes
+    head = HEAD.pack(*fields.values())[:-4]
+    return head + CHECKSUM.pack(zlib.crc32(head)) + content[HEAD.size :]
+
+
+def sign_page(content: bytes, number: int, *, record: dict[str, int] | None = None, **changes: int) -> bytes:
+    """An index with another page, whose checksum is right."""
+    page = bytearray(content[find_page(number) : find_page(number) + PAGE_BYTES])
+    PAGE.pack_into(page, 0, *PageHeader._make(PAGE.unpack_from(page))._replace(**changes))
+    place = PAGE.size + 3 * RECORD.size
+    RECORD.pack_into(page, place, *IndexRecord._make(RECORD.unpack_from(page, place))._replace(**(record or {})))
+    page[-4:] = CHECKSUM.pack(zlib.crc32(page[:-4]))
+    return content[: find_page(number)] + page + content[find_page(number) + PAGE_BYTES :]
+
+
+@pytest.mark.parametrize("problems", [b"[]", b"{", b"[[1],[2]]", b"[" * 5_000, b"1", b"\xff"])
+def test_an_index_whose_head_was_forged_is_thrown_away(tmp_path: Path, problems: bytes) -> None:
+    path = tmp_path / "talk.jsonl"
+    build(path, [("user", 1), ("answer", 2), ("user", 3)])
+    content = index_path(path).read_bytes()
+    forged = sign_head(content, problems=len(problems), checksum=zlib.crc32(problems))
+    index_path(path).write_bytes(forged[: HEAD.size] + problems + forged[HEAD.size + len(problems) :])
+    require_same(path)
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"end": 1 << 40},
+        {"end": (1 << 64) - 1},
+        {"start": (1 << 64) - 1, "end": (1 << 64) - 1},
+        {"entries": 128},
+        {"record": {"offset": 1 << 40}},
+        {"record": {"offset": (1 << 64) - 1}},
+        {"record": {"size": (1 << 32) - 1}},
+        {"record": {"size": 0}},
+    ],
+)
+def test_an_index_whose_page_was_forged_is_thrown_away(tmp_path: Path, changes: dict[str, Any], *, is_verified: bool) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    Transcript(indexed(path))
+    content = sign_page(index_path(path).read_bytes(), 2, **changes)
+    index_path(path).write_bytes(sign_head(content, mtime=1) if is_verified else content)
+    require_same(path)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="gives files to another user")
+def test_an_index_that_another_user_put_there_is_thrown_away(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    build(path, [("user", 1), ("answer", 2), ("user", 3)])
+    index = index_path(path)
+    os.chown(index, 65534, 65534)
+    require_same(path)
+    assert index.stat().st_uid == 0
+    # Whoever owns the transcript may change it anyway.
+    os.chown(path, 65534, 65534)
+    os.chown(index, 65534, 65534)
+    require_same(path)
+    assert index.stat().st_uid == 65534
 
 
 def write_long(path: Path, count: int) -> None:

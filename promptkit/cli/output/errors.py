@@ -35,13 +35,16 @@ def explain_failure(error: BaseException) -> str:
     The class name is left out for errors that promptkit raises on purpose. Of an exception group, the first error is explained.
     """
     error = _first_of_group(error)
+    place = _place(error)
+    if isinstance(error, OSError) and error.strerror and error.filename and not place:
+        return " ".join(f"{error.filename}: {error.strerror}.".split())
     message = str(error) if isinstance(error, PromptKitError) else "".join(traceback.format_exception_only(error)[-1:])
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if not isinstance(error, PromptKitError) and notes:
         message = f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError):
         message = message.replace(error.file, _short_path(error.file), 1)
-    parts = [_place(error), message, *(f"({note})" for note in notes)]
+    parts = [place, message, *(f"({note})" for note in notes)]
     return " ".join(" ".join(part.split()) for part in parts if part)
 
 

@@ -216,6 +216,7 @@ class EntryIndex:
             problem = "a page is missing"
             raise IndexDamagedError(problem)
         self.count = self._last.number * PAGE_ENTRIES + self._last.entries
+        self.record(self.count - 1)
         for number in range(self.count // GROUP_ENTRIES * GROUP_PAGES, self._last.number + 1):
             entries = min(self.count - number * PAGE_ENTRIES, PAGE_ENTRIES)
             records = memoryview(self._page(number))[PAGE.size : PAGE.size + entries * RECORD.size]
@@ -230,11 +231,11 @@ class EntryIndex:
 
     def verify(self, descriptor: int, *, start: int) -> None:
         """Compare all checksums with the file, whose entries begin at `start`. Linear in its size, but reads no JSON."""
-        before, end = 0, start
+        before, end, whole = 0, start, os.fstat(descriptor).st_size
         for number in range(-(-self.count // PAGE_ENTRIES)):
             page = self._header(number)
             size = page.end - page.start
-            data = pread(descriptor, size, page.start) if size >= 0 else b""
+            data = pread(descriptor, size, page.start) if page.end <= whole else b""
             if page.checksum_before != before or page.start != end or len(data) != size:
                 problem = "a page is not the next one"
                 raise IndexDamagedError(problem)
@@ -256,7 +257,13 @@ class EntryIndex:
         page = self._page(number // PAGE_ENTRIES)
         record = IndexRecord._make(RECORD.unpack_from(page, PAGE.size + number % PAGE_ENTRIES * RECORD.size))
         is_later = record.parent != NONE and record.parent >= number
-        if is_later or record.run > number or any(each != NONE and each > number for each in (record.mark, record.redaction)):
+        if (
+            is_later
+            or not record.size
+            or record.offset >> 62
+            or record.run > number
+            or any(each != NONE and each > number for each in (record.mark, record.redaction))
+        ):
             problem = "a record contradicts itself"
             raise IndexDamagedError(problem)
         return record
@@ -362,8 +369,12 @@ class EntryIndex:
         if zlib.crc32(data) != checksum:
             problem = "the head is damaged"
             raise IndexDamagedError(problem)
-        lists: list[list[tuple[int, str]]] = json.loads(data or b"[[],[]]")
-        problems, misplaced = (tuple(ReadProblem(line=line, detail=detail) for line, detail in each) for each in lists)
+        try:
+            lists: list[list[tuple[int, str]]] = json.loads(data or b"[[],[]]")
+            problems, misplaced = (tuple(ReadProblem(line=int(line), detail=str(detail)) for line, detail in each) for each in lists)
+        except (ValueError, TypeError, RecursionError) as error:
+            problem = "the head contradicts itself"
+            raise IndexDamagedError(problem) from error
         return problems, misplaced
 
     def _read(self, size: int, offset: int) -> bytes:

@@ -204,7 +204,8 @@ class IndexedEntries:
             places.append((record.offset, record.size, record.flags))
             end = record.offset + record.size
         if not places or end > os.fstat(self._file).st_size:
-            raise self._changed()
+            problem = "a record leads out of the file"
+            raise IndexDamagedError(problem)
         return start + len(places), os.pread(self._file, end - first, first), places
 
     def _parse(self, number: int, line: bytes) -> Entry:
@@ -486,15 +487,26 @@ def _find_start(file: int, status: os.stat_result, least: int) -> int | None:
 
 
 def _open_file(path: Path, mode: int) -> int | None:
-    """Open the file of an index. Returns None if there is none, or something else stands there."""
+    """Open the file of an index. Returns None if there is none, or something else stands there, or another user put it there."""
     try:
         descriptor = os.open(path, mode | _NO_LINK | (_READ & ~os.O_RDONLY))
     except OSError:
         return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or not _is_trusted(path, status):
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _is_trusted(path: Path, status: os.stat_result) -> bool:
+    """Return whether an index is of this user, or of one who may change or replace the transcript anyway."""
+    if os.name != "posix" or status.st_uid == os.geteuid():
+        return True
+    transcript = path.with_name(path.name.removeprefix(".").removesuffix(".index"))
+    with suppress(OSError):
+        return status.st_uid in (path.parent.stat().st_uid, transcript.stat().st_uid)
+    return False
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from promptkit.corpus import CorpusError, FileRows, ReplayJob, find_state, run_job
+from promptkit.corpus import CorpusError, FileRows, ImportJob, ReplayJob, find_state, run_job
 from promptkit.engines import Engine, open_engine
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.replay import ReplayOptions, ReplayRules, replay
@@ -192,9 +193,118 @@ def test_parquet_has_the_same_rows_and_a_type_for_each_column(files: list[Path])
     assert Path("out.parquet").read_bytes() == Path("again.parquet").read_bytes()
 
 
+def test_an_output_that_is_a_link_to_an_input_is_refused(files: list[Path]) -> None:
+    Path("out.jsonl").symlink_to("in03.txt")
+    with open_engine(workers=1) as engine, pytest.raises(CorpusError, match=r"out\.jsonl is also an input"):
+        run_job(Echo(), files, "out.jsonl", executor=engine, force=True)
+    assert Path("in03.txt").read_text() == "xxx"
+
+
+@pytest.mark.parametrize("content", ["x", ""])
+def test_unfinished_work_is_kept_neither_in_the_output_nor_in_an_input(files: list[Path], content: str) -> None:
+    files[2].write_text(content)
+    with open_engine(workers=1) as engine:
+        with pytest.raises(CorpusError, match=r"out\.jsonl is the output: name another file for the unfinished work"):
+            run_job(Echo(), files, "out.jsonl", executor=engine, state=Path("./out.jsonl"))
+        with pytest.raises(CorpusError, match=r"in02\.txt is an input, and|in02\.txt cannot be used .*: file is not a database"):
+            run_job(Echo(), files, "out.jsonl", executor=engine, state=files[2])
+    assert files[2].read_text() == content
+
+
+def test_a_glob_leaves_the_unfinished_work_out(files: list[Path]) -> None:
+    with open_engine(workers=1) as engine:
+        assert run_job(Echo(), ["*"], "out.jsonl", executor=engine).files == len(files)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs links and pipes")
+def test_what_was_planted_in_the_place_of_the_unfinished_work_is_refused(files: list[Path]) -> None:
+    place, victim = Path("out.jsonl.unfinished"), Path("victim")
+    with open_engine(workers=1) as engine:
+        for content in (None, b""):
+            if content is not None:
+                victim.write_bytes(content)
+            place.symlink_to("victim")
+            with pytest.raises(CorpusError, match=r"out\.jsonl\.unfinished cannot be used .*: it is a link"):
+                run_job(Echo(), files, "out.jsonl", executor=engine)
+            assert victim.exists() == (content is not None)
+            place.unlink()
+        os.mkfifo(place)
+        with pytest.raises(CorpusError, match="it is not a regular file"):
+            run_job(Echo(), files, "out.jsonl", executor=engine)
+    assert victim.read_bytes() == b""
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files to another user")
+def test_unfinished_work_of_another_user_is_refused(files: list[Path]) -> None:
+    Path("out.jsonl.unfinished").touch()
+    os.chown("out.jsonl.unfinished", 65534, 65534)
+    with open_engine(workers=1) as engine, pytest.raises(CorpusError, match="it belongs to another user"):
+        run_job(Echo(), files, "out.jsonl", executor=engine)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="looks at the permissions")
+def test_only_the_user_may_read_unfinished_work(files: list[Path]) -> None:
+    modes: set[int] = set()
+
+    def look(_done: int, _total: int) -> None:
+        modes.update(stat.S_IMODE(file.stat().st_mode) for file in Path().glob("out.jsonl.unfinished*"))
+
+    with open_engine(workers=1) as engine:
+        run_job(Echo(), files, "out.jsonl", executor=engine, on_progress=look)
+    assert modes == {0o600}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names of UTF-8 only")
+@pytest.mark.parametrize("output", ["out.jsonl", "out.parquet"])
+def test_names_need_not_be_utf_8(output: str, files: list[Path]) -> None:
+    if output.endswith(".parquet"):
+        pytest.importorskip("pyarrow", reason="pip install '.[parquet]'")
+    name = os.fsdecode(b"bad\xff\n.txt")
+    Path(name).write_text("x")
+    with open_engine(workers=1) as engine:
+        summary = run_job(Echo(), ["*.txt"], output, executor=engine)
+    assert summary.files == len(files) + 1
+    assert summary.failures == 1
+    if output == "out.jsonl":
+        assert read_rows(output)[0]["file"] == name
+
+
+def test_two_files_that_would_be_one_transcript_are_refused_and_so_is_one_over_an_input(files: list[Path]) -> None:
+    assert files
+    talk = json.dumps([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}])
+    for name in ("a", "b.json", "b.json.jsonl"):
+        Path(name).write_text(talk)
+    Path("a.jsonl").write_text(talk)
+    with open_engine(workers=1) as engine:
+        with pytest.raises(CorpusError, match=r"a\.jsonl would be written to out.a\.jsonl, and so would a: rename"):
+            run_job(ImportJob(out="out"), ["a", "a.jsonl"], None, executor=engine)
+        with pytest.raises(CorpusError, match=r"b\.json would be written to b\.json\.jsonl, which is an input: rename"):
+            run_job(ImportJob(out="."), ["b.json", "b.json.jsonl"], None, executor=engine)
+    assert not Path("out").exists()
+    assert Path("b.json.jsonl").read_text() == talk
+
+
+@pytest.mark.skipif(os.name != "posix", reason="makes links")
+def test_a_link_in_the_folder_of_the_transcripts_is_not_followed_out_of_it(files: list[Path]) -> None:
+    assert files
+    Path("in").mkdir()
+    Path("in/a.json").write_text(json.dumps([{"role": "user", "content": "Hello"}]))
+    Path("outside").mkdir()
+    Path("out").symlink_to("outside")
+    with open_engine(workers=1) as engine:
+        assert run_job(ImportJob(out="out"), ["in/a.json"], None, executor=engine).failures == 0  # this one the user has named
+        Path("outside/in/a.json.jsonl").unlink()
+        Path("victim").write_text("mine")
+        Path("outside/in/a.json.jsonl").symlink_to(Path("victim").resolve())
+        summary = run_job(ImportJob(out="out"), ["in/a.json"], None, executor=engine)
+    assert "a link leads out of out" in summary.errors[0]
+    assert Path("victim").read_text() == "mine"
+
+
 def test_the_state_of_an_output_behind_a_url_is_in_the_current_folder() -> None:
     assert find_state("s3://bucket/a/rows.parquet") == Path("rows.parquet.unfinished")
     assert find_state("a/rows.jsonl") == Path("a/rows.jsonl.unfinished")
+    assert find_state(".") == Path(f"{Path.cwd()}.unfinished")
 
 
 @pytest.mark.slow

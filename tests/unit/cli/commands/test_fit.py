@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,3 +106,20 @@ def test_what_is_left_out_of_a_list_is_told(tmp_path: Path, capsys: pytest.Captu
     path.write_text(json.dumps([{"role": "user", "content": "x"}, {"role": "alien"}]), encoding="utf-8")
     assert main(["fit", str(path), "--budget", "500"]) == 0
     assert "left out 1 of FILE: 'alien' is no role" in capsys.readouterr().err
+
+
+def test_a_name_that_is_too_long_is_said_in_a_sentence(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a" * 300
+    for arguments in (["fit", name, "--budget", "500"], ["fit", str(file), str(file), "--budget", "500", "-o", f"{name}.jsonl"]):
+        assert main(arguments) == 2
+        err = capsys.readouterr().err
+        assert err.startswith(f"promptkit: {name}")
+        assert "OSError" not in err
+        assert "Errno" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
+def test_a_failure_of_a_file_with_a_line_break_in_its_name_is_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "a\nb.json").write_text("{", encoding="utf-8")
+    assert main(["fit", "*.json", "--budget", "500", "-o", "out.jsonl", "--workers", "1"]) == 1
+    assert [line[:10] for line in capsys.readouterr().err.splitlines()] == ["1 window o", "promptkit:"]
