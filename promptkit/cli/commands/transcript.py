@@ -12,6 +12,7 @@ import click
 from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
+from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,13 +142,18 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
 
     The table has the requests of the branch that was written last. Of many, it has those around checkpoints and evenly spread ones; --json
-    prints all.
+    prints all. Of a recording in another format that `promptkit import` reads, the table is printed alone.
     """
-    from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
+    from promptkit.cli.commands.transcript_stats import collect_recording_stats, collect_stats, print_stats
     from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
-        figures, log = collect_stats(_check_exists(file), count=_message_counter(model), model=model)
+        try:
+            figures, log = collect_stats(_check_exists(file), count=_message_counter(model), model=model)
+        except TranscriptFormatError:
+            if isinstance(file, str):
+                raise
+            figures, log = collect_recording_stats(file, model=model)
     if as_json:
         print_json(figures | {"requests": None if log is None else requests_to_json(log)})
         return

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit.replay.request_log import ConversationLog
     from promptkit.transcript.entries import Entry
 
-__all__ = ["collect_stats", "print_stats"]
+__all__ = ["collect_recording_stats", "collect_stats", "print_stats"]
 
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
@@ -70,6 +70,19 @@ def collect_stats(file: Path | str, *, count: Callable[[Message], int], model: s
     return figures, log
 
 
+def collect_recording_stats(file: Path, *, model: str | None = None) -> tuple[Figures, ConversationLog]:
+    """Return the size of a recording in another format, and the requests of the conversation that was written last.
+
+    Raises:
+        TranscriptError: The file is no recording that promptkit can import.
+    """
+    from promptkit.replay.conversation_log import LogOptions, log_conversation
+    from promptkit.tokens.prices import read_prices
+
+    log = log_conversation(file, LogOptions(prices=read_prices(), model=model))
+    return {"file": str(file), "bytes": file.stat().st_size, "conversation": log.branch, "conversations": log.branches}, log
+
+
 def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog | None:
     """Log the requests of a branch; None if it has no reply, or more than MAX_REQUESTS."""
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
@@ -82,7 +95,12 @@ def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog |
 
 
 def print_stats(figures: Figures) -> None:
-    """Print the figures that `collect_stats` returned, one line each."""
+    """Print the figures that `collect_stats` or `collect_recording_stats` returned, one line each."""
+    if "lines" not in figures:
+        click.echo(f"file          {figures['bytes']:,} bytes")
+        if figures["conversations"] > 1:
+            click.echo(f"conversation  {figures['conversation']:,} of {figures['conversations']:,}")
+        return
     tokens, usage, view = figures["tokens"], figures["usage"], figures["view"]
     rows = {
         "file": "" if figures["bytes"] is None else f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",

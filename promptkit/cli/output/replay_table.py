@@ -47,7 +47,9 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
     console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
     if file.hindsight is not None:
         least, best = file.hindsight.lower_bound, file.hindsight.optimum
-        console.print(f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.", soft_wrap=True)
+        console.print(
+            f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.", soft_wrap=True
+        )
     columns = [column for column in _columns(file, options) if column[2]]
     headings = tuple(heading for name, *_ in columns for heading in name.split(", "))
     rows = [tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies]

@@ -312,6 +312,15 @@ class TestStats:
         assert [number for number, row in enumerate(listed) if row["checkpoint"]] == [50]
         assert lines[at].endswith(f"${listed[-1]['price_so_far']:.4f} at the prices of gpt-5")
 
+    def test_of_a_recording_in_another_format_has_the_table_alone(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "talk.json"
+        path.write_text(json.dumps([{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Because."}]))
+        lines = run(capsys, "stats", str(path), "--model", "gpt-5")[1].splitlines()
+        assert lines[0] == f"file          {path.stat().st_size:,} bytes"
+        assert lines[2].startswith("requests      1, $")
+        figures = json.loads(run(capsys, "stats", str(path), "--json")[1])
+        assert len(figures["requests"]["list"]) == 1
+
     @pytest.mark.spec("E103")
     def test_the_size_of_a_conversation_is_measured_after_its_last_boundary(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
