@@ -133,6 +133,6 @@ def test_what_cannot_be_done_is_said_in_one_line(
 def test_a_recording_is_not_replaced_by_its_own_transcript(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recording = logs / "talk.jsonl"
     recording.write_text('{"role": "user", "content": "Hello"}\n')
-    assert run("import", "logs/*.jsonl", "-o", "logs", "--force", "--workers", 1) == 1
-    assert "logs/talk.jsonl: this is the recording itself: name another file." in capsys.readouterr().err
+    assert run("import", "logs/*.jsonl", "-o", "logs", "--force", "--workers", 1) == 2
+    assert "logs/talk.jsonl would be written to logs/talk.jsonl, which is an input" in capsys.readouterr().err
     assert recording.read_text() == '{"role": "user", "content": "Hello"}\n'
