@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-__all__ = ["examples", "load_profile"]
+__all__ = ["examples", "keep_first", "load_profile"]
 
 _WHOLE = 100
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -35,3 +36,8 @@ def examples(count: int) -> int:
     """The share of `count` examples that this run takes: all of them in a whole run."""
     taken: int = settings.default.max_examples if settings.default else _WHOLE
     return max(5, count * taken // _WHOLE)
+
+
+def keep_first(count: int, *values: object) -> list[object]:
+    """Return the values of a parametrized test. The first `count` are tried in every run, the others with the marker `slow`."""
+    return [*values[:count], *(pytest.param(value, marks=pytest.mark.slow) for value in values[count:])]

@@ -209,6 +209,7 @@ class TestNothingIsSharedBetweenRenders:
 
 @pytest.mark.spec("D10")
 class TestNoRecursionLimit:
+    @pytest.mark.slow
     def test_a_depth_of_ten_thousand(self) -> None:
         deep: Child = Text()["deep"]
         for _ in range(10_000):

@@ -67,6 +67,7 @@ async def session(
         yield each
 
 
+@pytest.mark.slow
 def test_a_long_conversation_never_overflows_and_forgets_nothing(tmp_path: Path) -> None:
     script = Script(turns=40, answer_seconds=0, summary_seconds=0)
     held = asyncio.run(run_conversation(script, tmp_path, window=7_500))

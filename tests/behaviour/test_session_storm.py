@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.behaviour.storm import Storm
+from tests.examples import keep_first
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 10))])
+@pytest.mark.parametrize("seed", keep_first(2, *range(10)))
 def test_a_session_stands_a_storm(seed: int, tmp_path: Path) -> None:
     asyncio.run(Storm(seed, tmp_path).rage(25))
 

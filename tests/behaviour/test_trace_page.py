@@ -234,6 +234,7 @@ def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
         assert seen.complaints == []
 
 
+@pytest.mark.slow
 def test_the_page_opens_in_the_state_that_was_rendered_and_goes_back_to_it(
     chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
@@ -280,6 +281,7 @@ def test_the_page_opens_on_what_is_sent_with_a_line_for_each_run_of_dropped_mess
             assert len(lines) > 20
 
 
+@pytest.mark.slow
 def test_a_line_of_dropped_messages_opens_and_closes_by_click_and_by_key(
     chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
@@ -339,6 +341,7 @@ def test_a_marker_counts_neither_as_dropped_nor_as_written(chromium: Browser, wr
         assert (folds.all_inner_texts(), badges.count()) == (["1 message, 5 tokens dropped"], 0)
 
 
+@pytest.mark.slow
 def test_the_tree_hides_what_is_dropped_until_it_is_asked_for(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage(priority=1)["one"], UserMessage()["two"])
     trace = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace
@@ -370,6 +373,7 @@ def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, w
         assert texts.all_inner_texts() == ["a b"]
 
 
+@pytest.mark.slow
 def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage(required=True)["one two three"], UserMessage()["four"])
     with pytest.raises(BudgetExceededError) as caught:
@@ -453,6 +457,7 @@ def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, w
         assert page.evaluate("document.activeElement.id") == "tree"
 
 
+@pytest.mark.slow
 def test_the_keyboard_walks_the_tree_and_the_budgets(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     prompt = (UserMessage()["one"], UserMessage(priority=1)["two ", "three"], UserMessage(priority=2)["four"])
     trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
@@ -490,6 +495,7 @@ def test_labels_for_screen_readers(chromium: Browser, written: Callable[[Trace |
         assert page.get_attribute("#slider", "aria-valuetext") == "1 token: fits"
 
 
+@pytest.mark.slow
 def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(RICH["limits"](), budget=110, trace=True)
     assert rendered.trace
@@ -567,6 +573,7 @@ def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Ca
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     rendered = render(many(count), budget=20 * count)
     trace = render(many(count), budget=20 * count, trace=True).trace

@@ -16,6 +16,7 @@ from benchmarks.peers.process import AdapterError, AdapterProcess, AdapterTimeou
 from benchmarks.peers.runs import SHARES, RunningPeer, run_case, run_probe
 from benchmarks.peers.verdict import CUT, judge
 from benchmarks.peers.work import SHAPES, ShapeName, make_workload
+from tests.examples import keep_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,6 +105,7 @@ def test_an_adapter_that_cannot_be_started_is_told(tmp_path: Path, work_file: Pa
         AdapterProcess([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(work_file, LIMIT)
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_ended(speak: Speak, work_file: Path, tmp_path: Path) -> None:
     small = tmp_path / "small.json"
     small.write_text(make_workload("messages", 20).to_json(), encoding="utf-8")
@@ -148,6 +150,7 @@ def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Pat
     assert len(said) == 6
 
 
+@pytest.mark.slow
 def test_what_took_too_long_is_not_asked_for_more(speak: Speak, tmp_path: Path) -> None:
     running = [entry("hangs", speak(HANGS_LATER))]
     run_probe(running, "messages", 10, tmp_path, LIMIT)
@@ -162,7 +165,7 @@ def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_
     assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (len(SHARES), 0, len(SHARES))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", keep_first(2, *SHAPES))
 def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp_path: Path) -> None:
     own: Peer = peers()[OWN]
     process = AdapterProcess([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")

@@ -31,6 +31,7 @@ from promptkit.bench.plot import (
 from promptkit.bench.results import Element, Sweep, run_to_json
 from promptkit.replay.plot import draw_timeline
 from promptkit.replay.results import FileResult
+from tests.examples import keep_first
 from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def drawn(name: str, form: str) -> bytes:
     return draw_run(RUNS[name], form)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if at < 3 else pytest.mark.slow) for at, name in enumerate(RUNS)])
+@pytest.mark.parametrize("name", keep_first(1, *RUNS))
 def test_every_run_can_be_drawn(name: str) -> None:
     page = drawn(name, ".html").decode("ascii")
     assert page.startswith("<!doctype html>")
@@ -131,6 +132,7 @@ def test_the_page_says_every_figure_in_a_table() -> None:
         assert figure in text, figure
 
 
+@pytest.mark.slow
 def test_a_name_is_drawn_as_it_is_and_not_as_a_formula() -> None:
     picture = draw_run(named("$x^2$"), ".svg").decode()
     assert "<!-- $x^2$" in picture  # what matplotlib says of the text it draws
@@ -215,6 +217,7 @@ def test_a_size_takes_four_characters_at_most(tokens: int, text: str) -> None:
     assert format_size(tokens) == text
 
 
+@pytest.mark.slow
 def test_every_colour_of_a_drawing_is_read_on_a_dark_page_too() -> None:
     replay = draw_timeline([FileResult(file="a", conversations=1, messages=1, window=9, model="gpt-5", policies=())], ".svg").decode()
     for picture in (drawn("two models", ".svg").decode(), replay):

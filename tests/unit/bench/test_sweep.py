@@ -131,6 +131,7 @@ def test_a_changed_first_message_leaves_no_stable_prefix() -> None:
     assert sweep.points[0].stable_prefix == 0
 
 
+@pytest.mark.slow
 def test_times_are_taken_only_when_asked_for() -> None:
     (without,) = measure(Review(), budgets=[100, 1_000]).sweeps
     assert (without.floor, without.points[0].cold, without.over_floor(without.points[0].cold)) == (None, None, None)
@@ -170,6 +171,7 @@ def _kept(renderers: list[Renderer], plain: object) -> object:
     return made
 
 
+@pytest.mark.slow
 def test_the_garbage_collector_is_left_as_it_was() -> None:
     frozen = gc.get_freeze_count()
     measure(Review(), budgets=[100], repeat=1)
@@ -286,6 +288,7 @@ def test_an_element_that_is_there_only_when_room_is_short_is_measured_by_the_mos
     assert [made[1].kept_share(at) for at in range(4)] == [None, 0.5, 1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_a_chain_deeper_than_recursion_is_summed_up() -> None:
     prompt: Child = UserMessage()["deep"]
     for _ in range(3_000):

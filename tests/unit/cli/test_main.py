@@ -171,6 +171,7 @@ class TestDemo:
         assert len(everything.splitlines()) > len(folded.splitlines())
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_failure() -> None:
     command = f'"{SCRIPT}" demo --all | head -n 1'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)

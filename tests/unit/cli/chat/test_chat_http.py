@@ -145,6 +145,7 @@ class TestFailures:
         assert "error: " not in done.stdout
         assert server.stats.overflows >= 1
 
+    @pytest.mark.slow
     def test_where_nobody_listens_that_is_said(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -122,6 +122,7 @@ class TestPrompt:
         assert any(line.startswith("context ████░░░░") for line in shown)
         assert max(map(len, shown)) <= 80
 
+    @pytest.mark.slow
     def test_that_a_summary_is_ready_is_said_while_nobody_types(self, folder: Path) -> None:
         with Terminal(folder, "--folder", "docs") as terminal:
             place = terminal.until("> ")
@@ -136,6 +137,7 @@ class TestPrompt:
 
             assert terminal.end() == 0
 
+    @pytest.mark.slow
     def test_ctrl_c_at_the_prompt_drops_what_was_typed_and_no_more(self, folder: Path) -> None:
         with Terminal(folder) as terminal:
             place = terminal.until("> ")
@@ -172,6 +174,7 @@ class TestTurn:
         path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
         assert [entry.message.text for entry in path if entry.message] == ["are you there?", "I am here."]
 
+    @pytest.mark.slow
     def test_text_is_wrapped_between_words(self, folder: Path) -> None:
         with serve(script=["wonderful " * 30]) as server, Terminal(folder, "--model", "gpt-4.1", OPENAI_BASE_URL=server.url) as terminal:
             terminal.until("> ")

@@ -15,6 +15,7 @@ import pytest
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.main import main
 from promptkit.cli.output.bench_table import print_run
+from tests.examples import keep_first
 from tests.paths import ROOT
 from tests.unit.bench.prompts import run_of, sweep_of
 
@@ -120,6 +121,7 @@ def test_a_narrow_terminal_cuts_no_figure(capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.parametrize("repeat", ["0", "1"])
+@pytest.mark.slow
 def test_a_prompt_without_anything_is_measured_all_the_same(capsys: pytest.CaptureFixture[str], repeat: str) -> None:
     status, out, err = run(capsys, "bench", "prompt.py:Nothing", "--budgets", "10", "--repeat", repeat, "--plot", "nothing.html")
     assert (status, err) == (0, "")
@@ -139,6 +141,7 @@ def test_names_are_cut_at_the_front_and_wide_letters_take_two_places(capsys: pyt
     assert len(japanese) == 80 - 3
 
 
+@pytest.mark.slow
 def test_a_terminal_without_blocks_gets_plain_marks() -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([SCRIPT, *BENCH], capture_output=True, check=True, env=environment)
@@ -181,6 +184,7 @@ def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(capsys
     assert err.startswith("Worse than the baseline:")
 
 
+@pytest.mark.slow
 def test_the_exit_status_reaches_the_shell() -> None:
     subprocess.run([SCRIPT, *BENCH, "--json", "base.json"], check=True, capture_output=True)
     worse = [argument.replace("Review", "Worse") for argument in BENCH]
@@ -209,7 +213,7 @@ def test_times_can_be_left_out_of_the_comparison(capsys: pytest.CaptureFixture[s
     assert run(capsys, *timed, "--baseline", "base.json", "--time-tolerance", "off")[0] == 0
 
 
-@pytest.mark.parametrize("form", ["svg", "png", "html"])
+@pytest.mark.parametrize("form", keep_first(1, "svg", "png", "html"))
 def test_draws_it(capsys: pytest.CaptureFixture[str], folder: Path, form: str) -> None:
     assert run(capsys, *BENCH, "--plot", f"review.{form}")[0] == 0
     assert (folder / f"review.{form}").stat().st_size > 10_000

@@ -395,6 +395,7 @@ class Counting(WordTokenizer):
         return super().count(text)
 
 
+@pytest.mark.slow
 def test_each_message_is_counted_once_while_a_conversation_grows() -> None:
     tokenizer = Counting()
     meter = UsageMeter(tokenizer)

@@ -192,6 +192,7 @@ I look.
     def test_evaluate_their_attributes_before_their_body(self) -> None:
         assert children_of("{% set p = 1 %}{% user priority=p %}{% set p = 2 %}{{ p }}{% enduser %}") == (UserMessage(priority=1)["2"],)
 
+    @pytest.mark.slow
     def test_nest_to_any_depth(self) -> None:
         source = (
             "{% set ns = namespace(x='a') %}{% for _ in range(20000) %}"

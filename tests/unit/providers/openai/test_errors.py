@@ -262,6 +262,7 @@ class TestRetries:
 
     @BOTH
     @EITHER
+    @pytest.mark.slow
     def test_the_model_may_have_a_time_limit_and_a_number_of_its_own(self, api: Api, stream: bool) -> None:
         with serve(after=lambda _: Hang()) as server:
 

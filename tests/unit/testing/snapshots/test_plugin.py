@@ -55,6 +55,7 @@ test_prompt.py:3: AssertionError
 """  # noqa: W293  # lines that have not changed begin with a space
 
 
+@pytest.mark.slow
 def test_a_changed_prompt_is_shown_as_a_diff(project: Project) -> None:
     project.write(SHOWN, FILE)
     project.write(THREE_LINES.replace("review code", "review Python code"))
@@ -74,6 +75,7 @@ def test_a_long_diff_is_shown_in_full_and_in_parallel_runs_too(project: Project)
     assert all(f"\n-old {n}\n" in printed and f"\n+new {n}\n" in printed for n in range(100))
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_no_test_uses_is_found_and_deleted(project: Project) -> None:
     project.write(SHOWN, FILE)
     project.write(THREE_LINES.replace("def test_review", "def test_other"))
