@@ -102,6 +102,7 @@ def test_a_hint_names_a_requirement_of_an_extra_and_the_extra_that_has_it() -> N
     assert {"huggingface", "langchain", "mistral", "openai-agents", "plot", "testing", "otel"} <= named <= extras.keys()
 
 
+@pytest.mark.static
 def test_every_exception_from_the_checkers_has_a_reason() -> None:
     bare: list[str] = []
     for path in python_files(*PACKAGES, "tests", "benchmarks"):
@@ -119,6 +120,7 @@ def _comments(path: Path) -> list[tuple[int, str]]:
     return [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]
 
 
+@pytest.mark.static
 def test_every_way_round_the_types_has_a_reason() -> None:
     bare: list[str] = []
     for path in python_files(*PACKAGES):

@@ -7,6 +7,8 @@ import re
 import tokenize
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.architecture.source import PACKAGES, files, name_of, python_files, text_of
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ INSTEAD = {
 """What must not be written → what to write instead."""
 
 
+@pytest.mark.static
 def test_the_package_and_the_docs_are_in_plain_words() -> None:
     pages = [path for path in files("docs", "README.md") if path.suffix == ".md"]
     lines = [place for path in pages for place in enumerated(path, text_of(path), 1)]

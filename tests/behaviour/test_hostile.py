@@ -94,11 +94,13 @@ class TestDepth:
         assert len(made.removals) >= depth - budget
         assert made.explain()
 
+    @pytest.mark.slow
     def test_a_renderer_remembers_deep_trees(self) -> None:
         renderer = Renderer(budget=50, tokenizer=WordTokenizer())
         for _ in range(2):
             assert renderer.render(UserMessage()[nested(5_000, Text()["deep"])]).tokens == 1
 
+    @pytest.mark.slow
     def test_values_are_compared_and_printed(self) -> None:
         one, two = nested(10_000, "a"), nested(10_000, "a")
         assert one == two
@@ -172,6 +174,7 @@ class TestShape:
         shared = Group()[TextChunk()["a"]]
         assert repr(UserMessage()[shared, shared]) == f"UserMessage()[{shared!r}, {shared!r}]"
 
+    @pytest.mark.slow
     def test_lists_and_mappings_in_props_are_shown_and_compared_at_any_depth(self) -> None:
         def build(leaf: str) -> PromptElement:
             element = Plan(steps=(leaf,))

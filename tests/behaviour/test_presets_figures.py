@@ -329,6 +329,7 @@ def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
         load_settings(cls, prefix="P_", toml=file)
 
 
+@pytest.mark.slow
 def test_pi_lists_files_and_puts_a_summary_of_the_turns_beginning_behind_that_of_what_was_before() -> None:
     walk = Walk(PRESETS["pi"](), budget=WINDOW)
 

@@ -211,6 +211,7 @@ class TestLabelsInReceipts:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage(rules)[1]": 2}
 
+    @pytest.mark.slow
     def test_deep_trees_are_listed_in_linear_time(self) -> None:
         def work(depth: int) -> int:
             deep: Child = "x "

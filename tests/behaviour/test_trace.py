@@ -51,6 +51,7 @@ def traced(prompt: Child, budget: int, tokenizer: Tokenizer, prune_step: int = 0
 
 @settings(max_examples=examples(150))
 @given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60), step=st.sampled_from([0, 0, 3, 10]))
+@pytest.mark.slow
 def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokenizer: Tokenizer, budget: int, step: int) -> None:
     rendered, trace = traced(prompt, budget, tokenizer, step)
     if trace is None:

@@ -29,7 +29,7 @@ from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened
 from tests.browser.prompts import HOSTILE, RICH, conversation, hostile, many
 from tests.browser.reading import ANSWERS, CONTRASTS, OUTSIDE, READ, SLIDE
-from tests.examples import examples
+from tests.examples import examples, keep_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -539,7 +539,7 @@ def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Brow
             assert page.evaluate(CONTRASTS) == []
 
 
-@pytest.mark.parametrize("width", [400, pytest.param(820, marks=pytest.mark.slow), 1_440])
+@pytest.mark.parametrize("width", keep_first(1, 400, 820, 1_440))
 def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
     file = written(render(hostile(), budget=100_000, trace=True).trace)
     with opened(chromium, file, width=width, height=800) as (page, seen):

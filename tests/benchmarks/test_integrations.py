@@ -15,6 +15,7 @@ ENOUGH = 5
 """Turns after which a conversation no longer fits."""
 
 
+@pytest.mark.slow
 def test_conversations_survive_a_small_window_with_promptkit_only(capsys: pytest.CaptureFixture[str]) -> None:
     run([name for name in FRAMEWORKS if name not in PACKAGES], capsys, turns=ENOUGH)
 

@@ -121,6 +121,7 @@ def test_what_was_written_to_json_is_shown_as_it_was() -> None:
     assert again.to_json() == COMPARISON.to_json()
 
 
+@pytest.mark.slow
 def test_the_chart_names_every_peer_that_ran_and_is_the_same_every_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: it comes with the extra `plot`")
     first, second = tmp_path / "a.svg", tmp_path / "deeper" / "b.svg"

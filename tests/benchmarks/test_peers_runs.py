@@ -117,6 +117,7 @@ def test_a_run_that_takes_too_long_is_ended(speak: Speak, work_file: Path, tmp_p
     assert len(process.ask(small, LIMIT).messages) == 2
 
 
+@pytest.mark.slow
 def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Path) -> None:
     lacking = RunningPeer(attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}), speak(KEEPS_TWO))
     running = [

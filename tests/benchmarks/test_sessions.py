@@ -6,14 +6,14 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from benchmarks.sessions import main, run_preset
 from benchmarks.sessions_world import Model, find_detail, make_tasks
 from promptkit import ToolCall
 from promptkit.testing.server import Exchange
 
 if TYPE_CHECKING:
-    import pytest
-
     from promptkit.testing.server.replies import Answer
 
 TASK = "Task 4: read src/a.py, src/b.py, and say when you have seen them."
@@ -45,6 +45,7 @@ def read(path: str) -> ToolCall:
     return ToolCall(id="", name="read_file", arguments=json.dumps({"path": path}))
 
 
+@pytest.mark.slow
 def test_the_default_preset_harms_nothing() -> None:
     figures = asyncio.run(run_preset("vscode", rounds=1))
     harm = (figures.invalid_requests, figures.overflows, figures.lost, figures.repeated_tool_runs, figures.unfinished)

@@ -138,6 +138,7 @@ def test_a_name_is_drawn_as_it_is_and_not_as_a_formula() -> None:
     assert "<!-- $x^2$" in picture  # what matplotlib says of the text it draws
 
 
+@pytest.mark.slow
 def test_the_heat_map_is_drawn_as_shapes_that_stay_sharp() -> None:
     picture = drawn("one", ".svg").decode()
     heat_map = picture[picture.index('id="QuadMesh_1"') :]

@@ -145,6 +145,7 @@ def test_times_are_taken_only_when_asked_for() -> None:
         assert (timed.over_floor(point.cold) or 0) == point.cold / timed.floor > 0
 
 
+@pytest.mark.slow
 def test_cold_starts_from_nothing_and_warm_from_the_render_before(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     plain = Renderer.render

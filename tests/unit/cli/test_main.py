@@ -158,6 +158,7 @@ class TestDemo:
         assert "\x1b" not in done.stdout
         assert done.stderr == ""
 
+    @pytest.mark.slow
     def test_prints_where_only_ascii_can_be_written(self) -> None:
         environment = os.environ | {"PYTHONIOENCODING": "ascii"}
         done = subprocess.run([SCRIPT, "demo", "--budget", "2k"], capture_output=True, encoding="ascii", check=True, env=environment)

@@ -117,6 +117,7 @@ class TestOneByOne:
         assert 0 < made.counts.messages < 3_000
         assert made.counts.skipped_lines == 1
 
+    @pytest.mark.slow
     def test_deep_json_is_kept_as_text(self, tmp_path: Path) -> None:
         for depth in (MAX_DEPTH + 5, 100_000):
             deep = "[" * depth + "]" * depth

@@ -32,6 +32,7 @@ def test_the_same_results_give_the_same_bytes() -> None:
         assert draw_timeline([file("vscode", "off")], form) == draw_timeline([file("vscode", "off")], form)
 
 
+@pytest.mark.slow
 def test_each_policy_has_its_line_in_context_and_in_cached_share() -> None:
     pictures = [draw_timeline([file(*names)], ".svg").decode() for names in (("vscode",), ("vscode", "off"))]
     ET.fromstring(pictures[1])  # noqa: S314  # our own drawing

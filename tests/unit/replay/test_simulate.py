@@ -151,6 +151,7 @@ def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendere
     assert all(message.text != talk[2].text for request in requests for message in request)
 
 
+@pytest.mark.slow
 def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[Message]]) -> None:
     talk = long_conversation(14)
     tally = (

@@ -159,6 +159,7 @@ class TestFailures:
 
 
 class TestKilled:
+    @pytest.mark.slow
     def test_in_the_middle_of_a_turn_nothing_that_was_said_is_lost(self, folder: Path) -> None:
         with serve(script=["I am here.", READ, Hang(), "Its word is ahpla."]) as server:
             at_work = subprocess.Popen(

@@ -101,7 +101,7 @@ def test_says_how_long_it_takes_where_times_are_taken(capsys: pytest.CaptureFixt
     ("budgets", "models"),
     [
         ("7", ""),
-        ("1k:128k:log16", "gpt-5,gpt-4"),
+        pytest.param("1k:128k:log16", "gpt-5,gpt-4", marks=pytest.mark.slow),
         pytest.param("100:1m:log60", "", marks=pytest.mark.slow),
         pytest.param("1k:999k:log300", "gpt-5,gpt-4", marks=pytest.mark.slow),
     ],
@@ -111,7 +111,7 @@ def test_fits_eighty_columns(capsys: pytest.CaptureFixture[str], budgets: str, m
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("columns", [10, 40])
+@pytest.mark.parametrize("columns", keep_first(1, 10, 40))
 def test_a_narrow_terminal_cuts_no_figure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     _, out, _ = run(capsys, *BENCH[:4], "--budgets", "128k", "--repeat", "1")
@@ -265,6 +265,7 @@ def test_a_share_is_written_in_percent_or_as_a_part_of_one(text: str, share: flo
     assert SHARE_OR_OFF.convert(" OFF ", None, None) is None
 
 
+@pytest.mark.slow
 def test_the_gate_holds_the_shipped_prompt_against_its_baseline(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

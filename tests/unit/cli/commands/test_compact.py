@@ -133,6 +133,7 @@ class TestWithoutAModel:
             "OPENAI_API_KEY is not set: the summary is extracted from the transcript, without a model. --instructions has no effect.\n"
         )
 
+    @pytest.mark.slow
     def test_a_smaller_window_makes_a_smaller_summary(self, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write(file.with_name("long.jsonl"), 200)
         summaries = [str(as_json(capsys, "long.jsonl", "--dry-run", "--window", window)["summary"]) for window in ("1k", "16k", "128k")]

@@ -13,6 +13,7 @@ from promptkit.cli.main import main
 from promptkit.replay.policies.registry import POLICY_GROUPS
 from promptkit.testing.server import serve
 from tests.conversations import summary_reply
+from tests.examples import keep_first
 from tests.unit.replay.conversations import long_conversation, write_transcript
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_each_file_has_a_table_of_its_own_where_that_is_wanted(file: Path, tmp_p
     assert [name in out for name in ("talk.jsonl: 1 conv", "other.jsonl: 1 conv", "2 files: 2 conv")] == [True] * 3
 
 
-@pytest.mark.parametrize("form", ["svg", "png", "html"])
+@pytest.mark.parametrize("form", keep_first(1, "svg", "png", "html"))
 def test_a_timeline_is_drawn(file: Path, tmp_path: Path, form: str) -> None:
     assert run(file.name, "--window", "8k", "--policy", "vscode,langchain", "--plot", f"replay.{form}") == 0
     assert (tmp_path / f"replay.{form}").stat().st_size > 5_000

@@ -395,6 +395,7 @@ class TestView:
         assert len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_large_file_is_gone_through_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tracemalloc
 

@@ -59,6 +59,7 @@ def test_each_of_many_details_is_found_by_the_name_of_its_file_and_read_in_its_e
         assert any(f"NEEDLE-{number * 7919}" in page for page in pages)
 
 
+@pytest.mark.slow
 def test_each_of_many_details_is_found_by_its_own_word_in_a_long_line() -> None:
     talk = hidden_talk()
     for number in range(22):

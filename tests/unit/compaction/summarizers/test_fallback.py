@@ -306,6 +306,7 @@ class TestTimeLimit:
 
         assert asyncio.run(summarize_within_limits(both, attrs.evolve(TASK, seconds=0.02))).mode == "test"
 
+    @pytest.mark.slow
     def test_of_a_summary_in_stretches_each_request_has_it(self) -> None:
         async def slow(request: object) -> str:
             _ = request

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from promptkit.testing.server.__main__ import main
+from tests.examples import keep_first
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ COMMAND = [sys.executable, "-m", "promptkit.testing.server"]
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", keep_first(1, signal.SIGINT, signal.SIGTERM))
 def test_prints_its_url_and_runs_until_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps(["From the script."]), encoding="utf-8")

@@ -56,6 +56,7 @@ def is_none(_: object) -> None:
 
 
 class TestScripts:
+    @pytest.mark.slow
     def test_steps_are_for_requests_in_the_order_in_which_they_came_also_where_the_first_takes_long_to_count(self) -> None:
         long = "".join(f"word{number} " for number in range(200_000))
         with serve(script=["one", "two"]) as server, ThreadPoolExecutor(1) as pool:

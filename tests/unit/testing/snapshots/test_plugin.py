@@ -131,6 +131,7 @@ def test_a_file_is_named_from_the_project_on_wherever_the_test_works(project: Pr
     assert f"assert UserMessage == {FILE}\n" in project.run()
 
 
+@pytest.mark.slow
 def test_an_error_may_name_what_no_file_can_hold(project: Project) -> None:
     project.write("""\
 from promptkit import SystemMessage
