@@ -31,7 +31,7 @@ from promptkit.rendering.tree import (
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Hashable
 
     from promptkit.element import Sizing
     from promptkit.rendering.sizing import Sizer
@@ -175,6 +175,8 @@ def _open_message(_context: ElementContext, node: Node, element: chat.MessageEle
         node.role = "assistant"
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
+        for group in element.keep_with.values() if element.keep_with else ():
+            _require_hashable("keep_with", group, node)
     return element.children
 
 
@@ -459,11 +461,20 @@ def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
 
 
 def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
+    _require_hashable("group", element.group, node)
     node.keep_groups = (element.group,)
 
 
 def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:
     node.legacy = True
+
+
+def _require_hashable(prop: str, group: Hashable, node: Node) -> None:
+    try:
+        hash(group)
+    except TypeError:
+        message = f"a group in {prop} must be hashable, not a {type(group).__name__}: use a text, a number or `object()`."
+        raise BadPropError(message, path=format_path(node)) from None
 
 
 def _require_tokens(prop: str, tokens: int, node: Node) -> None:

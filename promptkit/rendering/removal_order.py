@@ -254,8 +254,11 @@ class RemovalOrder:
         if parent.path_index > 0:
             self._leave_path(parent)
         has_calls = any(step == NEVER_REMOVED for step in parent.calls_removed_at)
-        if parent.live_items == 0 and not has_calls and parent.parent is not None and parent not in self._breakpoint_nodes:
-            self._queue.append((parent.parent, parent.position, "empty", None))
+        if parent.live_items == 0 and parent.parent is not None and parent not in self._breakpoint_nodes:
+            if not has_calls:
+                self._queue.append((parent.parent, parent.position, "empty", None))
+            elif not _has_items(parent):
+                _add_emptied(parent)
 
     def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
@@ -369,6 +372,20 @@ class RemovalOrder:
             mark_step(change, NEVER_REMOVED)
 
 
+def _has_items(node: Node) -> bool:
+    """Return whether any item of a node is left. Items leave from the front more often, so the last one is looked at first."""
+    return any(step == NEVER_REMOVED for step in reversed(node.removed_at))
+
+
+def _add_emptied(message: Node) -> None:
+    """Let a message that has tool calls only now compete with its own priority in the LegacyPrioritization around it."""
+    above: Node | None = message
+    while above is not None and above.in_legacy:
+        above = above.parent
+        if above is not None and above.candidate_source is not None:
+            above.candidate_source.add_emptied(message)
+
+
 def _count_upwards(fallback: Node) -> list[Node]:
     """Count a fallback as content of its container, and each container that has content only now. Return these nodes."""
     counted: list[Node] = []
@@ -387,13 +404,16 @@ NO_TIE = float("-inf")
 class CandidateQueue:
     """The removal candidates of one container, the lowest first."""
 
-    __slots__ = ("_by_fallback", "candidates", "changed", "next_index")
+    __slots__ = ("_by_fallback", "_emptied", "candidates", "changed", "next_index")
 
-    def __init__(self, candidates: list[Candidate], by_fallback: dict[Node, list[Candidate]]) -> None:
+    def __init__(
+        self, candidates: list[Candidate], by_fallback: dict[Node, list[Candidate]], emptied: dict[Node, Candidate] | None = None
+    ) -> None:
         self.candidates = candidates
         self.next_index = 0
         self.changed: list[Candidate] = []
         self._by_fallback = by_fallback  # the candidates that each fallback adds when it is activated
+        self._emptied = emptied or {}  # the candidate that each message with calls is when all of its items are gone
 
     def peek(self) -> Candidate | None:
         """Return the lowest living candidate, or None."""
@@ -411,7 +431,7 @@ class CandidateQueue:
                 continue
             item = parent.items[position]
             if type(item) is Node:
-                if item.exhausted:
+                if item.exhausted or (item in self._emptied and _has_items(item)):
                     self.pop(candidate)
                     continue
                 if low is NO_TIE:
@@ -437,6 +457,11 @@ class CandidateQueue:
     def add_fallback(self, fallback: Node) -> None:
         """Add the candidates of a fallback that has been activated."""
         for candidate in self._by_fallback.get(fallback, ()):
+            heappush(self.changed, candidate)
+
+    def add_emptied(self, message: Node) -> None:
+        """Add the candidate of a message of which only its tool calls are left."""
+        if (candidate := self._emptied.get(message)) is not None:
             heappush(self.changed, candidate)
 
 
@@ -550,6 +575,7 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
     """Build the queue of a LegacyPrioritization: everything below it competes by its own priority alone."""
     candidates: list[Candidate] = []
     by_fallback: dict[Node, list[Candidate]] = {}
+    emptied: dict[Node, Candidate] = {}
     order = 0
     stack: list[tuple[Node, enumerate[Item], list[Candidate]]] = [(node, enumerate(node.items), candidates)]
     while stack:
@@ -561,7 +587,9 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
             if type(item) is Node:
                 if item.required:
                     continue
-                if item.items:
+                if item.calls:
+                    emptied[item] = (item.priority, NO_TIE, order, parent, position)
+                if _has_items(item):
                     stack.append(
                         (item, enumerate(item.items), by_fallback.setdefault(item, []) if item.activated_at == NEVER_REMOVED else into)
                     )
@@ -572,4 +600,4 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
         else:
             stack.pop()
     candidates.sort()
-    return CandidateQueue(candidates, by_fallback)
+    return CandidateQueue(candidates, by_fallback, emptied)

@@ -306,6 +306,10 @@ class CandidateSource(Protocol):
         """Add the candidates of a fallback that has been activated."""
         ...
 
+    def add_emptied(self, message: Node) -> None:
+        """Add the candidate of a message of which only its tool calls are left."""
+        ...
+
 
 def is_item_alive(item: Item, removed_at: int, state: int) -> bool:
     """Return whether an item is alive in a state, apart from what stands above it."""

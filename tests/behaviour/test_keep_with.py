@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit import AssistantMessage, Child, KeepWith, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage, render
+from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 
 
@@ -55,3 +58,15 @@ def test_a_limit_that_leaves_with_a_group_around_it_is_kept() -> None:
     inner = UserMessage()["w1 ", "w2 ", KeepWith(group=1, priority=0)["w3"]]
     prompt = (KeepWith(group=1)[TokenLimit(max_tokens=1)[inner]], UserMessage()["x"])
     assert texts(prompt, 9) == ["x"]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        UserMessage()[KeepWith(group=[1])["a"]],  # type: ignore[arg-type]  # what the test is about
+        AssistantMessage(keep_with={"none": [1]})["a"],  # type: ignore[dict-item]  # as above
+    ],
+)
+def test_a_group_that_is_not_hashable_is_refused_with_its_place(prompt: Child) -> None:
+    with pytest.raises(BadPropError, match=r"(KeepWith|AssistantMessage).* must be hashable, not a list: use a text"):
+        texts(prompt, 9)

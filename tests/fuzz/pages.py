@@ -22,7 +22,7 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi, pi
 from promptkit.compaction.presets.settings import load_settings, original_names
 from promptkit.compaction.presets.vscode import VSCode, vscode
-from promptkit.errors import PromptKitError, SettingsError
+from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tracing.html import build_columns, trace_to_html
@@ -158,7 +158,7 @@ _SETTINGS: Mapping[str, tuple[type[Any], Callable[..., Preset]]] = {  # Any: set
 
 
 def _check_settings(case: bytes) -> None:
-    """Settings are refused with one sentence, or they make a preset that works with every window."""
+    """Settings are refused with one sentence, or they make a preset that works with every window that is larger than the tools."""
     spec = read_case(case)
     if spec is None:
         return
@@ -177,7 +177,11 @@ def _check_settings(case: bytes) -> None:
             return
     preset.policy(lambda: 0.5)
     for budget in (ContextBudget(), ContextBudget(window=1), ContextBudget(window=8_000, tools=100), ContextBudget(window=2_000_000)):
-        adjusted = preset.adjust_budget(budget)
+        try:
+            adjusted = preset.adjust_budget(budget)
+        except ToolsFillBudgetError as error:
+            check_sentence(error)
+            continue
         preset.keep(adjusted)
         assert adjusted.window == budget.window
 
