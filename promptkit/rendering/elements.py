@@ -175,8 +175,8 @@ def _open_message(_context: ElementContext, node: Node, element: chat.MessageEle
         node.role = "assistant"
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
-        for group in element.keep_with.values() if element.keep_with else ():
-            _require_hashable("keep_with", group, node)
+        for call in node.calls if element.keep_with else ():
+            _require_hashable("keep_with", element.keep_with.get(call.id), node)
     return element.children
 
 

@@ -189,13 +189,12 @@ class PlanCache:
         except TreeError:
             return None  # the path is known only where the tree is expanded
         fixed = element.required or (role == "system" and element.priority is None)
-        has_groups = isinstance(element, AssistantMessage) and bool(element.keep_with)
-        if has_groups or not is_plain(element, required=fixed) or (fixed and role == "tool"):
+        if not is_plain(element, required=fixed) or (fixed and role == "tool"):
             return None
         planned = PlannedMessage(element, role, "", priority)
         if isinstance(element, AssistantMessage) and element.tool_calls:
             planned.call = element.tool_calls[0]
-            is_static = len(element.tool_calls) == 1 and not (element.children or fixed)
+            is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
             return planned if is_static else None
         child = element.children[0] if len(element.children) == 1 else None
         if type(child) is str:  # as in build_text_message: a message of another text is expanded

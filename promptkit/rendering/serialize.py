@@ -187,7 +187,8 @@ class _Writer:
                 record[name] = self._number_group(value)
             elif name == "keep_with":
                 groups = cast("Mapping[str, Hashable]", value)  # as above
-                record[name] = {call: self._number_group(group) for call, group in groups.items()}
+                calls = cast("Sequence[ToolCall]", getattr(element, "tool_calls", ()))  # as above
+                record[name] = {call.id: self._number_group(groups[call.id]) for call in calls if call.id in groups}
             elif value is not None:
                 record[name] = cast("Json", value)  # the other props of built-in elements are JSON
         return record

@@ -64,7 +64,7 @@ def test_a_limit_that_leaves_with_a_group_around_it_is_kept() -> None:
     "prompt",
     [
         UserMessage()[KeepWith(group=[1])["a"]],  # type: ignore[arg-type]  # what the test is about
-        AssistantMessage(keep_with={"none": [1]})["a"],  # type: ignore[dict-item]  # as above
+        AssistantMessage(tool_calls=[ToolCall(id="1", name="f")], keep_with={"1": [1]}),  # type: ignore[dict-item]  # as above
     ],
 )
 def test_a_group_that_is_not_hashable_is_refused_with_its_place(prompt: Child) -> None:
