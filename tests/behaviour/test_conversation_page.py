@@ -264,6 +264,7 @@ def check_many(chromium: Browser, file: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("width", [400, pytest.param(820, marks=pytest.mark.slow), pytest.param(1_440, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
     with opened(chromium, write(hostile_log()), width=width, height=800) as (page, seen):
         page.evaluate("location.hash = '#message-0'")

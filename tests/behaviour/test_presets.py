@@ -30,7 +30,6 @@ from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
-from tests.examples import keep_first
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -271,7 +270,7 @@ WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awa
 }
 
 
-@pytest.mark.parametrize("name", keep_first(6, *WALKS))
+@pytest.mark.parametrize("name", WALKS)
 def test_a_walk_through_everything_that_happens_to_a_preset(name: str, snapshot: SnapshotAssertion) -> None:
     preset, budget, way = WALKS[name]
     assert walked(Walk(preset(), budget=budget, promotions=["gpt-4.1"] if name == "oh_my_pi" else []), way) == snapshot

@@ -79,6 +79,7 @@ def test_every_run_can_be_drawn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [pytest.param("one", marks=pytest.mark.slow), "hostile"])
+@pytest.mark.slow
 def test_a_picture_is_a_file_of_its_form(name: str) -> None:
     assert drawn(name, ".png").startswith(b"\x89PNG")
     assert ET.fromstring(drawn(name, ".svg")).tag.endswith("svg")  # noqa: S314  # our own

@@ -77,6 +77,7 @@ class TestHostileText:
             assert counter.count(text + run + more) == plain(name, text + run + more)
             assert counter._encode(text + run + more) == counter.encoding.encode_ordinary(text + run + more)
 
+    @pytest.mark.slow
     def test_a_million_spaces_are_counted(self) -> None:
         assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 7_813
 
