@@ -1,4 +1,4 @@
-"""What compaction costs on recordings: `python -m benchmarks.economics FOLDER [--json] [--plot FILE.svg] [--window 128k] [--model gpt-5]`.
+"""Measure the price of recordings under several policies: `python -m benchmarks.economics FOLDER`.
 
 Plays each recording under the default preset, under `break_even` with several settings, and under a naive rule, and compares the prices with
 the optimum in hindsight and the facts that requests show with those of the default. docs/economics.md explains the figures.
@@ -11,7 +11,7 @@ import io
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from promptkit.bench.plot import add_dark_mode
 from promptkit.engines import open_engine
@@ -45,7 +45,17 @@ MODELS = ("gpt-5", "claude-sonnet-4-5")
 Figures = dict[str, float]
 
 
-def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[str]) -> dict[str, object]:
+class Run(TypedDict):
+    """The figures with one model and window, as --json prints them."""
+
+    window: int
+    model: str
+    lower_bound: float
+    oracle: float
+    policies: dict[str, Figures]
+
+
+def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[str]) -> Run:
     """Return the figures of each policy with one model and window."""
     rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model))
     options = ReplayOptions(policies=tuple(policies), rules=rules, price=read_prices().for_model(model), oracle=True)
@@ -73,7 +83,7 @@ def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[s
     return {"window": window, "model": model, "lower_bound": round(least, 3), "oracle": round(best, 3), "policies": figures}
 
 
-def draw(runs: Sequence[dict[str, object]]) -> str:
+def draw(runs: Sequence[Run]) -> str:
     """Draw the policies of each run by their price and by the facts that requests show."""
     import matplotlib as mpl
 
@@ -83,18 +93,17 @@ def draw(runs: Sequence[dict[str, object]]) -> str:
 
     figure, axes = plt.subplots(1, len(runs), figsize=(5.2 * len(runs), 4.2), squeeze=False)
     for axis, run in zip(axes[0], runs, strict=True):
-        policies: dict[str, Figures] = run["policies"]  # type: ignore[assignment]  # as `measure` makes it
-        for name, figures in policies.items():
+        for name, figures in run["policies"].items():
             colour = "#c4501b" if name.startswith("break_even") else "#0b5fa5" if name.startswith("vscode") else "#5c5c5c"
             axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
-        axis.axvline(float(str(run["oracle"])), color="#808080", linestyle=":", linewidth=1)
+        axis.axvline(run["oracle"], color="#808080", linestyle=":", linewidth=1)
         axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
         axis.set_xlabel("price in dollars; dotted: the optimum in hindsight", fontsize=8)
         axis.set_ylabel("facts that requests show, %", fontsize=8)
         axis.margins(x=0.1, y=0.14)
     figure.tight_layout()
     for axis, run in zip(axes[0], runs, strict=True):
-        place_labels(axis, {label(name): (each["price"], 100 * each["facts"]) for name, each in run["policies"].items()})  # type: ignore[attr-defined]  # as `measure` makes it
+        place_labels(axis, {label(name): (each["price"], 100 * each["facts"]) for name, each in run["policies"].items()})
     content = io.StringIO()
     figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})  # pyright: ignore[reportUnknownMemberType]  # PathLike without a parameter in its signature
     plt.close(figure)
@@ -146,8 +155,7 @@ def main() -> None:
         return
     for run in runs:
         sys.stdout.write(f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n")
-        policies: dict[str, Figures] = run["policies"]  # type: ignore[assignment]  # as `measure` makes it
-        for name, figures in policies.items():
+        for name, figures in run["policies"].items():
             sys.stdout.write(
                 f"  {name:50} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "
                 f"facts {figures['facts']:6.1%}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "

@@ -231,7 +231,7 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
 
 
 def sign_head(content: bytes, **changes: object) -> bytes:
-    """An index with another head, whose checksum is right: as somebody makes it who wants to mislead the reader."""
+    """Return an index with another head whose checksum is right, as an attacker would forge it."""
     names = ("magic", "salt", "refused", "entries", "device", "inode", "size", "mtime", "ctime", "problems", "checksum", "own")
     fields = dict(zip(names, HEAD.unpack_from(content), strict=True)) | changes
     head = HEAD.pack(*fields.values())[:-4]
