@@ -18,11 +18,10 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 import attrs
-from promptkit_components import History
-from promptkit_components.history import describe_omitted
 
-from promptkit import BudgetExceededError, Message, fit, render
+from promptkit import BudgetExceededError, History, Message, fit, render
 from promptkit.errors import PromptKitError
+from promptkit.fitting import describe_omitted
 from promptkit.replay.recordings import read_recordings
 from promptkit.tokens import tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls

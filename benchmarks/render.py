@@ -6,13 +6,15 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
 
 import attrs
 
 from benchmarks.history import HALF, HUNDREDTH, History, size
+from benchmarks.large_prompt import AIM, AgentFigures, measure_agent
+from benchmarks.recorded import HistoryFigures, measure_history
 from benchmarks.timing import medians, peak
 from benchmarks.workload import LONG, SHAPES, Shape, texts
 
@@ -34,6 +36,14 @@ INCREMENTAL_BAR: Final = 0.1
 SCALING_BAR: Final = 4.4
 """The upper limit for four times the messages, in every shape."""
 
+HISTORY_MESSAGES: Final = (200, 1_000, 4_000)
+"""The messages of the recorded conversations."""
+
+HISTORY_BARS: Final = {"first": 2.5, "next": 0.3}
+"""The upper limits of the README's prompt over its floor, at each budget, from `BARRED_MESSAGES` on."""
+
+BARRED_MESSAGES: Final = 1_000
+
 
 @attrs.frozen(kw_only=True)
 class Figures:
@@ -50,6 +60,10 @@ class Figures:
     """Shape → the next render after one more turn, over the floor of that shape."""
     scaling: dict[str, float]
     """Shape → the time for four times the messages, divided by the time for one times, at half of the tokens."""
+    history: dict[int, dict[str, HistoryFigures]]
+    """Messages of a recorded conversation → budget → the README's prompt over its floor."""
+    agent: dict[str, AgentFigures]
+    """Budget → a prompt of 45 components over its floor."""
     messages: int
     text_bytes: int
     text_tokens: int
@@ -63,21 +77,39 @@ class Figures:
         lines: list[tuple[str, float, float]] = [(says, getattr(self, name), bar) for name, (bar, says) in BARS.items()]
         lines += [(f"first render over the floor, {shape}", ratio, OVER_FLOOR_BARS[shape]) for shape, ratio in self.over_floor.items()]
         lines += [(f"next render over the floor, {shape}", ratio, INCREMENTAL_BAR) for shape, ratio in self.incremental.items()]
-        return lines + [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
+        lines += [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
+        return lines + [
+            (f"{name} render over the floor, history of {messages:,}, {budget}", getattr(figures, name), bar)
+            for messages, by_budget in self.history.items()
+            if messages >= BARRED_MESSAGES
+            for budget, figures in by_budget.items()
+            for name, bar in HISTORY_BARS.items()
+        ]
 
     def table(self) -> str:
         """Return the figures and their limits as a table, one per line, and the software versions."""
         lines = [f"{'':60} {'figure':>8} {'bar':>6}"]
         lines += [f"{says:60} {figure:8.3f} {bar:6.2f}  {'ok' if figure <= bar else 'MISSED'}" for says, figure, bar in self.verdicts()]
+        lines += ["", f"{'without a bar':60} {'first':>8} {'next':>6} {'own':>6} {'kept':>7}", *self._unbarred(), ""]
         lines.append(
             f"{self.messages:,} messages, {self.text_bytes:,} bytes, {self.text_tokens:,} tokens; floor {self.seconds['floor'] * 1000:.0f} ms; "
             f"medians of {self.rounds} rounds; Python {self.python}, tiktoken {self.tiktoken}"
         )
         return "\n".join(lines)
 
+    def _unbarred(self) -> Iterator[str]:
+        """Yield lines with the figures of the README's prompt and of the large one that have no limit, and what was kept."""
+        for messages, by_budget in self.history.items():
+            for budget, each in by_budget.items():
+                barred = messages >= BARRED_MESSAGES
+                first, again = ("", "") if barred else (f"{each.first:.3f}", f"{each.next:.3f}")
+                yield f"{f'history of {messages:,}, {budget}':60} {first:>8} {again:>6} {'':6} {each.kept_share:7.1%}"
+        for budget, large in self.agent.items():
+            yield f"{f'45 components, {budget} (aim {AIM:g})':60} {large.first:8.3f} {'':6} {large.own:6.3f} {large.kept_share:7.1%}"
+
 
 def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
-    """Measure all figures. Takes about a minute for 5,000 messages."""
+    """Measure all figures. Takes about two minutes for 5,000 messages."""
     contents = texts(messages, LONG)
     flat = History(contents, SHAPES[0])
     flat.check(HALF)
@@ -97,6 +129,8 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
         over_floor={name: cold for name, (cold, _) in by_shape.items()},
         incremental={name: again for name, (_, again) in by_shape.items()},
         scaling={shape.name: scaling(shape, messages, rounds, seconds) for shape in shapes},
+        history={size: measure_history(size, rounds, seconds) for size in HISTORY_MESSAGES},
+        agent=measure_agent(rounds, seconds),
         messages=messages,
         text_bytes=size(contents),
         text_tokens=flat.tokens,

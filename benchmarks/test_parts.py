@@ -18,7 +18,7 @@ from promptkit.rendering.expand import Expansion
 from promptkit.rendering.flex import split_shares
 from promptkit.rendering.materialize import materialize, pair_calls
 from promptkit.rendering.prune import Pruner, RemovalRounding
-from promptkit.rendering.render_cache import RenderCache
+from promptkit.rendering.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.sizing import Sizer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def elements() -> Children:
 
 
 def expanded(sizer: Sizer, children: Children, budget: int) -> Node:
-    return drive(Expansion(sizer, RenderCache(), model=None).run(children, budget))
+    return drive(Expansion(sizer, RenderCache(), RequestRuns(), model=None).run(children, budget))
 
 
 def pruned(root: Node, sizer: Sizer, budget: int) -> PrunedTree:

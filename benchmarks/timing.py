@@ -15,26 +15,27 @@ Case: TypeAlias = Callable[[], Callable[[], object]]
 """Prepares something, untimed, and returns the call that is timed."""
 
 
-def medians(cases: Mapping[str, Case], rounds: int) -> dict[str, float]:
+def medians(cases: Mapping[str, Case], rounds: int, *, collector: bool = False) -> dict[str, float]:
     """Return the median seconds of processor time of each case. Waiting for a busy machine is not counted.
 
     Each round runs every case once, so that a machine that slows down affects all of them alike; every other round runs backwards.
-    The garbage collector is off while a case runs, as in `timeit`. The first round is a warm-up and is not counted.
+    The garbage collector is off while a case runs, as in `timeit`, unless `collector` is set. The first round is a warm-up and is not counted.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)
     for number in range(rounds + 1):
         for name in reversed(order) if number % 2 else order:
-            seconds = _seconds(cases[name])
+            seconds = _seconds(cases[name], collector=collector)
             if number:
                 times[name].append(seconds)
     return {name: median(measured) for name, measured in times.items()}
 
 
-def _seconds(case: Case) -> float:
+def _seconds(case: Case, *, collector: bool) -> float:
     run = case()
     gc.collect()
-    gc.disable()
+    if not collector:
+        gc.disable()
     try:
         start = time.process_time()
         run()

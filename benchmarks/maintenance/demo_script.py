@@ -205,14 +205,14 @@ SCRIPT: tuple[Step, ...] = (
     Do("I give it what you describe: one id three times, a call without a result, a result without a call.", (_python(TRY_PAIRING),)),
     Do(
         "Every repair is named. I check where the prompt reports them.",
-        (_search("Repair", "components"), _read("components/promptkit_components/history.py", 25, 110)),
+        (_search("Repair", "promptkit/fitting"), _read("promptkit/fitting/history.py", 25, 110)),
     ),
     Say(
         "A re-used id is made unique on both sides, so each result still answers its own call. A call without a result is answered by "
         "`[no result was recorded]`, a second result and a result of no call are dropped. Each of these stands in `rendered.repairs`."
     ),
     Ask("Which text does a person see when old turns are gone, and can it be changed?"),
-    Do("", (_search("omitted", "components"), _read("promptkit/elements/history.py"))),
+    Do("", (_search("omitted", "promptkit/fitting"), _read("promptkit/fitting/history.py"))),
     Do(
         "The marker is a fallback. I read what the language promises of one.",
         (_search("fallback", ELEMENT), _search("fallback", "promptkit/elements")),

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +18,14 @@ from benchmarks.peers.peer import OWN, Peer, UnknownPeerError, peers, select_pee
 from benchmarks.peers.process import AdapterProcess
 from benchmarks.peers.report import markdown, table
 from benchmarks.peers.runs import RunningPeer, run_case, run_probe
-from benchmarks.peers.work import SHAPES, ShapeName, make_workload
+from benchmarks.peers.work import SHAPES, ShapeName, budget_names, make_workload
+from benchmarks.recorded import TURN
 
 __all__ = ["main"]
 
 PROBE_SIZE: Final = 40
+SIZES: Final = (100, 1_000, 5_000)
+HISTORY_SIZES: Final = (200, 1_000, 4_000)
 
 
 def report_progress(line: str) -> None:
@@ -45,27 +48,22 @@ def start_peers(wanted: Sequence[Peer], place: Environments) -> list[RunningPeer
     return running
 
 
-def compare(  # noqa: PLR0913  # what a comparison is made of
-    running: Sequence[RunningPeer], shapes: Sequence[ShapeName], sizes: Sequence[int], *, rounds: int, limit: float, probe_size: int
+def compare(
+    running: Sequence[RunningPeer], sizes: Mapping[ShapeName, Sequence[int]], *, rounds: int, limit: float, probe_size: int
 ) -> Comparison:
-    """Run every shape in every size."""
+    """Run every shape in every size, at each of its budgets."""
     cases: list[Case] = []
     probes: dict[str, dict[str, Probe]] = {}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            for shape in shapes:
+            for shape in sizes:
                 report_progress(f"{shape}: {probe_size} items at several budgets")
                 probes[shape] = run_probe(running, shape, probe_size, Path(folder), limit)
-                for size in sizes:
-                    case = run_case(
-                        running,
-                        make_workload(shape, size),
-                        rounds=rounds,
-                        folder=Path(folder),
-                        limit=limit,
-                        report_progress=report_progress,
-                    )
-                    cases.append(case)
+                works = (make_workload(shape, size, at) for size in sizes[shape] for at in budget_names(shape))
+                cases += [
+                    run_case(running, work, rounds=rounds, folder=Path(folder), limit=limit, report_progress=report_progress)
+                    for work in works
+                ]
     finally:
         for entry in running:
             if entry.process is not None:
@@ -106,8 +104,18 @@ def sizes_of(text: str) -> list[int]:
     return sizes
 
 
+def choose_sizes(shapes: Sequence[ShapeName], given: Sequence[int] | None, *, quick: bool) -> dict[ShapeName, Sequence[int]]:
+    """Return the sizes of each shape. Raises ValueError for a history without whole turns."""
+    if given and "history" in shapes and any(size % TURN for size in given):
+        message = f"the shape history has whole turns: write multiples of {TURN} for --sizes, or leave it out of --shapes."
+        raise ValueError(message)
+    if given:
+        return dict.fromkeys(shapes, given)
+    return {shape: (HISTORY_SIZES if shape == "history" else SIZES)[: 2 if quick else None] for shape in shapes}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 0, or 1 if promptkit itself has no figures."""
+    """Run the command line. Returns the exit status: 0, or 1 if promptkit itself has no figures, or with --check if it misses a bar."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--markdown", action="store_true", help="print the tables of the documentation")
@@ -115,23 +123,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart as well; needs matplotlib")
     parser.add_argument("--peers", default="", help=f"some of {', '.join(peers())}, with commas between (default all)")
     parser.add_argument("--shapes", type=shapes_of, default=SHAPES, help=f"some of {','.join(SHAPES)} (default all)")
-    parser.add_argument("--sizes", type=sizes_of, help="items of a workload, with commas between (default 100,1000,5000)")
+    parser.add_argument(
+        "--sizes", type=sizes_of, help="items of a workload, with commas between (default 100,1000,5000; history: 200,1000,4000)"
+    )
     parser.add_argument("--rounds", type=int, help="counted runs of each peer on each workload (default 7)")
     parser.add_argument("--limit", type=float, help="seconds of processor time after which a run is ended (default 60)")
     parser.add_argument("--place", type=Path, default=default_folder(), help="the folder of the peers' environments (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="100 and 1,000 items, three rounds, ten seconds, where nothing else is given")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if promptkit is not the fastest in the shape history")
+    parser.add_argument(
+        "--quick", action="store_true", help="the two smaller sizes, three rounds, ten seconds, where nothing else is given"
+    )
     options = parser.parse_args(arguments)
     try:
         wanted = select_peers([OWN, *filter(None, options.peers.split(","))] if options.peers else [])
-    except UnknownPeerError as error:
+        sizes = choose_sizes(options.shapes, options.sizes, quick=options.quick)
+    except (UnknownPeerError, ValueError) as error:
         parser.error(str(error))
     if options.kept:
         comparison = Comparison.from_json(json.loads(options.kept.read_text(encoding="utf-8")))
     else:
         comparison = compare(
             start_peers(wanted, Environments(options.place)),
-            options.shapes,
-            options.sizes or ([100, 1_000] if options.quick else [100, 1_000, 5_000]),
+            sizes,
             rounds=options.rounds or (3 if options.quick else 7),
             limit=options.limit or (10 if options.quick else 60),
             probe_size=PROBE_SIZE,
@@ -144,7 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(json.dumps(comparison.to_json(), indent=2))
     else:
         print((markdown if options.markdown else table)(comparison))
-    return int(any(case.outcomes[OWN].status != "ran" for case in comparison.cases))
+    missed = options.check and any(verdict.missed for verdict in comparison.verdicts())
+    return int(missed or any(case.outcomes[OWN].status != "ran" for case in comparison.cases))
 
 
 if __name__ == "__main__":

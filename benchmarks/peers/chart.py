@@ -1,4 +1,4 @@
-"""Draw the times of a comparison: one panel for each shape, both axes logarithmic, so that a slope is a power of the size."""
+"""Draw the times of a comparison at half of all tokens: one panel for each shape, both axes logarithmic, so that a slope is a power of the size."""
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.peers.peer import OWN
 from benchmarks.peers.report import SHAPE_TITLES
-from benchmarks.peers.work import SHAPES
+from benchmarks.peers.work import HALF, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def draw(comparison: Comparison, file: Path) -> None:
         figure = Figure(figsize=(4.6 * len(shapes), 4.6), layout="constrained", facecolor="white")
         panels: Any = figure.subplots(1, len(shapes), sharey=True, squeeze=False)  # Any: matplotlib's arrays carry no types
         for panel, shape in zip(panels[0], shapes, strict=True):
-            _panel(panel, [case for case in comparison.cases if case.shape == shape], comparison, styles)
+            _panel(panel, [case for case in comparison.cases if case.shape == shape and case.at == HALF], comparison, styles)
             panel.set_title(SHAPE_TITLES[shape], fontsize=9.5, loc="left")
             panel.set_xlabel("items")
         panels[0][0].set_ylabel("milliseconds of processor time")

@@ -135,9 +135,10 @@ def _contents(peer: Installable) -> str:
 
 
 def digest(checkout: Path) -> str:
-    """Return a hash of promptkit's source, which tells checkouts apart."""
+    """Return a hash of the source of promptkit and its components, which tells checkouts apart."""
     summed = hashlib.sha256()
-    for file in (checkout / "pyproject.toml", *sorted((checkout / "promptkit").rglob("*"))):
+    sources = (file for folder in ("promptkit", "components") for file in sorted((checkout / folder).rglob("*")))
+    for file in (checkout / "pyproject.toml", *sources):
         if file.is_file() and "__pycache__" not in file.parts:
             summed.update(str(file.relative_to(checkout)).encode() + b"\0" + file.read_bytes() + b"\0")
     return summed.hexdigest()

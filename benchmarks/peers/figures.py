@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
 from benchmarks.peers.peer import OWN, Peer, select_peers
+from benchmarks.peers.work import HALF
 
 if TYPE_CHECKING:
     from benchmarks.peers.work import ShapeName
 
-__all__ = ["Case", "Comparison", "Outcome", "Probe"]
+__all__ = ["BARRED", "LEAST_BAR", "Case", "Comparison", "Outcome", "Probe", "Verdict"]
+
+BARRED: Final = "history"
+"""The shape in which promptkit has to take the least time of all peers, at every size and budget."""
+
+LEAST_BAR: Final = 1.0
+"""The upper limit of promptkit's time over that of the fastest peer."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +68,18 @@ class Case:
     most: int
     """The number of newest items that fit. A peer that keeps more exceeds the budget."""
     outcomes: Mapping[str, Outcome]
+    at: str = HALF
+    """The name of the budget."""
+
+    @property
+    def name(self) -> str:
+        """The size, and the budget where a size has several."""
+        return f"{self.size:,} at {self.at}" if self.shape == BARRED else f"{self.size:,}"
+
+    def fastest(self) -> str | None:
+        """Return the fastest peer besides promptkit. None: no other peer has a time."""
+        times = {name: outcome.seconds for name, outcome in self.outcomes.items() if name != OWN and outcome.seconds}
+        return min(times, key=times.__getitem__, default=None)
 
     def over_own(self, name: str) -> float | None:
         """Return the time of a peer divided by that of promptkit in the same run. None: one of them has no time."""
@@ -71,6 +90,21 @@ class Case:
         """Return the time of a peer divided by that of tokenising every text once. None: it has no time."""
         outcome = self.outcomes[name]
         return outcome.seconds / outcome.floor if outcome.seconds and outcome.floor else None
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """A figure that has a bar: promptkit's time over that of the fastest peer."""
+
+    case: str
+    peer: str
+    figure: float
+    bar: float = LEAST_BAR
+
+    @property
+    def missed(self) -> bool:
+        """Whether promptkit took longer."""
+        return self.figure > self.bar
 
 
 @attrs.frozen(kw_only=True)
@@ -88,8 +122,16 @@ class Comparison:
     python: str = attrs.field(factory=platform.python_version)
     machine: str = attrs.field(factory=lambda: f"{platform.system()} {platform.machine()}")
 
+    def verdicts(self) -> list[Verdict]:
+        """Return promptkit's time over that of the fastest peer, for each case that has a bar and both times."""
+        return [
+            Verdict(case=f"{case.shape}, {case.name}", peer=peer, figure=1 / over)
+            for case in self.cases
+            if case.shape == BARRED and (peer := case.fastest()) and (over := case.over_own(peer))
+        ]
+
     def to_json(self) -> dict[str, Any]:  # Any: JSON
-        """Return all figures and the ratios as a JSON object."""
+        """Return all figures, the ratios and the bars as a JSON object."""
         told = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "peers")
         for case, shown in zip(self.cases, told["cases"], strict=True):
             for name, outcome in shown["outcomes"].items():
@@ -98,6 +140,7 @@ class Comparison:
             peer.name: {"title": peer.title, "packages": list(peer.packages), "tokenizer": peer.tokenizer, "use": peer.use}
             for peer in self.peers
         }
+        told["bars"] = [{**attrs.asdict(verdict), "missed": verdict.missed} for verdict in self.verdicts()]
         return told
 
     @classmethod
@@ -109,6 +152,7 @@ class Comparison:
             cases.append(Case(**fields))
         probes = {shape: {name: Probe(**each) for name, each in found.items()} for shape, found in told["probes"].items()}
         everything: dict[str, Any] = {**told, "peers": select_peers(told["peers"]), "cases": cases, "probes": probes}  # Any: JSON
+        everything.pop("bars", None)  # they follow from the times
         return cls(**everything)
 
 

@@ -20,6 +20,7 @@ SHAPE_TITLES: Final = {
     "messages": "messages of some 80 words",
     "tools": "messages, every turn with a call and its result",
     "chunks": "lines of some 10 words in one message",
+    "history": "instructions, messages with calls and results, a long log, the request",
 }
 """Shape → a description of its items."""
 
@@ -27,7 +28,7 @@ SHAPE_TITLES: Final = {
 def table(comparison: Comparison) -> str:
     """Return tables for a terminal, one for each shape, and a legend."""
     blocks = [_terminal(shape, _rows(comparison, shape)) for shape in SHAPES if _cases(comparison, shape)]
-    return "\n\n".join([*blocks, _about(comparison)])
+    return "\n\n".join([*blocks, *_bars(comparison), _about(comparison)])
 
 
 def markdown(comparison: Comparison) -> str:
@@ -39,7 +40,17 @@ def markdown(comparison: Comparison) -> str:
             rule = ["---", *("---:" for _ in head[1:])]
             lines = [f"| {' | '.join(cells)} |" for cells in (head, rule, *rows)]
             blocks.append(f"**{shape}**: {SHAPE_TITLES[shape]}\n\n" + "\n".join(lines))
-    return "\n\n".join([*blocks, _about(comparison)])
+    return "\n\n".join([*blocks, *_bars(comparison), _about(comparison)])
+
+
+def _bars(comparison: Comparison) -> list[str]:
+    """Return a block with the figures that have a bar, or nothing if there are none."""
+    titles = {peer.name: peer.title for peer in comparison.peers}
+    lines = [
+        f"{each.case}: promptkit takes {each.figure:.2f} of the time of {titles[each.peer]}, bar {each.bar:g}  {'MISSED' if each.missed else 'ok'}"
+        for each in comparison.verdicts()
+    ]
+    return ["\n".join(lines)] if lines else []
 
 
 def _cases(comparison: Comparison, shape: str) -> list[Case]:
@@ -49,7 +60,7 @@ def _cases(comparison: Comparison, shape: str) -> list[Case]:
 def _rows(comparison: Comparison, shape: str) -> list[list[str]]:
     """Return the cells, header first: times by size, results for the largest size that a peer finished, and its probes."""
     cases = _cases(comparison, shape)
-    head = ["", *(f"{case.size:,}" for case in cases), "over promptkit", "over tokenising", "kept", "of budget", "it says", "fits", "sound"]
+    head = ["", *(case.name for case in cases), "over promptkit", "over tokenising", "kept", "of budget", "it says", "fits", "sound"]
     return [head, *(_row(comparison, shape, cases, peer) for peer in comparison.peers)]
 
 
@@ -59,7 +70,7 @@ def _row(comparison: Comparison, shape: str, cases: Sequence[Case], peer: Peer) 
     if not ran:
         return [peer.title, *times, *[""] * 7]
     last = ran[-1]
-    outcome, at = last.outcomes[peer.name], "" if last is cases[-1] else f" at {last.size:,}"
+    outcome, at = last.outcomes[peer.name], "" if last is cases[-1] else f" at {last.name}"
     own, floor = last.over_own(peer.name), last.over_floor(peer.name)
     probe = comparison.probes.get(shape, {}).get(peer.name)
     return [

@@ -110,9 +110,9 @@ def run_case(  # noqa: PLR0913  # what a case is made of
                 lane.spent += answer.seconds
                 if number or answer.seconds > limit / LONG:
                     lane.answers.append(answer)
-        report_progress(f"{work.shape} {work.size:,}: round {number} of {rounds}")
+        report_progress(f"{work.shape} {work.size:,} at {work.at}: round {number} of {rounds}")
     outcomes = {entry.peer.name: _outcome(entry, lanes.get(entry.peer.name), work) for entry in running}
-    return Case(shape=work.shape, size=work.size, tokens=work.tokens, budget=work.budget, most=work.most(), outcomes=outcomes)
+    return Case(shape=work.shape, size=work.size, tokens=work.tokens, budget=work.budget, most=work.most(), outcomes=outcomes, at=work.at)
 
 
 def _outcome(entry: RunningPeer, lane: RunRecord | None, work: Work) -> Outcome:

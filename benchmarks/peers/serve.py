@@ -28,11 +28,14 @@ __all__ = ["answer"]
 
 
 def answer(adapter: dict[str, Any], path: str) -> dict[str, Any]:  # Any: JSON, and functions of any adapter
-    """Run an adapter on the workload in a file. The file is read again for each timed part, because a string caches its hash."""
+    """Run an adapter on the workload in a file. The file is read again for each timed part, because a string caches its hash.
+
+    The garbage collector is off, as in `timeit`, except for the shape `history`, the everyday prompt: programs run with it on.
+    """
     work = _read(path)
-    seconds, clock, result = _timed(lambda: adapter["fit"](work))
+    seconds, clock, result = _timed(lambda: adapter["fit"](work), collector=work["shape"] == "history")
     texts, encode = [text for item in _read(path)["items"] for text in _texts(item)], adapter["encode"]
-    floor, _, _ = _timed(lambda: sum(len(encode(text)) for text in texts))
+    floor, _, _ = _timed(lambda: sum(len(encode(text)) for text in texts), collector=work["shape"] == "history")
     claim, messages = adapter["claim"](result), adapter["wire"](result)
     return {"seconds": seconds, "clock": clock, "floor": floor, "claim": claim, "messages": messages}
 
@@ -47,10 +50,11 @@ def _texts(item: dict[str, Any]) -> list[str]:  # Any: JSON
     return [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
 
 
-def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:  # Any: whatever a peer gives back
-    """Return processor time and wall-clock time in seconds, and the result. The garbage collector is off, as in `timeit`."""
+def _timed(call: Callable[[], Any], *, collector: bool) -> tuple[float, float, Any]:  # Any: whatever a peer gives back
+    """Return processor time and wall-clock time in seconds, and the result."""
     gc.collect()
-    gc.disable()
+    if not collector:
+        gc.disable()
     try:
         start, began = time.process_time(), time.perf_counter()
         result = call()

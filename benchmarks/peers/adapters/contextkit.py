@@ -1,4 +1,7 @@
-"""cendor-contextkit: a history as one block that drops its oldest turns; a long message as one that is truncated at its head."""
+"""cendor-contextkit: a history as one block that drops its oldest turns; a long message as one that is truncated at its head.
+
+No block has a limit of its own, so the log of `history` is shortened in a context of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,14 @@ def fit(work: dict[str, Any]) -> tuple[Any, list[dict[str, Any]]]:  # Any: a con
     if work["shape"] == "chunks":
         content = "\n".join(item["content"] for item in work["items"])
         context.add(contextkit.Block(content, evict="truncate", keep="tail"))
+    elif work["shape"] == "history":
+        system, *turns, log, request = work["items"]
+        shortened = contextkit.Context(budget_tokens=work["budget"] // 4, model="gpt-4o")
+        shortened.add(contextkit.Block(log["content"], evict="truncate", keep="tail"))
+        context.add(contextkit.Block(system["content"], role="system", priority=10, pin=True))
+        context.add(contextkit.Block(messages=turns, evict="drop_oldest"))
+        context.add(contextkit.Block(shortened.assemble()[0]["content"], priority=5))
+        context.add(contextkit.Block(request["content"], priority=10, pin=True))
     else:
         context.add(contextkit.Block(messages=work["items"], evict="drop_oldest"))
     return context, context.assemble()

@@ -11,7 +11,7 @@ __all__ = ["claim", "encode", "fit", "wire"]
 messages: Any = import_module("langchain_core.messages")  # Any: only in the peer's own environment
 encode = import_module("tiktoken").get_encoding("o200k_base").encode_ordinary
 
-ROLES = {"human": "user", "ai": "assistant", "tool": "tool"}
+ROLES = {"human": "user", "ai": "assistant", "tool": "tool", "system": "system"}
 FRAMING = 3
 
 
@@ -29,7 +29,10 @@ def fit(work: dict[str, Any]) -> list[Any]:  # Any: JSON, messages of the peer's
     if work["shape"] == "chunks":
         history = [messages.HumanMessage("\n".join(item["content"] for item in work["items"]))]
         return list(messages.trim_messages(history, allow_partial=True, **options))
-    return list(messages.trim_messages([_message(item) for item in work["items"]], start_on="human", include_system=True, **options))
+    history = [_message(item) for item in work["items"]]
+    if work["shape"] == "history":  # the log is shortened to its end first
+        history[-2:-1] = messages.trim_messages(history[-2:-1], allow_partial=True, **{**options, "max_tokens": work["budget"] // 4})
+    return list(messages.trim_messages(history, start_on="human", include_system=True, **options))
 
 
 def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: JSON, a message of the peer's
@@ -43,6 +46,8 @@ def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: JSON, a messa
             return messages.AIMessage(item["content"], tool_calls=made)
         case {"role": "user"}:
             return messages.HumanMessage(item["content"])
+        case {"role": "system"}:
+            return messages.SystemMessage(item["content"])
         case _:
             return messages.AIMessage(item["content"])
 

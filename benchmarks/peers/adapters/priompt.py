@@ -14,6 +14,10 @@ encode = import_module("tiktoken").get_encoding("o200k_base").encode_ordinary
 
 @priompt.component  # type: ignore[untyped-decorator]  # as above
 def prompt(items: list[dict[str, Any]]) -> list[Any]:  # Any: its trees are dicts
+    return _scopes(items)
+
+
+def _scopes(items: list[dict[str, Any]]) -> list[Any]:  # Any: its trees are dicts
     scopes: list[Any] = []  # Any: as above
     for age, item in enumerate(items):
         if item["role"] == "tool":
@@ -30,6 +34,18 @@ def prompt(items: list[dict[str, Any]]) -> list[Any]:  # Any: its trees are dict
 
 
 @priompt.component  # type: ignore[untyped-decorator]  # as above
+def readme_prompt(items: list[dict[str, Any]], budget: int) -> list[Any]:  # Any: its trees are dicts
+    system, *turns, log, request = items
+    lines = [priompt.Scope(line + "\n", prel=age - len(items)) for age, line in enumerate(log["content"].split("\n"))]
+    return [
+        priompt.SystemMessage(system["content"]),
+        *_scopes(turns),
+        priompt.UserMessage(priompt.Isolate(*lines, token_limit=budget // 4)),
+        priompt.UserMessage(request["content"]),
+    ]
+
+
+@priompt.component  # type: ignore[untyped-decorator]  # as above
 def message_of_lines(items: list[dict[str, Any]]) -> Any:  # noqa: ANN401  # Any: its trees are dicts
     lines = [priompt.Scope(item["content"] + "\n", prel=age - len(items)) for age, item in enumerate(items)]
     return priompt.UserMessage(*lines)
@@ -38,14 +54,20 @@ def message_of_lines(items: list[dict[str, Any]]) -> Any:  # noqa: ANN401  # Any
 def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: its trees are dicts
     if "tool_calls" in item:
         calls = [{"id": call["id"], "index": 0, "tool": {"function": call["function"]}} for call in item["tool_calls"]]
-        return priompt.AssistantMessage(tool_calls=calls)
+        return priompt.AssistantMessage(*filter(None, [item["content"]]), tool_calls=calls)
     message = priompt.UserMessage if item["role"] == "user" else priompt.AssistantMessage
     return message(item["content"])
 
 
 def fit(work: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: its results are dicts
-    component = message_of_lines if work["shape"] == "chunks" else prompt
-    return priompt.render(component(items=work["items"]), {"token_limit": work["budget"], "tokenizer": priompt.O200KTokenizer})
+    match work["shape"]:
+        case "chunks":
+            tree = message_of_lines(items=work["items"])
+        case "history":
+            tree = readme_prompt(items=work["items"], budget=work["budget"])
+        case _:
+            tree = prompt(items=work["items"])
+    return priompt.render(tree, {"token_limit": work["budget"], "tokenizer": priompt.O200KTokenizer})
 
 
 def wire(result: dict[str, Any]) -> list[dict[str, Any]]:  # Any: JSON

@@ -9,8 +9,10 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 
 const load = createRequire(path.resolve(process.argv[2], 'package.json'));
-const { AssistantMessage, OpenAI, OutputMode, PromptElement, Raw, TextChunk, ToolMessage, UserMessage, renderPrompt, useKeepWith } =
-	load('@vscode/prompt-tsx');
+const prompting = load('@vscode/prompt-tsx');
+const { AssistantMessage, SystemMessage, ToolMessage, UserMessage } = prompting;
+const { Chunk, PrioritizedList, PromptElement, TextChunk, TokenLimit, renderPrompt, useKeepWith } = prompting;
+const { OpenAI, OutputMode, Raw } = prompting;
 const { countTokens } = load('gpt-tokenizer/encoding/o200k_base');
 const element = globalThis.vscpp;
 
@@ -57,10 +59,38 @@ class Lines extends PromptElement {
 	}
 }
 
+/** The prompt of the README: a list of rounds whose newest are kept longest, and the log as a list of lines with a limit of its own. */
+class AgentPrompt extends PromptElement {
+	render() {
+		const { items, budget } = this.props;
+		const [system, log, request] = [items[0], items.at(-2), items.at(-1)];
+		const rounds = [];
+		for (let age = 1; age < items.length - 2; age += 1) {
+			const { role, content, tool_calls: toolCalls } = items[age];
+			if (!toolCalls) {
+				rounds.push(element(role === 'user' ? UserMessage : AssistantMessage, null, content));
+				continue;
+			}
+			const result = items[(age += 1)];
+			const call = element(AssistantMessage, { toolCalls }, content);
+			rounds.push(element(Chunk, null, call, element(ToolMessage, { toolCallId: result.tool_call_id }, result.content)));
+		}
+		const lines = element(PrioritizedList, { descending: false }, ...log.content.split('\n'));
+		return element(
+			globalThis.vscppf,
+			null,
+			element(SystemMessage, { priority: 1000 }, system.content),
+			element(PrioritizedList, { priority: 700, descending: false }, ...rounds),
+			element(UserMessage, { priority: 800 }, element(TokenLimit, { max: Math.floor(budget / 4) }, lines)),
+			element(UserMessage, { priority: 1000 }, request.content)
+		);
+	}
+}
+
 const fit = ({ shape, budget, items }) =>
 	renderPrompt(
-		shape === 'chunks' ? Lines : History,
-		{ items },
+		{ chunks: Lines, history: AgentPrompt }[shape] ?? History,
+		{ items, budget },
 		{ modelMaxPromptTokens: budget - OpenAI.BaseTokensPerCompletion },
 		tokenizer,
 		undefined,
