@@ -31,7 +31,7 @@ from promptkit.compaction.policy.decisions import (
 from promptkit.compaction.policy.least import describe_largest
 from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, Rereading, is_cache_warm, judge_attempt
 from promptkit.compaction.policy.usage import WindowUsage
-from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
+from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor, truncate_history
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.tokens.budget import ContextBudget
@@ -138,7 +138,8 @@ class CompactionController:
             model: The name of the model that answers.
             enabled: False: nothing is compacted automatically; a request that is too large is pruned.
             reduce: Which tool results are replaced by placeholders where the policy says so; None: none.
-            processors: Change the messages of each request. The size of a conversation is that of the changed messages.
+            processors: Change the messages of each request. The size of a conversation is that of the changed messages. The last resort
+                of pruned requests, `truncate_history()`, runs behind them.
             cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
             clock: Returns seconds that only grow.
         """
@@ -148,7 +149,7 @@ class CompactionController:
         self.enabled = enabled
         self.reduce = reduce
         self.model = model
-        self.processor = ViewProcessor(processors)
+        self.processor = ViewProcessor((*processors, truncate_history()))
         """Makes the messages of requests from views."""
         self.background = Background(unused=lambda draft: compactor.discard(draft, "it was finished after it had been cancelled"))
         """The background summary."""

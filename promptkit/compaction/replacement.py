@@ -18,7 +18,7 @@ from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a fi
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.elements.fit_history import find_level
+from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text

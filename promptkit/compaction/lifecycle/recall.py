@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
+from promptkit.fitting.choose import split_blocks
 from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.view import build_view
 
@@ -66,7 +66,7 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
     matching = {passage.entry for passage in find_passages(path, question)}
     message_entries = [entry for entry in path if entry.message is not None]
     if only_matching:
-        blocks = block_spans([entry.message for entry in message_entries if entry.message is not None])
+        blocks = split_blocks([entry.message for entry in message_entries if entry.message is not None])
         message_entries = [
             entry
             for start, end in blocks

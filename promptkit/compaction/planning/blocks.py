@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.fitting.choose import split_blocks
 from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Block",
-    "block_spans",
     "extract_summary_text",
     "find_last_user_request",
     "find_open_user_requests",
@@ -45,15 +44,9 @@ class Block:
     """Whether one of the calls has no result yet and the model has not replied again since."""
 
 
-def block_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """Return the start and end index of each block. Tool results belong to the message before them."""
-    starts = [index for index, message in enumerate(messages) if message.role != "tool" or index == 0]
-    return list(pairwise([*starts, len(messages)]))
-
-
 def group_blocks(items: Sequence[ViewItem]) -> list[Block]:
     """Group the messages of a view into blocks, oldest first."""
-    blocks = [Block(start, end) for start, end in block_spans([item.message for item in items])]
+    blocks = [Block(start, end) for start, end in split_blocks([item.message for item in items])]
     # Only the newest reply can wait for results: once the model has replied again, the calls of an older reply stay without results.
     for at in range(len(blocks) - 1, -1, -1):
         block = blocks[at]

@@ -19,7 +19,6 @@ from promptkit.compaction.policy.rules import (
 )
 from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
 
 __all__ = ["CopilotCLI", "copilot_cli"]
@@ -70,6 +69,5 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         replacement=Replacement(
             originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens, max_message_tokens=chosen.max_user_message_tokens),
         ),
-        processors=(truncate_history(),),
         enabled=chosen.enabled,
     )

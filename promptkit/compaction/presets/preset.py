@@ -10,7 +10,6 @@ import attrs
 from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
 from promptkit.compaction.policy.state import CACHE_SECONDS
-from promptkit.compaction.pruning.processors import truncate_history
 from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
 
@@ -95,7 +94,7 @@ class Preset:
     """Parts of the names of models whose conversations another model summarizes, in any case. Empty: all of them."""
     max_summary_tokens: int | None = None
     """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
-    processors: tuple[Processor, ...] = (truncate_history(),)
+    processors: tuple[Processor, ...] = ()
     """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
     reduce: ReduceToolResults | None = None
     """Replaces old and superseded tool results by placeholders in the view, permanently, before a request. None: none are replaced."""

@@ -21,7 +21,7 @@ def amp() -> Preset:
 
 
 def truncate_only() -> Preset:
-    """Return the preset: Copilot CLI's truncator, with a quarter of the limit left free so that the next requests drop the same messages."""
+    """Return the preset: the oldest messages that do not fit are dropped, half of the limit at once, so that the prompt cache holds longer."""
     return Preset(
-        name="truncate_only", policy=lambda _: first_match((compact_on_demand, render_pruned_on())), processors=(truncate_history(0.25),)
+        name="truncate_only", policy=lambda _: first_match((compact_on_demand, render_pruned_on())), processors=(truncate_history(0.5),)
     )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.pruning.messages import HEADROOM, cap_results, drop_images, find_tool_names, replace_messages, truncate_messages
-from promptkit.errors import BudgetExceededError
+from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.compaction.pruning.messages import cap_results, drop_images, find_tool_names, replace_messages
+from promptkit.fitting.choose import fit_history
+from promptkit.fitting.history import describe_omitted
 from promptkit.messages import Message
 from promptkit.rendering.sizing import Sizer
+from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.view import ViewItem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import TranscriptView
@@ -47,6 +51,8 @@ class RequestLimits:
     """Whether messages may be dropped, as no summary reduced the request."""
     request: Message | None = None
     """The last message that the user wrote, in a request that is pruned. Messages of the program may follow it."""
+    cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    """The text in place of the middle of a shortened tool result, by the id of its call, in a request that is pruned."""
     count_message: Callable[[Message], int] = attrs.field(
         default=attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True), eq=False, repr=False
     )
@@ -116,35 +122,63 @@ def _show(view: TranscriptView, messages: Sequence[Message], earlier: Sequence[V
     return attrs.evolve(view, items=tuple(shown))
 
 
-def truncate_history(headroom: float = HEADROOM, *, step: float = STEP) -> Processor:
-    """Make a processor that drops the oldest rounds and turns from pruned requests: the last resort, as in Copilot CLI.
+def truncate_history(step: float = STEP) -> Processor:
+    """Make a processor that drops the oldest rounds from pruned requests: the last resort, which says how many messages it dropped.
+
+    Replies and tool rounds of earlier turns are dropped first, then user messages, then tool rounds of the newest turn, and last the
+    summary. The last user message and the newest round stay. The newest round is shortened if it must be.
 
     Args:
-        headroom: Share of the limit that is free afterwards. Default: 0.05.
-        step: Share of the limit that is dropped at once. Default: 0.25.
+        step: Share of the limit that is dropped at once, so that the next requests drop the same messages. Default: 0.25.
 
     Returns:
         The processor.
     """
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        if limits.limit is None:
+        if limits.limit is None or limits.fixed_tokens + sum(map(limits.count_message, messages)) <= limits.limit:
             return messages
-        try:
-            return truncate_messages(
-                messages,
-                limits.limit,
-                tokenizer=limits.tokenizer,
-                fixed_tokens=limits.fixed_tokens,
-                headroom=headroom,
-                step=int(limits.limit * step),
-                count_message=limits.count_message,
-                request=limits.request,
-            ).messages
-        except BudgetExceededError:  # the render raises it with the figures of the whole prompt
-            return messages
+        users = [at for at, message in enumerate(messages) if message.role == "user"]
+        request = {at for at in users if messages[at] is limits.request}.union(users[-1:])
+        summaries = {at for at in users if extract_summary_text(messages[at]) is not None}
+        for whole in (request | summaries, request):
+            fitted = _fit_request(messages, limits, limits.limit, whole, int(limits.limit * step))
+            if fitted is not None:
+                return fitted
+        return messages  # the render raises the error, with the figures of the whole prompt
 
     return LastResort(process)
+
+
+def _fit_request(
+    messages: Sequence[Message], limits: RequestLimits, limit: int, whole: Collection[int], step: int
+) -> Sequence[Message] | None:
+    """Return the messages that fit, with a marker in place of the others, or None if what always stays does not fit."""
+    fitted = fit_history(
+        messages,
+        limit,
+        tokenizer=limits.tokenizer,
+        overhead=limits.fixed_tokens,
+        shorten="request",
+        keep="requests",
+        whole=whole,
+        count_marker=lambda count: count_message(_build_marker(count), limits.tokenizer),
+        cut_marker=lambda message: limits.cut_markers.get(message.tool_call_id or ""),
+        count=limits.count_message,
+        step=step,
+    )
+    if fitted.tokens + limits.fixed_tokens > limit:
+        return None
+    kept = frozenset(fitted.sources)
+    dropped = [at for at in range(len(messages)) if at not in kept]
+    if not dropped:
+        return fitted.messages
+    place = bisect(fitted.sources, dropped[-1])
+    return (*fitted.messages[:place], _build_marker(len(dropped)), *fitted.messages[place:])
+
+
+def _build_marker(omitted: int) -> Message:
+    return Message(role="user", content=(describe_omitted(omitted),))
 
 
 def cap_tool_results(max_tokens: int, *, exempt: Collection[str] = ()) -> Processor:

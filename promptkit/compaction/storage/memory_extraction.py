@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from promptkit.compaction.hooks import CompactionHooks
-from promptkit.compaction.planning.blocks import block_spans, is_user_request
+from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
@@ -20,6 +20,7 @@ from promptkit.compaction.storage.memory_files import parse_bullets
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError
+from promptkit.fitting.choose import split_blocks
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
@@ -160,7 +161,7 @@ class SummarizingMemoryExtractor:
         count = Sizer(self.tokenizer).count_message
         chunk: list[ViewItem] = []
         tokens_so_far = 0
-        for start, end in block_spans([item.message for item in items]):
+        for start, end in split_blocks([item.message for item in items]):
             tokens = sum(count(item.message) for item in items[start:end])
             if chunk and tokens_so_far + tokens > self.chunk_tokens:
                 yield tuple(chunk), tokens_so_far

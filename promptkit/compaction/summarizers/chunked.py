@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request, serialize_message
@@ -15,6 +14,7 @@ from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import MEMORIES, collect_dropped_items, get_previous_summary, sum_usage
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
+from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Message
 from promptkit.tokens.models import tokenizer_for
 
@@ -127,7 +127,7 @@ class ChunkedSummarizer:
         items = collect_dropped_items(task)
         chunk: list[ViewItem] = []
         chunk_tokens = 0
-        for start, end in block_spans([item.message for item in items]):
+        for start, end in split_blocks([item.message for item in items]):
             tokens = self._count_serialized(items[start:end], tokenizer)
             if chunk and chunk_tokens + tokens > limit:
                 yield tuple(chunk), chunk_tokens

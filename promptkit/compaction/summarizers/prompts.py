@@ -6,19 +6,19 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.planning.blocks import block_spans
 from promptkit.compaction.planning.plan import SummaryTask
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
 from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, get_previous_summary
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
-from promptkit.elements.history import element_from_message
+from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Chunk, Group, Isolate, PrioritizedList, Reserve, TokenLimit
 from promptkit.elements.media import Metadata
 from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
+from promptkit.fitting.choose import split_blocks
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.rendering.renderer import render_async
 from promptkit.tool_pairing import pair_tool_calls
@@ -118,7 +118,7 @@ class SummaryOfMessages(PromptElement):
         visible = remove_calls([_make_portable(message) for message in collect_dropped_messages(self.task)], self.quirks.hidden_calls)
         messages = remove_orphans(visible) if self.quirks.strip_orphans else pair_tool_calls(visible).messages
         messages = tuple(message for message in messages if message.content or message.tool_calls or message.role == "tool")
-        for number, (start, end) in enumerate(block_spans(messages)):
+        for number, (start, end) in enumerate(split_blocks(messages)):
             block = messages[start:end]
             results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[

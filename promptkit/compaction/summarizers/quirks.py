@@ -82,7 +82,10 @@ def adapt_messages(messages: Sequence[Message], quirks: Quirks, *, thinking: Opa
         thinking: The last thinking block among the messages that the summary replaces, from the facts of its checkpoint.
     """
     adapted = remove_orphans(messages) if quirks.strip_orphans else tuple(messages)
-    at = next((at for at, message in enumerate(adapted) if extract_summary_text(message) is not None), None)
+    if not quirks.remind_to_continue and (thinking is None or not quirks.keep_thinking):
+        return adapted
+    users = (at for at, message in enumerate(adapted) if message.role == "user")
+    at = next((at for at in users if extract_summary_text(adapted[at]) is not None), None)
     if at is not None and quirks.remind_to_continue and _REMINDER_MESSAGE not in adapted[at + 1 : at + 2]:
         adapted = (*adapted[: at + 1], _REMINDER_MESSAGE, *adapted[at + 1 :])
     if at is not None and quirks.keep_thinking and thinking is not None:
