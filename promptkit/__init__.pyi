@@ -37,7 +37,8 @@ from .emitters.responses import (
     tools_to_responses as tools_to_responses,
 )
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
-from .fitting import Fitted as Fitted, fit as fit
+from .fitting.fit import Fitted as Fitted, fit as fit
+from .fitting.history import History as History
 from .function_tools import tool as tool
 from .messages import (
     DocumentPart as DocumentPart,

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from functools import wraps
+from functools import partial, wraps
+from inspect import iscoroutinefunction
 from itertools import zip_longest
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
 import attrs
 
-from promptkit.errors import BadChildError, BadPropError, TreeError
+from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, TreeError
 from promptkit.messages import Message
+from promptkit.tokens.tokenizer import count_message
 
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
@@ -33,37 +35,71 @@ T = TypeVar("T", bound="PromptElement")
 class Sizing:
     """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
 
-    Reading `token_budget` is recorded. A component that does not read it renders the same children at every budget, so its
-    result is cached for all budgets. Earlier flex groups are counted only when the budget is read.
+    Earlier flex groups are counted only when `token_budget` is read, and reading it is recorded: where the children of a component are
+    re-used (`pure=True`, and retries of a session's request), a component that has read its budget runs again for another budget.
     """
 
-    __slots__ = ("_budget", "budget_read", "model", "prune_step", "tokenizer")
+    __slots__ = ("_budget", "_count_message", "budget_reads", "model", "prune_step", "tokenizer")
 
-    def __init__(self, budget: Callable[[], int], tokenizer: Tokenizer, model: str | None = None, *, prune_step: int = 0) -> None:
+    def __init__(
+        self,
+        budget: Callable[[], int],
+        tokenizer: Tokenizer,
+        model: str | None = None,
+        *,
+        prune_step: int = 0,
+        count_message: Callable[[Message], int] | None = None,
+    ) -> None:
         self._budget = budget
+        self._count_message = count_message
         self.tokenizer = tokenizer
         """The tokenizer of this render."""
         self.model = model
         """The name of the model, None if the render was called without one."""
         self.prune_step = prune_step
         """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at every budget: the prefix is held."""
-        self.budget_read: int | None = None
-        """The last value of `token_budget`; None until it is read."""
+        self.budget_reads: set[int] = set()
+        """The values of `token_budget` that were read; empty until it is read."""
 
     @property
     def token_budget(self) -> int:
         """The tokens available to this element: its share of what earlier flex groups left over."""
-        budget = self.budget_read = self._budget()
+        budget = self._budget()
+        self.budget_reads.add(budget)
         return budget
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text with this render's tokenizer."""
         return self.tokenizer.count(text)
 
+    def count_message(self, message: Message) -> int:
+        """Count the tokens of a message, framing included. The render and the next one count each message object once."""
+        return count_message(message, self.tokenizer) if self._count_message is None else self._count_message(message)
+
+
+@overload
+def component(cls: type[T], /) -> type[T]: ...
+
+
+@overload
+def component(*, pure: bool = False) -> Callable[[type[T]], type[T]]: ...
+
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))
-def component(cls: type[T]) -> type[T]:
+def component(cls: type[T] | None = None, /, *, pure: bool = False) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class with annotated props into an element: frozen, keyword-only, with the layout props of PromptElement.
+
+    A component runs in every render, so its `render` may read a clock, a file or a service.
+
+    Args:
+        cls: The class.
+        pure: Declare that `render` depends on nothing but the props, the children and `sizing`, and that lists, mappings and objects
+            with state among the props do not change. A `Renderer` that you keep then re-uses the children that an element has
+            rendered, as long as the prompt contains this very element object. An element that is created anew runs, even if it is
+            equal. A subclass is pure only if it is declared so itself.
+
+    Raises:
+        InvalidArgumentError: A class with an `async` render is declared pure.
 
     >>> @component
     ... class Greeting(PromptElement):
@@ -74,10 +110,20 @@ def component(cls: type[T]) -> type[T]:
     >>> Greeting(user="Ada", priority=5)
     Greeting(priority=5, user='Ada')
     """
+    if cls is None:
+        return partial(_make_element, pure=pure)
+    return _make_element(cls, pure=pure)
+
+
+def _make_element(cls: type[T], *, pure: bool) -> type[T]:
+    if pure and iscoroutinefunction(cls.render):
+        problem = f"{cls.__name__} cannot be pure, since its render is async and so loads something: write @component without pure=True."
+        raise InvalidArgumentError(problem)
     # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing decorator.
     # Equality and repr are defined below: the ones of attrs recurse and fail on deep trees.
     element = attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
     setattr(element, "__init__", _refuse_positional(element.__init__))  # noqa: B010  # mypy rejects a plain assignment to a method
+    element.__pure__ = pure  # also if it is False: it is not inherited
     return element
 
 
@@ -175,6 +221,9 @@ class PromptElement:
         # attrs sets this attribute. At run time Attribute takes no type parameter, so `typing.get_type_hints` would fail on it.
         __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
 
+    __pure__: ClassVar[bool] = False
+    """Whether the class was declared with `@component(pure=True)`."""
+
     __iter__: ClassVar[None] = None  # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
 
     def __init_subclass__(cls) -> None:
@@ -194,7 +243,7 @@ class PromptElement:
             raise TreeError(message)
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
-        """Return the children that this element consists of. May be `async`. It must be pure, except for what it loads."""
+        """Return the children that this element consists of. May be `async`. It runs in every render, unless the class is declared pure."""
         _ = sizing
         return self.children
 

@@ -178,7 +178,8 @@ class BudgetExceededError(PromptKitError):
     """A prompt does not fit its token budget, however much of it is pruned.
 
     Raised by a render when all prunable content is removed and the rest is still larger than the budget, or than a `TokenLimit`. The last
-    user message is not prunable: no request is made without one. In a prompt without user messages, the last message is not.
+    user message without a priority is not prunable. Nor is the user message that would be pruned last, since no request is made without one. In a
+    prompt without user messages, the message that would be pruned last is not.
 
     Attributes:
         budget: The limit that was exceeded, in tokens.
@@ -189,8 +190,10 @@ class BudgetExceededError(PromptKitError):
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.
         where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
-        last_message: What receipts call the message that would be pruned next, if that is the last user message, or the last message of a prompt
-            without user messages; otherwise empty.
+        cache_breakpoint: The path of the last cache breakpoint, if content stays only because it stands before it; otherwise empty.
+        pinned: The tokens of that content. They could be pruned if the cache breakpoint stood before them.
+        last_message: What receipts call the message that would be pruned next, if that is the only user message that is left, or the only message
+            of a prompt without user messages; otherwise empty.
         trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """
 
@@ -204,6 +207,8 @@ class BudgetExceededError(PromptKitError):
         metadata: Sequence[object],
         removed: Sequence[object],
         where: str = "",
+        cache_breakpoint: str = "",
+        pinned: int = 0,
         last_message: str = "",
         last_role: str | None = None,
         advice: str | None = None,
@@ -220,7 +225,11 @@ class BudgetExceededError(PromptKitError):
         else:
             problem = f"{required:,} required tokens do not fit {limit} (over by {over:,})."
             advice = advice or "Make one of them prunable, give it a shorter variant, or raise the budget."
-        super().__init__(" ".join(filter(None, (problem, listed and f"Largest: {listed}.", advice))))
+        kept = ""
+        if cache_breakpoint:
+            kept = f"{pinned:,} of them stay only because they stand before the cache breakpoint {cache_breakpoint}."
+            advice = f"Move the breakpoint before what may be pruned, {advice[0].lower()}{advice[1:]}"
+        super().__init__(" ".join(filter(None, (problem, kept, listed and f"Largest: {listed}.", advice))))
         self.budget = budget
         self.required = required
         self.over = over
@@ -229,6 +238,8 @@ class BudgetExceededError(PromptKitError):
         self.metadata = tuple(metadata)
         self.removed = tuple(removed)
         self.where = where
+        self.cache_breakpoint = cache_breakpoint
+        self.pinned = pinned
         self.last_message = last_message
         self.trace: CarriedTrace | None = None
 

@@ -39,7 +39,11 @@ class PairedMessages:
     """The repairs, in the order of the recording."""
 
 
-def pair_tool_calls(turns: Sequence[Message]) -> PairedMessages:
+def _describe_turn(index: int) -> str:
+    return f"turns[{index}]"
+
+
+def pair_tool_calls(turns: Sequence[Message], *, describe_turn: Callable[[int], str] = _describe_turn) -> PairedMessages:
     """Pair the tool calls of a recording with their results. Takes time linear in the number of messages.
 
     * A call without a result gets the result `MISSING_TOOL_RESULT`, so the model still sees what was tried.
@@ -50,16 +54,38 @@ def pair_tool_calls(turns: Sequence[Message]) -> PairedMessages:
 
     Args:
         turns: The recorded messages, oldest first.
+        describe_turn: Returns the text that names a message in a repair, given its index. The default is `turns[index]`.
     """
-    pairer = ToolCallPairer()
-    for message in turns:
+    messages = tuple(turns)
+    if _is_paired(messages):
+        return PairedMessages(messages=messages, sources=tuple(range(len(messages))))
+    pairer = ToolCallPairer(describe_turn=describe_turn)
+    for message in messages:
         pairer.add(message)
     pairer.settle()
     return PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs)
 
 
-def _describe_turn(index: int) -> str:
-    return f"turns[{index}]"
+def _is_paired(turns: Sequence[Message]) -> bool:
+    """Return whether nothing has to be repaired: each call has an id of its own, and its one result directly behind it."""
+    if not {Message}.issuperset(map(type, turns)):
+        return False
+    used = {""}
+    waiting: set[str] = set()
+    for message in turns:
+        if message.role == "tool":
+            if message.tool_call_id not in waiting:
+                return False
+            waiting.remove(message.tool_call_id)
+        elif waiting:
+            return False
+        elif message.tool_calls and message.role == "assistant":
+            for call in message.tool_calls:
+                if call.id in used:
+                    return False
+                used.add(call.id)
+                waiting.add(call.id)
+    return not waiting
 
 
 class ToolCallPairer:

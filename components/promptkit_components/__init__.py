@@ -3,7 +3,6 @@
 from promptkit_components.agent_prompt import AgentPrompt
 from promptkit_components.attachments import Attachment, Attachments
 from promptkit_components.file_tree import FileTree
-from promptkit_components.history import History
 from promptkit_components.instructions import Instructions
 from promptkit_components.reminder import Reminder
 from promptkit_components.tool_calls import ToolCalls
@@ -15,7 +14,6 @@ __all__ = [
     "Attachments",
     "Diff",
     "FileTree",
-    "History",
     "Instructions",
     "Reminder",
     "Terminal",

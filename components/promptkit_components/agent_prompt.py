@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from promptkit import Child, Group, ImagePart, Message, PromptElement, Sizing, ToolRound, UserMessage, component
+from promptkit import Child, Group, History, ImagePart, Message, PromptElement, Sizing, ToolRound, UserMessage, component
 from promptkit_components.attachments import Attachment, Attachments
-from promptkit_components.history import History
 from promptkit_components.instructions import Instructions
 from promptkit_components.reminder import Reminder
 from promptkit_components.tool_calls import ToolCalls
@@ -103,5 +102,5 @@ class AgentPrompt(PromptElement):
         )
 
     def _truncate_at(self, sizing: Sizing) -> int | None:
-        # Read the budget only if it matters: the result of a component that does not read it is cached for all budgets.
+        # Read the budget only if it matters: a component that has read it runs again when a request is rendered again with another one.
         return sizing.token_budget // 2 if self.truncate_at is None and self.rounds else self.truncate_at

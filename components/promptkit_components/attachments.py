@@ -62,7 +62,15 @@ class Attachment:
         return attrs.evolve(self, text="".join(kept), start_line=max(first, self.start_line), end_line=None, outline=None)
 
 
-@component
+def _freeze_files(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
+    return tuple(files)
+
+
+def _freeze_images(images: Sequence[ImagePart]) -> tuple[ImagePart, ...]:
+    return tuple(images)
+
+
+@component(pure=True)
 class Attachments(PromptElement):
     r"""Files and images, for the inside of a message. The first files are kept longest.
 
@@ -81,10 +89,10 @@ class Attachments(PromptElement):
     </attachment>
     """
 
-    files: Sequence[Attachment] = ()
+    files: Sequence[Attachment] = attrs.field(default=(), converter=_freeze_files)
     """The files, the most important first."""
 
-    images: Sequence[ImagePart] = ()
+    images: Sequence[ImagePart] = attrs.field(default=(), converter=_freeze_images)
     """The images, shown after the files. They are kept longer than the files, since users attach few images and mean them."""
 
     def render(self, sizing: Sizing) -> Child:
@@ -107,7 +115,7 @@ class Attachments(PromptElement):
         )
 
 
-@component
+@component(pure=True)
 class _File(PromptElement):
     """One file, in the first form that fits."""
 

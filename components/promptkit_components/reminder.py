@@ -7,7 +7,7 @@ from promptkit import Child, PromptElement, Sizing, Tag, UserMessage, component
 __all__ = ["Reminder"]
 
 
-@component
+@component(pure=True)
 class Reminder(PromptElement):
     """A short message at the end of a prompt that repeats the most important rules, since models follow the end of a long context best.
 

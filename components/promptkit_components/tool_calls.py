@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import attrs
+
 from promptkit import Child, Metadata, PromptElement, Sizing, ToolRound, component
 from promptkit.messages import Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
@@ -12,7 +14,11 @@ from promptkit_components.truncation import truncate_output
 __all__ = ["ToolCalls"]
 
 
-@component
+def _freeze_rounds(rounds: Sequence[ToolRound]) -> tuple[ToolRound, ...]:
+    return tuple(rounds)
+
+
+@component(pure=True)
 class ToolCalls(PromptElement):
     """The tool rounds of the current turn. The newest is kept longest, and a round is pruned as a whole.
 
@@ -27,8 +33,8 @@ class ToolCalls(PromptElement):
     tool: 3 passed
     """
 
-    rounds: Sequence[ToolRound]
-    """The tool rounds, oldest first. A round without a priority gets its position as its priority."""
+    rounds: Sequence[ToolRound] = attrs.field(converter=_freeze_rounds)
+    """The tool rounds, oldest first, which are kept as a tuple. A round without a priority gets its position as its priority."""
 
     truncate_at: int | None = None
     """The maximum tokens of one result that is text. A longer result keeps a head (40 %) and a tail (60 %)."""

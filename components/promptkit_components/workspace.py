@@ -10,7 +10,7 @@ from promptkit_components.file_tree import FileTree
 __all__ = ["Diff", "Terminal", "Workspace"]
 
 
-@component
+@component(pure=True)
 class Diff(PromptElement):
     r"""The output of `git diff`, truncated after the last line that fits its share. An empty diff renders nothing.
 
@@ -33,7 +33,7 @@ class Diff(PromptElement):
         )
 
 
-@component
+@component(pure=True)
 class Terminal(PromptElement):
     r"""The output of a terminal. Its end is kept, since errors are there. Empty output renders nothing.
 

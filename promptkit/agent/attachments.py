@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
-from promptkit.compaction.pruning.messages import HEAD_SHARE, limit_largest
 from promptkit.errors import InvalidArgumentError
+from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart
 from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -96,7 +96,7 @@ def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBud
     if limit is not None:
         # A text that is certainly too long is not counted: its size beyond the limit makes no difference.
         sizes = [limit + 1 if len(text) > limit * MAX_CHARACTERS_PER_TOKEN else tokenizer.count(text) for text in texts]
-        level = limit_largest(sizes, limit)
+        level = find_level(sizes, limit)
         texts = [
             text
             if size <= level

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import ConversationPrompt, ConversationView, MessageRenders
+from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.wire import is_recorded
 from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.blocks import find_last_user_request
@@ -17,18 +18,21 @@ from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
+from promptkit.element import flatten
 from promptkit.elements.chat import SystemMessage
 from promptkit.emitters import to_anthropic, to_chat, to_responses
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
-from promptkit.rendering.renderer import Renderer, render
+from promptkit.rendering.build import show_message
+from promptkit.rendering.render_cache import RequestRuns
+from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
@@ -49,14 +54,12 @@ __all__ = [
     "RefusedRequest",
     "RequestAdaptation",
     "RequestBuilder",
+    "RequestVersion",
     "WindowRequest",
     "find_adaptation",
     "match_items",
     "recount",
 ]
-
-_ANY_MESSAGE = Message(role="user", content=("x",))
-"""A message beside which the rest of a request is measured."""
 
 
 @attrs.frozen
@@ -88,14 +91,10 @@ class WindowRequest:
     """Whether the history could be pruned, because no summary made enough room."""
     reserved_output_tokens: int | None = None
     """The tokens of the context window that are reserved for the reply, if they are known."""
-    _render: Callable[[], Rendered] = attrs.field(alias="render", repr=False, eq=False)
+    rendered: Rendered = attrs.field(repr=False, eq=False)
+    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     _origins: Mapping[str, Origin] = attrs.field(alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False)
-
-    @cached_property
-    def rendered(self) -> Rendered:
-        """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
-        return self._render()
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:
@@ -179,27 +178,42 @@ class PendingRequest:
 
     request: WindowRequest
     state: RequestState
+    runs: RequestRuns
     model: str | Model
 
 
 @attrs.frozen
+class RequestVersion:
+    """The state that a request is built from. If it has not changed, neither have the view, the model and the budget."""
+
+    leaf: str | None
+    """The last entry of the transcript. Another message, a rewind and another model each append one."""
+    budget: ContextBudget
+
+
+@attrs.frozen
 class RefusedRequest:
-    """The state with which a refused request is made again, as long as the view and the model are those that room was made in."""
+    """The state with which a refused request is made again, as long as the version is the one that room was made in."""
 
     state: RequestState
-    view: TranscriptView
-    model: str | Model
+    runs: RequestRuns
+    version: RequestVersion
 
 
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
     """Return a request whose messages or tools were changed with its size, in tokens."""
-    system = next((message.text for message in request.messages if message.role == "system"), False)
-    overhead = tokenizer.count_overhead(request.tools, system=system).tokens
-    return attrs.evolve(request, tokens=overhead + sum(map(Sizer(tokenizer).count_message, request.messages)))
+    tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(map(Sizer(tokenizer).count_message, request.messages))
+    return attrs.evolve(request, tokens=tokens)
+
+
+def _count_overhead(messages: Iterable[Message], tools: Sequence[ToolDefinition], tokenizer: Tokenizer) -> int:
+    """Count the tokens of a request with these messages and tools apart from the messages."""
+    system = next((message.text for message in messages if message.role == "system"), False)
+    return tokenizer.count_overhead(tools, system=system).tokens
 
 
 class RequestBuilder:
-    """Build requests from views of one transcript. What was rendered for the same model and budget is reused."""
+    """Build requests from views of one transcript. A Renderer is kept as long as the model and the budget are the same."""
 
     def __init__(  # noqa: PLR0913  # what a request is made of
         self,
@@ -231,15 +245,14 @@ class RequestBuilder:
             raise InvalidArgumentError(problem)
         self.tools = tuple(tools)
         self._transcript = transcript
-        system = None if instructions is None else SystemMessage(required=True)[instructions]
-        self._prompt: Prompt = prompt or ConversationPrompt(system)
+        self._prompt: Prompt = prompt or ConversationPrompt(None if instructions is None else SystemMessage(required=True)[instructions])
+        self._system = _read_system(instructions) if prompt is None else None
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
         self._events = events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._renders: MessageRenders | None = None
-        self._fixed: tuple[tuple[str, Tokenizer], tuple[Message, ...], int] | None = None
+        self._sizer: Sizer | None = None
         self._tool_tokens: tuple[Tokenizer, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
@@ -252,6 +265,7 @@ class RequestBuilder:
         budget: int | None,
         fixed_tokens: int,
         pruned: bool = False,
+        runs: RequestRuns | None = None,
     ) -> WindowRequest:
         """Build the request that shows a view.
 
@@ -262,46 +276,46 @@ class RequestBuilder:
             budget: The most tokens that the request may have; None: no limit is known.
             fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
             pruned: Whether messages may be left out.
+            runs: What components rendered when this request was built before, from another view. None: it was not.
 
         Raises:
             BudgetExceededError: The required content does not fit the budget.
         """
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
         limit = None if budget is None else max(1, budget - adaptation.tokens)
-        renders = self._renders_for(tokenizer)
+        sizer = self._sizer_for(tokenizer)
         at = find_last_user_request(view.items) if pruned else None
         request = None if at is None else view.items[at].message
+        cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
         limits = RequestLimits(
             limit=limit if pruned else None,
             fixed_tokens=fixed_tokens,
             tokenizer=tokenizer,
             pruned=pruned,
             request=request,
-            count_message=renders.count,
+            cut_markers=cut_markers,
+            count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
-        omitted = self._report_omitted(view.messages, messages, renders)
-        cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
+        omitted = self._report_omitted(view.messages, messages, sizer)
         conversation = ConversationView(messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers)
+        renderer = self._renderer_for(model, tokenizer, limit)
         try:
-            shown = None
-            if messages is view.messages and not pruned:
-                shown = self._show_whole(conversation, limit, model, renders)
-            if shown is None:
-                shown = await self._render(conversation, limit, model, tokenizer)
+            rendered = await renderer.render_request(self._prompt(conversation), RequestRuns() if runs is None else runs)
         except BudgetExceededError as error:
             error.required += adaptation.tokens
             raise
-        self._earlier = shown.messages
+        sizer.start_next_render()
+        earlier, self._earlier = self._earlier, rendered.messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            kept = {item.entry_id for item in match_items(shown.messages, view.items) if item is not None}
+            kept = {item.entry_id for item in match_items(rendered.messages, view.items) if item is not None}
             omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
         return WindowRequest(
             model=model,
-            messages=adaptation.apply(shown.messages),
+            messages=adaptation.apply(rendered.messages),
             tools=self.tools,
-            tokens=shown.tokens + adaptation.tokens,
-            render=shown.render,
+            tokens=rendered.tokens + adaptation.tokens,
+            rendered=attrs.evolve(rendered, earlier=earlier),
             omitted=omitted,
             pruned=pruned,
             items=view.items,
@@ -317,8 +331,8 @@ class RequestBuilder:
     ) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
-        The sum is exactly the size of that request, unless the prompt is a function or a system message stands among the messages. Then
-        the part besides the messages is that of the last request. A message that was counted before costs one look-up.
+        With instructions that are a text, or with none, the sum is exactly the size of that request. Otherwise only a render tells what the
+        request has besides the messages, and that part is the one of the last request. A message that was counted before costs one look-up.
 
         Args:
             view: The messages to show.
@@ -329,18 +343,26 @@ class RequestBuilder:
         Returns:
             The sizes in tokens.
         """
-        renders, summary_ids = self._renders_for(tokenizer), find_summary_ids(view.items)
+        sizer, summary_ids = self._sizer_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=renders.count)
+        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=sizer.count_message)
         messages = self._processor.process(view, limits).messages
-        fixed = self.count_fixed(messages, model=model, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
-        if not self._shows_whole(messages):
-            return fixed + count_parts(messages, summary_ids, renders.count)
-        return fixed + count_parts(messages, summary_ids, renders.count_shown) + UsageByPart(summary=adaptation.tokens)
+        fixed = self.count_fixed(messages, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        if self._system is None:
+            return fixed + count_parts(messages, summary_ids, sizer.count_message)
 
-    def count_fixed(self, messages: Sequence[Message], *, model: str, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
+        def count_shown(message: Message) -> int:
+            shown = show_message(message)
+            return 0 if shown is None else sizer.count_message(shown)
+
+        return fixed + count_parts(messages, summary_ids, count_shown) + UsageByPart(summary=adaptation.tokens)
+
+    def count_fixed(self, messages: Sequence[Message], *, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
         """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
-        fixed = self._measure_fixed(model, self._renders_for(tokenizer))[1] if self._shows_whole(messages) else fixed_tokens
+        fixed, system = fixed_tokens, self._system
+        if system is not None:
+            fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
+            fixed += sum(map(self._sizer_for(tokenizer).count_message, system))
         tools = min(fixed, self._count_tools(tokenizer))
         return UsageByPart(system=fixed - tools, tools=tools)
 
@@ -353,55 +375,11 @@ class RequestBuilder:
             self._tool_tokens = tokenizer, counts[0] - counts[1]
         return self._tool_tokens[1]
 
-    async def _render(self, conversation: ConversationView, limit: int | None, model: str, tokenizer: Tokenizer) -> _Shown:
-        """Render the prompt. Raises BudgetExceededError."""
-        renderer = self._renderer_for(model, tokenizer, limit)
-        rendered = attrs.evolve(await renderer.render_async(self._prompt(conversation)), earlier=self._earlier)
-        return _Shown(rendered.messages, rendered.tokens, lambda: rendered)
-
-    def _show_whole(self, conversation: ConversationView, limit: int | None, model: str, renders: MessageRenders) -> _Shown | None:
-        """Return what the render of the whole conversation shows, in the time of adding up counts, or None if only the render can tell.
-
-        Raises BudgetExceededError, as the render would.
-        """
-        messages = conversation.messages
-        if not self._shows_whole(messages):
-            return None
-        recent = renders.render(messages)
-        if not recent:
-            return None
-        system, fixed_tokens = self._measure_fixed(model, renders)
-        tokens = fixed_tokens + renders.count_rendered(messages)
-        if limit is not None and tokens > limit:
-            raise BudgetExceededError(budget=limit, required=tokens, largest={}, messages=messages, metadata=(), removed=())
-        prompt, renderer, earlier = self._prompt, self._renderer_for(model, renders.tokenizer, limit), self._earlier
-        return _Shown((*system, *recent), tokens, lambda: attrs.evolve(renderer.render(prompt(conversation)), earlier=earlier))
-
-    def _shows_whole(self, messages: Sequence[Message]) -> bool:
-        """Return whether the size of a request is the sum of its messages and of a part that is the same in each request."""
-        prompt = self._prompt
-        # A system message in the conversation may change the framing of the request, which only the render knows.
-        return isinstance(prompt, ConversationPrompt) and prompt.is_static and not any(message.role == "system" for message in messages)
-
-    def _measure_fixed(self, model: str, renders: MessageRenders) -> tuple[tuple[Message, ...], int]:
-        """Return the system messages of every request, and the tokens of these, the tools and the framing."""
-        key = model, renders.tokenizer
-        if self._fixed is None or self._fixed[0] != key:
-            rendered = render(
-                self._prompt(ConversationView(messages=(_ANY_MESSAGE,))),
-                budget=UNLIMITED,
-                model=model,
-                tokenizer=renders.tokenizer,
-                tools=self.tools,
-                pairing="lenient",
-            )
-            self._fixed = key, rendered.messages[:-1], rendered.tokens - renders.count_shown(_ANY_MESSAGE)
-        return self._fixed[1:]
-
-    def _renders_for(self, tokenizer: Tokenizer) -> MessageRenders:
-        if self._renders is None or self._renders.tokenizer != tokenizer:
-            self._renders = MessageRenders(tokenizer)
-        return self._renders
+    def _sizer_for(self, tokenizer: Tokenizer) -> Sizer:
+        """Return what counts messages outside of renders, each message once while requests have it."""
+        if self._sizer is None or self._sizer.tokenizer != tokenizer:
+            self._sizer = Sizer(tokenizer)
+        return self._sizer
 
     def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
         """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""
@@ -410,14 +388,16 @@ class RequestBuilder:
             self._adaptation = key, find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer)
         return self._adaptation[1]
 
-    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], renders: MessageRenders) -> tuple[Message, ...]:
+    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer) -> tuple[Message, ...]:
         """Return the messages that processors removed or replaced, and emit an event if there are any."""
+        if messages is shown:
+            return ()
         kept = set(map(id, messages))
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
             known = set(map(id, shown))
             replacements = [message for message in messages if id(message) not in known]
-            saved = sum(map(renders.count, omitted)) - sum(map(renders.count, replacements))
+            saved = sum(map(sizer.count_message, omitted)) - sum(map(sizer.count_message, replacements))
             self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
@@ -429,12 +409,14 @@ class RequestBuilder:
         return self._renderer[1]
 
 
-class _Shown(NamedTuple):
-    """The messages of a request with their tokens. `render` makes the render with the receipt, which few callers read."""
-
-    messages: tuple[Message, ...]
-    tokens: int
-    render: Callable[[], Rendered]
+def _read_system(instructions: Child) -> tuple[Message, ...] | None:
+    """Return the system messages of every request: one, or none without instructions. None: only a render tells, because of elements."""
+    children = [child for child in flatten(instructions, "instructions") if child is not None]
+    if not all(isinstance(child, str) for child in children):
+        return None
+    text = "".join(child for child in children if isinstance(child, str))
+    shown = show_message(Message(role="system", content=(text,)))
+    return () if shown is None else (shown,)
 
 
 @attrs.frozen

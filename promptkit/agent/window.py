@@ -15,7 +15,7 @@ import attrs
 from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
 from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.requests import Origin, PendingRequest, RefusedRequest, RequestBuilder, WindowRequest, recount
+from promptkit.agent.requests import Origin, PendingRequest, RefusedRequest, RequestBuilder, RequestVersion, WindowRequest, recount
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -27,6 +27,7 @@ from promptkit.compaction.summarizers.native import get_wire_format, make_portab
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
+from promptkit.rendering.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import Tool
@@ -262,7 +263,7 @@ class ContextWindow(BranchMethods):
         )
 
     def least_size(self) -> LeastSize:
-        """Return the least that requests can be compacted to, by part. Instructions that a prompt of your own makes count once rendered."""
+        """Return the least that requests can be compacted to, by part. Instructions that are not a text count once they were rendered."""
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
         summarizes = compaction.enabled and self._config.policy is None
         summarizes = summarizes and compacts_overflow(self._config.preset.policy(lambda: 0.5), budget)
@@ -281,8 +282,7 @@ class ContextWindow(BranchMethods):
             self.least_size().check()
 
     def _count_fixed(self) -> UsageByPart:
-        name, fixed_tokens = model_name(self.model), self.compaction.fixed_tokens
-        return self._requests.count_fixed(self.view.messages, model=name, tokenizer=self.tokenizer, fixed_tokens=fixed_tokens)
+        return self._requests.count_fixed(self.view.messages, tokenizer=self.tokenizer, fixed_tokens=self.compaction.fixed_tokens)
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
@@ -361,6 +361,9 @@ class ContextWindow(BranchMethods):
     async def request(self) -> WindowRequest:
         """Build the next request. Compacts or prunes if the conversation does not fit.
 
+        The components of the prompt run once for a request, also where it is rendered again because it does not fit or was refused. A
+        component runs again only if its props or the budget that it read have changed.
+
         Returns:
             The messages and tools to send, within the budget.
 
@@ -371,25 +374,26 @@ class ContextWindow(BranchMethods):
         self._sent = None
         self._check_least()
         retry, self._retry = self._retry, None
-        if retry is not None and retry.view is self.view and retry.model is self.model:
-            state = retry.state
+        if retry is not None and retry.version == self._find_version():
+            state, runs = retry.state, retry.runs
         else:
-            state = await self.compaction.prepare()
+            state, runs = await self.compaction.prepare(), RequestRuns()
         while True:
-            view, model, tokenizer = self.view, self.model, self.tokenizer
+            version, model = self._find_version(), self.model
             try:
                 request = await self._requests.build(
-                    view,
+                    self.view,
                     model=model_name(model),
-                    tokenizer=tokenizer,
+                    tokenizer=self.tokenizer,
                     budget=self.budget.render_budget,
                     fixed_tokens=self.compaction.fixed_tokens,
                     pruned=state.pruned,
+                    runs=runs,
                 )
             except BudgetExceededError as error:
                 state = await self.compaction.make_room(state, error.required)
                 continue
-            if self.view is view and self.model is model:  # a component may have awaited while something else happened
+            if self._find_version() == version:  # a component may have awaited while something else happened
                 break
         if all(message.role == "system" for message in request.messages):
             raise NoPendingMessageError(empty=True)
@@ -397,8 +401,11 @@ class ContextWindow(BranchMethods):
         self._check_least()  # the size of a prompt function's own messages is known now
         request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
         self.last_request = request
-        self._sent = PendingRequest(request=request, state=state, model=model)
+        self._sent = PendingRequest(request=request, state=state, runs=runs, model=model)
         return request
+
+    def _find_version(self) -> RequestVersion:
+        return RequestVersion(self.transcript.leaf, self.budget)
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
         """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
@@ -494,7 +501,7 @@ class ContextWindow(BranchMethods):
             self._learn_window(tokens, overflow.window)
         state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
         self._sent = attrs.evolve(sent, state=state)
-        self._retry = RefusedRequest(state, self.view, self.model)
+        self._retry = RefusedRequest(state, sent.runs, self._find_version())
         return True
 
     def _learn_window(self, refused: int, window: int | None) -> None:

@@ -13,7 +13,7 @@ from promptkit.corpus.job import FileRows
 from promptkit.emitters.anthropic import tools_to_anthropic
 from promptkit.emitters.chat import tools_to_chat
 from promptkit.errors import PromptKitError, TranscriptWriteError
-from promptkit.fitting import fit, format_ranges
+from promptkit.fitting.fit import fit, format_ranges
 from promptkit.recordings.exporting import to_anthropic_json, to_openai_json
 from promptkit.recordings.importing import AUTO, import_recording, read_recording
 from promptkit.recordings.reading.remote import fetch_file

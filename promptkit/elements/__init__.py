@@ -7,7 +7,7 @@
 * Media: `Image`, `Document`, `Opaque`
 * Data about a prompt: `Reference`, `Metadata`
 * Templates: `Template`
-* Recorded messages: `RecordedMessages`, `element_from_message`
+* Recorded messages: `element_from_message`
 """
 
 import lazy_loader

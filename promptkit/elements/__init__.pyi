@@ -5,7 +5,7 @@ from .chat import (
     ToolRound as ToolRound,
     UserMessage as UserMessage,
 )
-from .history import RecordedMessages as RecordedMessages, element_from_message as element_from_message
+from .from_message import element_from_message as element_from_message
 from .layout import (
     CacheBreakpoint as CacheBreakpoint,
     Chunk as Chunk,

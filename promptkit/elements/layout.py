@@ -103,6 +103,8 @@ class First(PromptElement):
 class Reserve(PromptElement):
     """Tokens that stay free, for the reply or for later messages. Never pruned; reported in `rendered.reserved`.
 
+    In a message it is no content: when all else in the message is pruned, the message is, too, and the tokens stay free.
+
     >>> Reserve(tokens=1_000)
     """
 
@@ -112,7 +114,7 @@ class Reserve(PromptElement):
 
 @component
 class Isolate(PromptElement):
-    """A subtree with a budget of its own: pruned to that budget separately, cached, and then kept or pruned as a whole.
+    """A subtree with a budget of its own: pruned to that budget separately, and then kept or pruned as a whole.
 
     >>> Isolate(tokens=1_500, priority=50)[Examples(query=query)]
     """

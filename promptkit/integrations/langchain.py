@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.fitting import Fitted
+    from promptkit.fitting.fit import Fitted
     from promptkit.integrations.windows import IssuedRequest
     from promptkit.messages import Json, ToolCall
     from promptkit.providers.model import Model

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import attrs
 
 from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
-from promptkit.fitting import Fitted, fit
+from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
 from promptkit.messages import ToolDefinition, as_wire_object
 from promptkit.tokens.budget import ContextBudget

@@ -16,7 +16,7 @@ import attrs
 from pydantic import PrivateAttr
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
-from promptkit.fitting import Fitted, fit
+from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow, match_calls
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage, as_wire_object
 from promptkit.providers.model import Reply

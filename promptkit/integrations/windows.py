@@ -15,7 +15,7 @@ import attrs
 from promptkit.agent.sync import LoopThread
 from promptkit.agent.window import ContextWindow
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
-from promptkit.fitting import Fitted, fit
+from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import budget_after_overflow, resolve_budget
 from promptkit.transcript.transcript import Transcript

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.subtree import build_message, iter_leaves, iter_message_places, iter_messages
+from promptkit.rendering.paths import PATH_SEPARATOR, format_path
+from promptkit.rendering.subtree import build_messages, iter_leaves, iter_message_places, iter_messages
 from promptkit.rendering.text_joins import find_separator
-from promptkit.rendering.tree import Leaf, Node, TextMessage, format_path
+from promptkit.rendering.tree import Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +24,7 @@ def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
     """Return the messages of a tree in a state, in written order."""
     messages: list[Message] = []
     for item in iter_messages(root, state):
-        message = build_message(item, state)
-        if message is not None:
-            messages.append(message)
+        messages += (item.messages if type(item) is MessageItem else None) or build_messages(item, state)
     return tuple(messages)
 
 
@@ -48,13 +47,20 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
     """Return a SourceSpan for each text of the messages of a tree in a state."""
     spans: list[SourceSpan] = []
     number = 0
-    for parent, position in iter_message_places(root, state):
-        item = parent.items[position]
-        if type(item) is TextMessage:
-            spans.append(SourceSpan(message=number, part=0, start=0, end=len(item.text), path=format_path(parent, position)))
-            number += 1
-        elif type(item) is Node and build_message(item, state) is not None:
-            spans.extend(_map_message(item, number, state))
+    for parent, position, item in iter_message_places(root, state):
+        if isinstance(item, Node):
+            if build_messages(item, state):
+                spans.extend(_map_message(item, number, state))
+                number += 1
+            continue
+        is_marker = item.element is None and not item.sources
+        path = f"{format_path(parent)}{PATH_SEPARATOR}marker" if is_marker else format_path(parent, position)
+        for message in build_messages(item, state):
+            spans += [
+                SourceSpan(message=number, part=at, start=0, end=len(part), path=path)
+                for at, part in enumerate(message.content)
+                if isinstance(part, str)
+            ]
             number += 1
     return tuple(spans)
 

@@ -10,32 +10,28 @@ from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
 from promptkit.errors import BadPropError, TreeError
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.tree import (
-    HIGHEST_PRIORITY,
-    STARTS_LINE_ALWAYS,
-    STARTS_LINE_FIRST,
-    STARTS_LINE_NEVER,
-    Leaf,
-    Node,
-    TextMessage,
-    format_path,
-)
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
+from promptkit.rendering.paths import format_path
+from promptkit.rendering.tree import HIGHEST_PRIORITY, STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.element import Child
-    from promptkit.messages import Role
+    from promptkit.messages import Part, Role
 
 __all__ = [
     "LEAF_ELEMENTS",
     "add_text",
     "build_leaf",
+    "build_message_item",
     "build_node",
     "build_part",
-    "build_text_message",
+    "build_round",
     "clear_node",
     "is_plain",
     "read_priority",
+    "show_message",
     "wrap_in_group",
 ]
 
@@ -98,8 +94,8 @@ _MAX_RESERVE = 20
 """Characters of `"/N"`: Python refuses to read a number of thousands of digits."""
 
 
-def build_text_message(element: MessageElement, role: Role, parent: Node) -> TextMessage | None:
-    """Build a TextMessage, or return None if the message needs a node.
+def build_message_item(element: MessageElement, role: Role, parent: Node) -> MessageItem | None:
+    """Build a MessageItem, or return None if the message needs a node.
 
     It needs none if its only child is a text that is not blank, and if it has no props that sizing or pruning must look at.
     """
@@ -116,7 +112,48 @@ def build_text_message(element: MessageElement, role: Role, parent: Node) -> Tex
     if parent.in_fallback:
         return None  # pruning activates and deactivates fallbacks, which a text message does not record
     priority = read_priority(element, parent)
-    return TextMessage(element, role, text, priority)
+    return MessageItem(element, role, text, priority)
+
+
+def build_round(messages: Sequence[Message]) -> MessageItem:
+    """Build the item of a round of a recorded conversation."""
+    first = messages[0]
+    item = MessageItem(None, first.role, "", HIGHEST_PRIORITY)
+    item.sources = tuple(messages)
+    shown = [show_message(message) for message in messages]
+    item.messages = tuple([message for message in shown if message is not None])
+    item.text = item.messages[0].text if item.messages else ""
+    return item
+
+
+def show_message(message: Message) -> Message | None:
+    """Return a recorded message as a prompt shows it; None for a blank one. Cache breakpoints are dropped: the prompt sets its own."""
+    content, role = message.content, message.role
+    if len(content) == 1 and isinstance(content[0], str):
+        is_plain_text = bool(content[0])
+    else:
+        parts: list[Part] = []
+        for part in content:
+            if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                parts[-1] += part
+            elif part and not isinstance(part, CacheBreakpointPart):
+                parts.append(_show_image(part) if isinstance(part, ImagePart) else part)
+        content, is_plain_text = tuple(parts), False
+    calls = message.tool_calls if role == "assistant" else ()
+    call_id = (message.tool_call_id or "") if role == "tool" else None
+    if not calls and role != "tool" and all(isinstance(part, str) and (not part or part.isspace()) for part in content):
+        return None
+    if is_plain_text and calls is message.tool_calls and call_id == message.tool_call_id and message.name != "":
+        return message
+    kept = tuple(part for part in content if part != "")
+    shown = Message(role=role, content=kept, name=message.name or None, tool_calls=tuple(calls), tool_call_id=call_id)
+    return message if shown == message else shown
+
+
+def _show_image(part: ImagePart) -> ImagePart:
+    """Return an image as an `Image` element shows it: bare base64 becomes a data URL."""
+    shown = build_part(Image(src=part.url, detail=part.detail, media_type=part.media_type, width=part.width, height=part.height))
+    return shown if isinstance(shown, ImagePart) else part
 
 
 LEAF_ELEMENTS = frozenset({TextChunk, Text, Image, Document, Opaque})

@@ -6,16 +6,19 @@ They are in a sorted list, with a heap for those whose keys have changed: the ke
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.materialize import has_own_priority
-from promptkit.rendering.tree import HIGHEST_PRIORITY, NEVER_REMOVED, Item, Leaf, Node
+from promptkit.rendering.tree import HIGHEST_PRIORITY, MARKER, NEVER_REMOVED, Item, Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
-    from promptkit.rendering.tree import Candidate
+    from collections.abc import Collection
 
-__all__ = ["CandidateQueue", "build_queue", "has_items"]
+    from promptkit.rendering.tree import Candidate, Run
+
+__all__ = ["NO_TIE", "CandidateQueue", "build_queue", "has_items", "is_never_removed"]
 
 NO_TIE = float("-inf")
 """Replaces (compared by identity) the lowest priority of a direct child where no other candidate has the same priority."""
@@ -24,14 +27,22 @@ NO_TIE = float("-inf")
 class CandidateQueue:
     """The removal candidates of one container, the lowest first."""
 
-    __slots__ = ("_by_fallback", "_emptied", "candidates", "changed", "next_index")
+    __slots__ = ("_by_fallback", "_emptied", "_runs", "candidates", "changed", "next_index")
 
     def __init__(
-        self, candidates: list[Candidate], by_fallback: dict[Node, list[Candidate]], emptied: dict[Node, Candidate] | None = None
+        self,
+        candidates: list[Candidate],
+        by_fallback: dict[Node, list[Candidate]],
+        *,
+        runs: dict[Node, QueuedRun] | None = None,
+        emptied: dict[Node, Candidate] | None = None,
     ) -> None:
         self.candidates = candidates
         self.next_index = 0
         self.changed: list[Candidate] = []
+        self._runs = runs or {}
+        for queued in self._runs.values():
+            self.add_run(queued.run)
         self._by_fallback = by_fallback  # the candidates that each fallback adds when it is activated
         self._emptied = emptied or {}  # the candidate that each message with calls is when all of its items are gone
 
@@ -46,26 +57,47 @@ class CandidateQueue:
             else:
                 return None
             priority, low, order, parent, position = candidate
-            if parent.removed_at[position] != NEVER_REMOVED or not parent.is_active:
+            if not self._is_alive(parent, position):
                 self.pop(candidate)
                 continue
-            item = parent.items[position]
-            if type(item) is Node:
-                if item.exhausted or (item in self._emptied and has_items(item)):
-                    self.pop(candidate)
-                    continue
-                if low is NO_TIE:
-                    return candidate
-                now = _find_lowest_priority(item)
-                if now != low:
-                    self.pop(candidate)
-                    heappush(changed, (priority, now, order, parent, position))
-                    continue
-            return candidate
+            item = None if position == MARKER else parent.items[position]
+            if type(item) is not Node or low is NO_TIE:
+                return candidate
+            now = _find_lowest_priority(item)
+            if now == low:
+                return candidate
+            self.pop(candidate)
+            heappush(changed, (priority, now, order, parent, position))
 
-    def has_one_left(self) -> bool:
-        """Return whether the candidate of the last `peek` is the only one left."""
-        return len(self.candidates) - self.next_index + len(self.changed) == 1
+    def _is_alive(self, parent: Node, position: int) -> bool:
+        """Return whether a candidate can still be removed."""
+        if not parent.is_active or position == MARKER:
+            return parent.is_active
+        item = parent.items[position]
+        return parent.removed_at[position] == NEVER_REMOVED and not (
+            type(item) is Node and (item.exhausted or (item in self._emptied and has_items(item)))
+        )
+
+    def find_run(self, node: Node, position: int) -> Run | None:
+        """Return the run that a candidate is the next entry of, or None."""
+        queued = self._runs.get(node)
+        return queued.run if queued is not None and (position == MARKER or type(node.items[position]) is MessageItem) else None
+
+    def add_run(self, run: Run) -> None:
+        """Add the next entry of a run, if any is left."""
+        index = len(run.steps)
+        if index < len(run.order):
+            _, low, order = self._runs[run.node]
+            position = run.order[index]
+            written = order + (run.order[index - 1] if position == MARKER else position)
+            priority = run.priorities[index]
+            heappush(self.changed, (priority, priority if low is None else low, written, run.node, position))
+
+    def find_run_end(self, run: Run) -> int:
+        """Return the index of the first entry of a run before which another candidate is removed, at least that of its next but one."""
+        following = self.peek()
+        start = len(run.steps) + 1
+        return len(run.order) if following is None else max(start, bisect_left(run.priorities, following[0], start))
 
     def pop(self, candidate: Candidate) -> None:
         """Remove the candidate that `peek` returned."""
@@ -83,6 +115,16 @@ class CandidateQueue:
         """Add the candidate of a message of which only its tool calls are left."""
         if (candidate := self._emptied.get(message)) is not None:
             heappush(self.changed, candidate)
+
+
+class QueuedRun(NamedTuple):
+    """A run among the candidates of a queue."""
+
+    run: Run
+    low: float | None
+    """The tie key of its items; None: their priority."""
+    order: int
+    """The number of candidates that are written before those of its node."""
 
 
 def _find_lowest_priority(node: Node) -> float:
@@ -131,17 +173,18 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
     candidates: list[Candidate] = []
     texts: list[Candidate] = []
     by_fallback: dict[Node, list[Candidate]] = {}
+    runs: dict[Node, QueuedRun] = {}
     order = 0
-    stack = [(node, enumerate(node.items))]
+    stack = [_enter(node, runs, order)]
     while stack:
         parent, rest = stack[-1]
-        removed_at, protected = parent.removed_at, parent.protected_items
+        removed_at, protected, kept, in_run = parent.removed_at, parent.protected_items, parent.kept_position, parent in runs
         for position, item in rest:
-            if removed_at[position] != NEVER_REMOVED or position < protected:
-                continue
             order += 1
+            if removed_at[position] != NEVER_REMOVED or position < protected or (in_run and type(item) is MessageItem) or position == kept:
+                continue
             if type(item) is Leaf:
-                if _is_never_removed(item):
+                if is_never_removed(item):
                     continue
                 if text_last and item.element is None and item.part is None:
                     texts.append((_LAST, _LAST, order, parent, position))
@@ -152,24 +195,36 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
                 if item.activated_at == NEVER_REMOVED:
                     by_fallback[item] = [(item.priority, _find_lowest_priority(item), order, parent, position)]
                     continue
-                if item.passes_priority and item.items and not item.atomic:
-                    stack.append((item, enumerate(item.items)))
+                if _is_open(item):
+                    stack.append(_enter(item, runs, order))
                     break
             candidates.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()
     candidates.sort()
-    _break_ties(candidates)
+    _break_ties(candidates, runs.values())
     candidates += texts
-    return CandidateQueue(candidates, by_fallback)
+    return CandidateQueue(candidates, by_fallback, runs=runs)
 
 
-def _is_never_removed(leaf: Leaf) -> bool:
-    """Return whether a leaf goes only together with the element around it: a Tag's line, or what a SystemMessage keeps."""
+def _enter(node: Node, runs: dict[Node, QueuedRun], order: int) -> tuple[Node, enumerate[Item]]:
+    """Begin with the items of a node. Its run is queued unless something comes between its items, or protects some of them."""
+    if node.run is not None and (node.run.is_recorded or not (node.protected_items or any(map(_is_open, node.nodes)))):
+        runs[node] = QueuedRun(node.run, HIGHEST_PRIORITY if node.run.is_recorded else None, order + 1)
+    return node, enumerate(node.items)
+
+
+def _is_open(node: Node) -> bool:
+    """Return whether the children of a node compete with its siblings."""
+    return node.passes_priority and bool(node.items) and not node.atomic
+
+
+def is_never_removed(leaf: Leaf) -> bool:
+    """Return whether a leaf goes only together with the element around it: a Tag's line, or what a message that stays keeps."""
     return leaf.is_frame or (leaf.parent.keeps_unprioritized and not has_own_priority(leaf))
 
 
-def _break_ties(candidates: list[Candidate]) -> None:
+def _break_ties(candidates: list[Candidate], runs: Collection[QueuedRun]) -> None:
     """Sort candidates of one priority by the lowest priority of a direct child."""
     start = 0
     while start < len(candidates):
@@ -177,11 +232,17 @@ def _break_ties(candidates: list[Candidate]) -> None:
         end = start + 1
         while end < len(candidates) and candidates[end][0] == priority:
             end += 1
-        if end > start + 1:
+        if end > start + 1 or any(_has_priority_in(queued.run, priority) for queued in runs):
             candidates[start:end] = sorted(
                 (priority, _find_tie_key(parent.items[at]), order, parent, at) for _, _, order, parent, at in candidates[start:end]
             )
         start = end
+
+
+def _has_priority_in(run: Run, priority: float) -> bool:
+    """Return whether an entry of a run has a priority."""
+    at = bisect_left(run.priorities, priority)
+    return at < len(run.priorities) and run.priorities[at] == priority
 
 
 def _find_tie_key(item: Item) -> float:
@@ -196,14 +257,22 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
     candidates: list[Candidate] = []
     by_fallback: dict[Node, list[Candidate]] = {}
     emptied: dict[Node, Candidate] = {}
+    runs: dict[Node, QueuedRun] = {}
     order = 0
     stack: list[tuple[Node, enumerate[Item], list[Candidate]]] = [(node, enumerate(node.items), candidates)]
     while stack:
         parent, rest, into = stack[-1]
+        if parent.run is not None and parent.run.is_recorded and parent not in runs:
+            runs[parent] = QueuedRun(parent.run, NO_TIE, order + 1)
         for position, item in rest:
-            if parent.removed_at[position] != NEVER_REMOVED or position < parent.protected_items:
-                continue
             order += 1
+            if (
+                parent.removed_at[position] != NEVER_REMOVED
+                or position < parent.protected_items
+                or position == parent.kept_position
+                or parent in runs
+            ):
+                continue
             if type(item) is Node:
                 if item.required:
                     continue
@@ -215,12 +284,12 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
                     )
                     break
                 into.append((item.priority, NO_TIE, order, parent, position))
-            elif not (type(item) is Leaf and _is_never_removed(item)):
+            elif not (type(item) is Leaf and is_never_removed(item)):
                 into.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()
     candidates.sort()
-    return CandidateQueue(candidates, by_fallback, emptied)
+    return CandidateQueue(candidates, by_fallback, runs=runs, emptied=emptied)
 
 
 def has_items(node: Node) -> bool:

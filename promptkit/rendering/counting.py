@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.subtree import iter_leaves, iter_messages
 from promptkit.rendering.text_joins import LeafRange, TextJoins
-from promptkit.rendering.tree import Item, Leaf, Node, TextMessage
-from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved, LeafLinked, LeafUnlinked, SubtreeRemoved, undo
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, RunStep, is_node_alive
+from promptkit.rendering.undo_log import CallRemoved, Change, FallbackActivated, ItemRemoved, LeafLinked, LeafUnlinked, SubtreeRemoved, undo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.tree import Run
 
 __all__ = ["LONG", "BackwardScan", "Overhead"]
 
@@ -40,7 +41,16 @@ class BackwardScan:
     `state` is the state that the scan has reached. `tokens` is the count of that state.
     """
 
-    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead) -> None:
+    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead, marked: Sequence[Run] = ()) -> None:
+        """Count the last state.
+
+        Args:
+            root: The root of the tree, or the node of a limit.
+            steps: The steps of the removal order below it, all of which have been taken.
+            sizer: Counts the tokens.
+            overhead: The tokens of the request apart from its messages.
+            marked: The runs with a marker.
+        """
         self.root = root
         self.steps = steps
         self.sizer = sizer
@@ -54,22 +64,35 @@ class BackwardScan:
         self._messages = 0
         self._systems = 0
         self._entries: dict[Node, _MessageTokens] = {}
+        self._marked = [run for run in marked if self._is_inside(run.node)]
         if root.is_active:
             self._add_root(self.state)
-        self.counts = [self.tokens]
-        """`counts[i]` is the number of tokens in state `len(steps) - i`, for the states that the scan has reached."""
+        self._counts = [self._count_state()]  # without markers, from the last state on, for the states that the scan has reached
 
-    @property
-    def tokens(self) -> int:
-        """The exact tokens of the current state."""
+    def _count_state(self) -> int:
+        """Return the tokens of the current state, without markers."""
         overhead = self.overhead
         if not self._messages:
             return self._content + overhead.without_messages
         return self._content + (overhead.with_system if self._systems else overhead.without_system)
 
+    @property
+    def tokens(self) -> int:
+        """The exact tokens of the current state."""
+        return self.tokens_at(self.state)
+
     def tokens_at(self, state: int) -> int:
         """Return the tokens of a state that the scan has reached."""
-        return self.counts[len(self.steps) - state]
+        tokens = self._counts[len(self.steps) - state]
+        markers = self._count_markers(state) if self._marked else 0
+        if markers and tokens == self.overhead.without_messages:
+            tokens = self.overhead.without_system  # a marker is the only message
+        return tokens + markers
+
+    def _count_markers(self, state: int) -> int:
+        """Count the markers in a state. So only those of states that may be kept are counted."""
+        found = ((run.node, run.find_marker(state)) for run in self._marked)
+        return sum(self.sizer.count_item(marker[1]) for node, marker in found if marker is not None and is_node_alive(node, state))
 
     def find_first_fit(self, budget: int) -> int | None:
         """Return the smallest state that fits the budget, or None if not even the last state does."""
@@ -80,9 +103,9 @@ class BackwardScan:
         while self.state and self._content - self._slack <= room:
             step = steps[self.state - 1]
             # A restored text that is too long for the budget need not be counted: it is in every earlier state, so none of them fits.
-            if isinstance(step, tuple):
-                item = step[3].items[step[4]]
-                if type(item) is TextMessage and len(item.text) > shortest and self._is_too_long(item, shortest, budget):
+            if isinstance(step, RunStep):
+                item = step.item
+                if item is not None and item.tokens < 0 and self._is_too_long(item, shortest, budget):
                     break
             elif self._restores_too_long(step, shortest, budget):
                 break
@@ -113,8 +136,9 @@ class BackwardScan:
 
     def _is_too_long(self, item: Item, shortest: int, budget: int) -> bool:
         """Return whether a text exceeds the budget by its length. False for texts that another state may be without."""
-        if type(item) is TextMessage:
-            return len(item.text) > shortest and item.tokens < 0 and self.sizer.tokenizer.lower_bound(item.text) > budget
+        if type(item) is MessageItem:
+            lower_bound = self.sizer.tokenizer.lower_bound
+            return item.tokens < 0 and any(len(text) > shortest and lower_bound(text) > budget for text in item.list_texts())
         if type(item) is not Leaf or len(item.text) <= shortest:
             return False
         parent = item.parent
@@ -127,16 +151,15 @@ class BackwardScan:
         """Undo one step and count the state before it."""
         self.state -= 1
         step = self.steps[self.state]
-        if isinstance(step, tuple):
-            parent = step[3]
-            parent.live_items += 1
-            item = parent.items[step[4]]
-            if type(item) is TextMessage:
-                self._add_text_message(item)
+        if isinstance(step, RunStep):
+            item = step.item
+            if item is not None and item.messages != ():
+                step.run.node.live_items += 1
+                self._add_item(item)
         else:
             for change in reversed(step):
                 self._undo(change)
-        self.counts.append(self.tokens)
+        self._counts.append(self._count_state())
 
     def _add_root(self, state: int) -> None:
         """Count the whole subtree: messages, or a part of a message."""
@@ -147,7 +170,7 @@ class BackwardScan:
             )
             self._count_leaves(entry)
         else:
-            for item in iter_messages(root, state):
+            for item in iter_messages(root, state, markers=False):
                 self._add(item, state)
 
     def _undo(self, change: Change) -> None:
@@ -167,13 +190,13 @@ class BackwardScan:
             entry = self._entries.get(change.message)
             if entry and entry.is_present and entry.root is change.message:
                 self._count_frame(entry, self.state)
-        else:
+        elif isinstance(change, FallbackActivated):
             self._deactivate(change.fallback)
 
     def _deactivate(self, fallback: Node) -> None:
         """Remove the messages that are there only with a fallback: those in it, or the message around it if nothing else is in that."""
         if fallback.message is None or fallback.role is not None:
-            for message in iter_messages(fallback, self.state):
+            for message in iter_messages(fallback, self.state, markers=False):
                 self._remove(message)
         elif not fallback.message.is_counted:
             self._remove(fallback.message)
@@ -185,18 +208,18 @@ class BackwardScan:
         if type(item) is Node and item.role is not None:
             self._add(item, self.state + 1)
         elif type(item) is Node:
-            for message in iter_messages(item, self.state + 1):
+            for message in iter_messages(item, self.state + 1, markers=False):
                 self._add(message, self.state + 1)
-        elif type(item) is TextMessage:
-            self._add_text_message(item)
+        elif type(item) is MessageItem:
+            self._add_item(item)
 
     def _is_inside(self, node: Node) -> bool:
         """Return whether a node is in the subtree that is counted."""
         return self.root.index <= node.index <= self.root.last_index
 
-    def _add(self, item: Node | TextMessage, state: int) -> None:
-        if type(item) is TextMessage:
-            self._add_text_message(item)
+    def _add(self, item: Node | MessageItem, state: int) -> None:
+        if type(item) is MessageItem:
+            self._add_item(item)
         elif type(item) is Node and item.is_counted:
             entry = self._entries.get(item)
             if entry is None:
@@ -207,16 +230,26 @@ class BackwardScan:
                 self._count_leaves(entry)
                 self._count_frame(entry, state)
 
-    def _add_text_message(self, message: TextMessage) -> None:
-        tokens = message.tokens
-        self._content += self.sizer.count_text_message(message) if tokens < 0 else tokens
+    def _add_item(self, item: MessageItem) -> None:
+        if item.messages == ():
+            return  # blank
+        tokens = item.tokens
+        if tokens < 0:
+            tokens = self.sizer.count_item(item)
+        self._content += tokens
+        if item.is_loose:
+            self._slack += tokens
         self._messages += 1
-        self._systems += message.role == "system"
+        self._systems += item.role == "system"
 
-    def _remove(self, item: Node | TextMessage) -> None:
+    def _remove(self, item: Node | MessageItem) -> None:
         """Remove the message of a fallback that has been deactivated."""
-        if type(item) is TextMessage:
-            self._content -= self.sizer.count_text_message(item)
+        if type(item) is MessageItem:
+            tokens = self.sizer.count_item(item)
+            self._content -= tokens
+            self._slack -= tokens
+            if item.messages == ():
+                return
         elif type(item) is Node:
             entry = self._entries.get(item)
             if entry is None or not entry.is_present:

@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
 from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
+from promptkit.elements.rounds import Rounds, describe_rounds
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.paths import format_path
 from promptkit.rendering.sizing import surely_fits_by_itself
 from promptkit.rendering.subtree import is_empty, measure, read_text
-from promptkit.rendering.tree import (
-    NEVER_REMOVED,
-    STARTS_LINE_ALWAYS,
-    STARTS_LINE_FIRST,
-    STARTS_LINE_NEVER,
-    Leaf,
-    Node,
-    format_path,
-)
-from promptkit.tokens.truncation import truncate_text
+from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, Leaf, Node, Run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
 
     from promptkit.element import Sizing
+    from promptkit.messages import Message
     from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -63,6 +58,10 @@ class ElementContext(Protocol):
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
         """Have an awaitable awaited. Its value becomes the content of the node."""
+        ...
+
+    def add_rounds(self, node: Node, rounds: Sequence[Message | Sequence[Message]]) -> None:
+        """Append the items of the rounds of a recorded conversation to the items of a node."""
         ...
 
 
@@ -348,7 +347,7 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
     tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
-    cut = truncate_text(content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker, tokenizer=sizer.tokenizer)
+    cut = sizer.truncate(content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker)
     _keep_attachments(node, node.nodes, shown=True)
     clear_node(node)
     if cut:
@@ -435,6 +434,16 @@ def _open_prioritized_list(_context: ElementContext, _node: Node, element: layou
         elif child is not None:
             ranked.append(child.replace(priority=priority))
     return tuple(ranked)
+
+
+# Rounds: become message items, which the render removes in the order that is given.
+
+
+def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
+    context.add_rounds(node, element.rounds)
+    find_labels = cache(partial(describe_rounds, element.rounds))
+    node.run = Run(node, element.order, element.priorities, marker=element.marker, find_labels=find_labels)
+    return ()
 
 
 # TokenLimit, Isolate, Reserve, KeepWith, LegacyPrioritization: groups that pruning treats differently.
@@ -534,6 +543,7 @@ _HANDLERS: dict[type[PromptElement], ElementHandler] = {
     layout.PrioritizedList: ElementHandler(open=_open_prioritized_list),
     layout.Reserve: ElementHandler(prepare=_prepare_reserve),
     layout.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
+    Rounds: ElementHandler(open=_open_rounds),
     media.Image: _MEDIA,
     media.Document: _MEDIA,
     media.Opaque: _MEDIA,

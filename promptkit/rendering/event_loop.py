@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Coroutine, Generator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from promptkit.errors import RunningLoopError
-from promptkit.rendering.tree import format_path
+from promptkit.rendering.paths import format_path
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Generator, Sequence
 from functools import partial
+from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -20,13 +21,15 @@ from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
 from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
+from promptkit.elements.rounds import iter_rounds
 from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.build import LEAF_ELEMENTS, build_leaf, build_node, build_text_message, wrap_in_group
+from promptkit.rendering.build import LEAF_ELEMENTS, build_leaf, build_message_item, build_node, build_round, wrap_in_group
 from promptkit.rendering.elements import close_node, open_node, prepare_node, write_expandable
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, close_coroutines
-from promptkit.rendering.render_cache import CachedChildren, RenderCache, snapshot_props
+from promptkit.rendering.paths import format_path
+from promptkit.rendering.render_cache import ComponentRun, RenderCache, RequestRuns
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
@@ -36,13 +39,13 @@ from promptkit.rendering.tree import (
     FlexGroup,
     Layout,
     Leaf,
+    MessageItem,
     Node,
-    TextMessage,
-    format_path,
+    build_run,
 )
 
 if TYPE_CHECKING:
-    from promptkit.messages import Role
+    from promptkit.messages import Message, Role
     from promptkit.rendering.sizing import Sizer
 
 __all__ = ["Expansion", "grow_expandables"]
@@ -58,14 +61,24 @@ _DEEP = 64
 class Expansion:
     """Runs the components of one tree."""
 
-    def __init__(self, sizer: Sizer, cache: RenderCache, *, model: str | None, prune_step: int = 0, fragment: bool = False) -> None:
+    def __init__(  # noqa: PLR0913  # what a render depends on
+        self,
+        sizer: Sizer,
+        cache: RenderCache,
+        runs: RequestRuns,
+        *,
+        model: str | None,
+        prune_step: int = 0,
+        fragment: bool = False,
+    ) -> None:
         self.sizer = sizer
         self.cache = cache
+        self.runs = runs
         self.model = model
         self.prune_step = prune_step
         self.fragment = fragment
         self.expandables: list[Node] = []
-        self.text_messages: list[TextMessage] = []
+        self.message_items: list[MessageItem] = []
         self.seconds: dict[Node, float] | None = None  # the time of each component; None if it is not recorded
         self._stack: list[Node] = []
         self._pending: PendingAwaitables = []
@@ -80,6 +93,7 @@ class Expansion:
         root = Node(None, None, HIGHEST_PRIORITY)
         root.budget = budget
         root.fragment = self.fragment
+        self.runs.start_render(self.sizer.tokenizer, self.model)
         stack = self._stack
         if self._fill(root, children):
             return root
@@ -98,7 +112,14 @@ class Expansion:
 
     def sizing(self, node: Node) -> Sizing:
         """Return the Sizing of the component at a node."""
-        return Sizing(lambda: self.sizer.budget_of(node), self.sizer.tokenizer, self.model, prune_step=self.prune_step)
+        sizer = self.sizer
+        return Sizing(
+            lambda: sizer.budget_of(node),
+            sizer.tokenizer,
+            self.model,
+            prune_step=self.prune_step,
+            count_message=sizer.count_message,
+        )
 
     def _enter(self, node: Node) -> None:
         element = node.element
@@ -116,33 +137,61 @@ class Expansion:
         self._complete(node)
 
     def run_component(self, node: Node, element: PromptElement) -> Children | None:
-        """Return the children that a component rendered, from the cache or now, or None if they are awaited."""
+        """Return the children that a component rendered, now or before, or None if they are awaited."""
         node.component_depth += 1
         if node.component_depth > _MAX_COMPONENT_DEPTH:
             message = f"components are nested more than {_MAX_COMPONENT_DEPTH:,} deep: one of them probably renders itself."
             raise TreeError(message, path=format_path(node))
-        props = snapshot_props(element)
-        for cached in self.cache.find(node, props):
-            if cached.budget is None or cached.budget == self.sizer.budget_of(node):
-                self.cache.store(node, cached)
-                return cached.children
+        budget = partial(self.sizer.budget_of, node)
+        run = self.cache.find(element, budget)
+        if run is not None:
+            self.cache.store(run)
+            return run.children
+        run = self.runs.take(element, budget)
+        if run is not None:
+            return run.children
         sizing = self.sizing(node)
         if self.seconds is not None:
             self.seconds[node] = -perf_counter()
         result = element.render(sizing)
         if inspect.isawaitable(result):
             self.start(node, result, sizing)
-            return None
-        return self._read_children(node, element, result, sizing)
+            return None  # what was awaited is never kept as pure: it was loaded
+        run = self._read_run(node, element, result, sizing)
+        if type(element).__pure__:
+            self.cache.store(run)
+        return run.children
 
-    def _read_children(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> Children:
+    def _read_run(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
         children = flatten(cast("Child", result), type(element).__name__)  # flatten checks it
-        props = snapshot_props(element)
-        if props is not None:
-            self.cache.store(node, CachedChildren(element, props, children, sizing))
-        return children
+        run = ComponentRun(element, children, sizing)
+        self.runs.store(run)
+        return run
+
+    def add_rounds(self, node: Node, rounds: Sequence[Message | Sequence[Message]]) -> None:
+        """Append the items of the rounds of a recorded conversation to the items of a node.
+
+        Renders share an item by the identity of its messages.
+        """
+        cached = self.cache.message_items
+        find = cached.get
+        items: list[MessageItem] = []
+        for messages in iter_rounds(rounds):
+            key = id(messages[0])
+            item = None if node.in_fallback else find(key)
+            size = len(messages)  # an item holds its messages, so that with the key its first message is the same
+            if item is None or len(item.sources) != size or (size > 1 and not all(map(is_, item.sources, messages))):
+                item = build_round(messages)
+                if node.in_fallback:
+                    item.is_loose = True
+                else:
+                    cached[key] = item
+            items.append(item)
+        node.items += items
+        if not node.in_fallback:
+            self.message_items += items
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
         """Have an awaitable awaited. `_receive` gets its result."""
@@ -161,18 +210,18 @@ class Expansion:
                 write_expandable(node, value)
                 filled = True
             else:
-                filled = self._fill(node, self._read_children(node, element, value, sizing))
+                filled = self._fill(node, self._read_run(node, element, value, sizing).children)
         except Exception as raised:
             _add_path(raised, node)
             raise
         if filled:
             self._complete(node)
 
-    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912  # one pass over children, of which a prompt can have very many
+    def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over children, of which a prompt can have very many
         """Build the items of a node and schedule those that are nodes. Return True if none is a node."""
         items = node.items
-        find_cached = self.cache.text_messages.get
-        text_messages = self.text_messages
+        find_cached = self.cache.message_items.get
+        message_items = self.message_items
         message = node.message
         plain = 0
         groups: dict[float, list[Node]] = {}
@@ -189,7 +238,7 @@ class Expansion:
             cached = find_cached(id(child))
             if cached is not None and cached.element is child and message is None:
                 items.append(cached)
-                text_messages.append(cached)
+                message_items.append(cached)
                 plain += 1
                 continue
             kind = type(child)
@@ -198,11 +247,11 @@ class Expansion:
                 role is not None
                 and message is None
                 and isinstance(child, MessageElement)
-                and (built := build_text_message(child, role, node)) is not None
+                and (built := build_message_item(child, role, node)) is not None
             ):
-                self.cache.text_messages[id(child)] = built
+                self.cache.message_items[id(child)] = built
                 items.append(built)
-                text_messages.append(built)
+                message_items.append(built)
                 plain += 1
             elif isinstance(child, Metadata | Reference | CacheBreakpoint):
                 self._attach(node, child)
@@ -218,6 +267,8 @@ class Expansion:
                 if inner.fallback:
                     groups[grow].append(inner.fallback)
         node.removed_at = [NEVER_REMOVED] * len(items)
+        if plain and node.run is None:
+            node.run = build_run(node)
         if not groups:
             return True
         if plain and _DEFAULT_GROW not in groups:

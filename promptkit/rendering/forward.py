@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from promptkit.rendering.subtree import iter_message_places, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Node, TextMessage
+from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, RunStep
 from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def _count(root: Node, sizer: Sizer) -> int:
         for item, removed_at in zip(node.items, node.removed_at, strict=True):
             if removed_at != NEVER_REMOVED:
                 continue
-            if isinstance(item, TextMessage):
-                total += sizer.count_text_message(item)
+            if isinstance(item, MessageItem):
+                total += sizer.count_item(item)
             elif not isinstance(item, Node):
                 continue
             elif item.role is not None:
@@ -94,14 +94,13 @@ _UNKNOWN: Final = -1
 
 def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None:
     """Count the tokens of the messages below a limit that a step removed. None: it left a long message in part."""
-    if isinstance(step, tuple):
-        item = step[3].items[step[4]]
-        return sizer.count_text_message(item) if isinstance(item, TextMessage) else None
+    if isinstance(step, RunStep):
+        return 0 if step.item is None else sizer.count_item(step.item)
     forget_settled(step, root)
     saved = 0
     for item in _list_messages(step, state, root):
-        if isinstance(item, TextMessage):
-            saved += sizer.count_text_message(item)
+        if isinstance(item, MessageItem):
+            saved += sizer.count_item(item)
         elif item.is_active and item.leaf_count > _MOST_LEAVES:
             return None
         else:
@@ -109,7 +108,7 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
     return saved
 
 
-def _list_messages(step: list[Change], state: int, root: Node) -> list[TextMessage | Node]:
+def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageItem | Node]:
     """List the messages below a limit that a step removed, in whole or in part, each once."""
     places: dict[tuple[Node, int], None] = {}
     for change in step:
@@ -119,11 +118,11 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[TextMessa
         elif isinstance(change, ItemRemoved):
             item = change.parent.items[change.position]
             if isinstance(item, Node) and item.role is None:
-                places.update(dict.fromkeys(iter_message_places(item, state)))
+                places.update(dict.fromkeys((parent, position) for parent, position, _ in iter_message_places(item, state)))
             else:
                 places[change.parent, change.position] = None
     found = (parent.items[position] for parent, position in places if _is_below(parent, root))
-    return [item for item in found if isinstance(item, TextMessage | Node)]
+    return [item for item in found if isinstance(item, MessageItem | Node)]
 
 
 def forget_settled(step: list[Change], root: Node) -> None:

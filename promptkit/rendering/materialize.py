@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from promptkit.elements.chat import AssistantMessage
 from promptkit.errors import OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, Node, format_path
+from promptkit.rendering.paths import format_path
+from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from promptkit.elements.media import Reference
+    from promptkit.rendering.tree import Run
 
 __all__ = [
     "RenderTree",
@@ -39,6 +41,7 @@ class RenderTree:
         "keep_group_calls",
         "keep_groups",
         "limits",
+        "marked",
         "messages",
         "nodes",
         "prompt_tsx",
@@ -50,7 +53,8 @@ class RenderTree:
         self.root = root
         self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
         self.nodes: list[Node] = []  # in written order
-        self.messages: list[Node] = []  # that are not text messages
+        self.messages: list[Node] = []  # that are nodes
+        self.marked: list[Run] = []  # the runs with a marker
         self.limits: list[Node] = []
         self.fallback_limits: list[Node] = []  # inside fallbacks
         self.keep_groups: dict[Hashable, list[Node]] = {}  # the members of each KeepWith group
@@ -58,6 +62,11 @@ class RenderTree:
         self.cache_breakpoints: list[Leaf] = []  # in written order
         self.reserved = 0
         self.has_attachments = False
+
+    def find_last_breakpoint(self, root: Node) -> Leaf | None:
+        """Return the last cache breakpoint at or below a node, before which nothing below that node is pruned."""
+        below = (leaf for leaf in reversed(self.cache_breakpoints) if root.index <= leaf.parent.index <= root.last_index)
+        return next(below, None)
 
     def collect_attachments(self, state: int) -> tuple[list[object], list[Reference], list[Reference]]:
         """Return (metadata, references, omitted references) in a state.
@@ -99,6 +108,7 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
         )
         if node.metadata or node.references:
             tree.has_attachments = True
+        tree.reserved += node.reserve  # also of one that a limit removed with the message around it
         if not (node.is_active or node.in_fallback):
             continue
         if parent is not None and parent.required:
@@ -107,14 +117,16 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             node.keeps_unprioritized = not prompt_tsx
         if node.limit is not None:
             (tree.fallback_limits if node.in_fallback else tree.limits).append(node)
+        if node.run is not None and node.run.marker is not None:
+            tree.marked.append(node.run)
         for group in node.keep_groups:
             tree.keep_groups.setdefault(group, []).append(node)
         if node.role is not None:
             _index_message(tree, node)
-        if not node.in_fallback:
-            tree.reserved += node.reserve
     for node in reversed(tree.nodes):
         _settle(node)
+    if not prompt_tsx:
+        _keep_last_user_message(tree)
     return tree
 
 
@@ -131,14 +143,24 @@ def _settle(node: Node) -> None:
             live += child.is_counted
             if child.pinned:
                 node.pinned = True
+    if node.run is not None and node.run.is_recorded and _has_required_round(node, node.run):
+        node.pinned = True
     node.live_items = live
     node.is_blank = node.role is not None and not has_content(node)
-    if (node.required or node.keeps_unprioritized) and has_content(node) and _has_lasting_content(node):
+    if (node.required or node.keeps_unprioritized) and _has_lasting_content(node):
         node.pinned = True
 
 
+def _has_required_round(node: Node, run: Run) -> bool:
+    """Return whether a conversation has a round with content that is never removed."""
+    removable = set(run.order)
+    return len(removable) <= len(node.items) and any(at not in removable and is_content(item) for at, item in enumerate(node.items))
+
+
 def _has_lasting_content(node: Node) -> bool:
-    """Return whether a node with content that is required, or keeps what has no priority, has content that is never removed."""
+    """Return whether a node that is required, or keeps what has no priority, has content that is never removed."""
+    if not has_content(node):
+        return False
     if node.required or node.role is not None or node.atomic:
         return True
     return any(
@@ -147,14 +169,80 @@ def _has_lasting_content(node: Node) -> bool:
     )
 
 
+def _keep_last_user_message(tree: RenderTree) -> None:
+    """Keep the last user message without a priority, with everything in it that has no priority either (D13)."""
+    place = _find_last_user_message(tree.root)
+    if place is None:
+        return
+    parent, position = place
+    message = parent.items[position]
+    if type(message) is not Node:
+        if parent.run is not None and parent.kept_position != position:
+            parent.run.keep(position)
+            parent.kept_position = position
+        _pin(parent)
+        return
+    for node in tree.nodes[message.index : message.last_index + 1]:
+        around = node.parent
+        if node is message or (around is not None and around.keeps_unprioritized and not node.in_prioritized and node.is_active):
+            node.keeps_unprioritized = True
+            if _has_lasting_content(node):
+                _pin(node)
+
+
+def _find_last_user_message(root: Node) -> tuple[Node, int] | None:
+    """Find the place of the last user message without a priority. None: there is none, or it is in a round that is required."""
+    stack = [(root, len(root.items))]
+    while stack:
+        parent, end = stack.pop()
+        if parent.run is not None and parent.run.is_recorded:
+            if _has_required_request(parent, parent.run):
+                return None
+            continue  # the other rounds have priorities
+        for position in range(end - 1, -1, -1):
+            item = parent.items[position]
+            if parent.removed_at[position] != NEVER_REMOVED:
+                continue
+            if _is_unprioritized_user_message(item):
+                return parent, position
+            if type(item) is Node and item.role is None and not item.in_prioritized:
+                stack += [(parent, position), (item, len(item.items))]
+                break
+    return None
+
+
+def _is_unprioritized_user_message(item: Item) -> bool:
+    """Return whether an item is a user message without a priority that is not blank."""
+    if type(item) is MessageItem:
+        return item.role == "user" and item.element is not None and item.element.priority is None
+    return type(item) is Node and item.role == "user" and not item.in_prioritized and not item.is_blank
+
+
+def _has_required_request(node: Node, run: Run) -> bool:
+    """Return whether a conversation has a round with a user message that is never removed."""
+    removable = set(run.order)
+    return any(
+        type(item) is MessageItem and at not in removable and any(message.role == "user" for message in item.messages or ())
+        for at, item in enumerate(node.items)
+    )
+
+
+def _pin(node: Node) -> None:
+    """Keep a node, and so the nodes around it."""
+    above: Node | None = node
+    while above is not None and not above.pinned:
+        above.pinned = True
+        above = above.parent
+
+
 def has_own_priority(leaf: Leaf) -> bool:
     """Return whether a leaf is an element with a priority. Literal text has none."""
     return leaf.element is not None and leaf.element.priority is not None
 
 
 def has_content(node: Node) -> bool:
-    """Return whether a node counts as content of its container before anything is removed."""
-    return node.live_items > 0 or node.role == "tool" or bool(node.calls) or node.reserve > 0
+    """Return whether a node counts as content of its container before anything is removed. In a message a Reserve does not: it is not sent."""
+    return node.live_items > 0 or node.role == "tool" or bool(node.calls) or (node.reserve > 0 and node.message is None)
 
 
 def _index_message(tree: RenderTree, node: Node) -> None:
@@ -205,11 +293,11 @@ def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> 
 
 def is_content(item: Item) -> bool:
     """Return whether a living item counts as content of its parent."""
-    if type(item) is Node:
+    if isinstance(item, MessageItem):
+        return item.messages != ()
+    if isinstance(item, Node):
         return item.is_counted
-    if type(item) is Leaf:
-        return not item.is_frame and (item.part is not None or bool(item.text and not item.text.isspace()))
-    return True
+    return not item.is_frame and (item.part is not None or bool(item.text and not item.text.isspace()))
 
 
 def list_linked_leaves(node: Node) -> list[Leaf]:

@@ -13,9 +13,9 @@ import attrs
 from promptkit.messages import Message
 from promptkit.rendering.counting import LONG
 from promptkit.rendering.plans import ContainerPlan, LinesMessage, PlannedMessage
-from promptkit.rendering.subtree import build_message
+from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.text_joins import find_last_cut
-from promptkit.rendering.tree import TextMessage
+from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
     from promptkit.rendering.plans import Line, Pair
@@ -55,7 +55,7 @@ class KeptPlan:
                     if isinstance(unit, ContainerPlan):
                         stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
                         break
-                    add(unit.message or _build(unit))
+                    add(_build(unit) if isinstance(unit, MessageItem) else unit.message or _build(unit))
                 elif rank == partial:
                     if depth < len(levels):
                         plan, partial, low = levels[depth]
@@ -74,7 +74,7 @@ _NONE: Final = -1
 """The rank of a unit that is kept in part, where there is none."""
 
 
-def _build(unit: TextMessage | PlannedMessage | LinesMessage | ContainerPlan) -> Message:
+def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) -> Message:
     """Build the message of a unit, and keep it there for other renders."""
     if isinstance(unit, PlannedMessage):
         calls = () if unit.call is None else (unit.call,)
@@ -84,11 +84,10 @@ def _build(unit: TextMessage | PlannedMessage | LinesMessage | ContainerPlan) ->
     if isinstance(unit, LinesMessage):
         unit.message = _join(unit, unit.lines)
         return unit.message
-    message = build_message(unit, 0) if isinstance(unit, TextMessage) else None
-    if message is None:
+    if not isinstance(unit, MessageItem):
         problem = f"{type(unit).__name__} is no message."
         raise TypeError(problem)
-    return message
+    return build_messages(unit, 0)[0]
 
 
 _ENDS_LINE: Final = operator.methodcaller("endswith", "\n")
@@ -108,7 +107,7 @@ def _join(message: LinesMessage, lines: list[Line]) -> Message:
 def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
     """Find the first state of the removal order that fits.
 
-    The last user message is never removed; in a prompt without any, the last message is not.
+    The last user message without a priority is never removed. Without any, neither is the last of the user messages or of the messages.
 
     Args:
         root: The plan of the prompt.
@@ -117,7 +116,7 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
         budget: The tokens of the whole request. A text that is surely longer is not counted.
 
     Returns:
-        The state, or None if not even the last state fits.
+        The state, or None if not even the last state fits, or if only the tree tells what fits.
     """
     counts = _Counts(sizer, budget)
     total = sum(map(counts.count_planned, root.fixed))
@@ -125,6 +124,7 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
         return None
     waits_for_user = root.has_user and not any(message.role == "user" for message in root.fixed)
     waits = waits_for_user or not (root.has_user or root.fixed)  # for the message that is never removed
+    last_user = root.last_user  # until it is kept
     path: list[tuple[ContainerPlan, int]] = []
     lines: tuple[LinesMessage, int] | None = None
     container, ranked, rank = root, root.ranked, len(root.ranked)
@@ -145,22 +145,24 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
             if first == len(entry.lines):
                 break
             total += tokens
+            last_user = None if entry is last_user else last_user
             waits = waits and waits_for_user and entry.role != "user"
             if first:
                 lines = entry, first
                 break
         else:
-            text = entry if isinstance(entry, TextMessage) else None
+            text = entry if isinstance(entry, MessageItem) else None
             tokens = text.tokens if text is not None else -1
             if tokens < 0:
                 tokens = counts.count(entry)
             if total + tokens > room:
                 break
             total += tokens
+            last_user = None if entry is last_user else last_user
             if waits:
                 waits = waits_for_user and not (text is not None and text.role == "user")
         rank -= 1
-    return None if waits else KeptPlan(tuple(path), container, rank, lines, total)
+    return None if waits or last_user is not None else KeptPlan(tuple(path), container, rank, lines, total)
 
 
 class _Counts:
@@ -173,10 +175,10 @@ class _Counts:
         self._budget = budget
         self._shortest = max(LONG, budget)
 
-    def count(self, unit: TextMessage | PlannedMessage | Pair) -> int:
+    def count(self, unit: MessageItem | PlannedMessage | Pair) -> int:
         """Count the tokens of a message, or of a call and its result. A text that surely exceeds the budget is not counted."""
-        if isinstance(unit, TextMessage):
-            return self._find_excess(unit.text) or self._sizer.count_text_message(unit)
+        if isinstance(unit, MessageItem):
+            return self._find_excess(unit.text) or self._sizer.count_item(unit)
         if isinstance(unit, PlannedMessage):
             return self.count_planned(unit)
         call, result = unit

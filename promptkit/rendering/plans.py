@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.text import TextChunk
 from promptkit.errors import TreeError
-from promptkit.rendering.build import build_leaf, build_text_message, is_plain, read_priority
+from promptkit.rendering.build import build_leaf, build_message_item, is_plain, read_priority
 from promptkit.rendering.elements import is_plain_container
-from promptkit.rendering.tree import HIGHEST_PRIORITY, Node, TextMessage
+from promptkit.rendering.tree import HIGHEST_PRIORITY, MessageItem, Node
 
 if TYPE_CHECKING:
     import re
@@ -83,7 +83,20 @@ class ContainerPlan:
     FIXED for a unit that is never removed.
     """
 
-    __slots__ = ("element", "fixed", "has_calls", "has_system", "has_user", "is_changing", "priority", "ranked", "ranks", "size", "units")
+    __slots__ = (
+        "element",
+        "fixed",
+        "has_calls",
+        "has_system",
+        "has_user",
+        "is_changing",
+        "last_user",
+        "priority",
+        "ranked",
+        "ranks",
+        "size",
+        "units",
+    )
 
     def __init__(self, element: PromptElement | None, priority: float) -> None:
         self.element = element
@@ -93,13 +106,14 @@ class ContainerPlan:
         self.ranks: list[int] = []
         self.fixed: list[PlannedMessage] = []
         self.has_user = False  # a message of the user that may be removed
+        self.last_user: MessageItem | LinesMessage | None = None  # the last user message without a priority, unless it is required
         self.has_system = False  # a system message that may be removed
         self.has_calls = False
         self.is_changing = False  # the lowest priority of a unit's children changes while they are removed
         self.size = 1  # plans in it, itself included
 
 
-Unit: TypeAlias = TextMessage | PlannedMessage | LinesMessage | ContainerPlan
+Unit: TypeAlias = MessageItem | PlannedMessage | LinesMessage | ContainerPlan
 """What is ranked in a container."""
 
 Pair: TypeAlias = tuple[PlannedMessage, PlannedMessage]
@@ -131,6 +145,8 @@ class PlanCache:
     def plan(self, children: Children) -> ContainerPlan | None:
         """Return the plan of a prompt, or None if it is not static or not well-formed."""
         root = self._plan(children)
+        if root is not None and isinstance(root.last_user, LinesMessage) and _has_kept_lines(root.last_user):
+            root = None
         if root is not None:
             self._size = root.size
         if len(self._units) + len(self._lines) > 2 * self._size + _SLACK:
@@ -182,7 +198,7 @@ class PlanCache:
     def _plan_message(self, element: MessageElement, role: Role) -> Unit | None:
         """Plan a message, or return None if it is not static."""
         try:
-            text = None if role == "tool" else build_text_message(element, role, _OUTSIDE)
+            text = None if role == "tool" else build_message_item(element, role, _OUTSIDE)
             if text is not None:
                 return text
             priority = read_priority(element, _OUTSIDE)
@@ -197,7 +213,7 @@ class PlanCache:
             is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
             return planned if is_static else None
         child = element.children[0] if len(element.children) == 1 else None
-        if type(child) is str:  # as in build_text_message: a message of another text is expanded
+        if type(child) is str:  # as in build_message_item: a message of another text is expanded
             planned.text, planned.fixed = child, fixed
             planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
             return planned if child and not child.isspace() else None
@@ -268,7 +284,9 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
     """List what the units of a container are ranked by: priority, lowest priority of a direct child, position. Notes what they have."""
     keys: list[tuple[float, float, int]] = []
     for position, unit in enumerate(plan.units):
-        if isinstance(unit, TextMessage):
+        if unit.element is not None and unit.element.priority is None:
+            _note_last_user(plan, unit)
+        if isinstance(unit, MessageItem):
             keys.append((unit.priority, unit.priority, position))
             if unit.role == "user":
                 plan.has_user = True
@@ -284,6 +302,19 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
             keys.append((unit.priority, _CHANGING, position))
             _inherit(plan, unit)
     return keys
+
+
+def _note_last_user(plan: ContainerPlan, unit: Unit) -> None:
+    """Note in a container that a unit is, or contains, the last user message without a priority."""
+    if isinstance(unit, ContainerPlan):
+        plan.last_user = unit.last_user or plan.last_user
+    elif unit.role == "user":
+        plan.last_user = None if isinstance(unit, PlannedMessage) else unit
+
+
+def _has_kept_lines(message: LinesMessage) -> bool:
+    """Return whether a message that is never removed has a line without a priority, which is never removed either."""
+    return message.lines[message.ranked[-1]].priority >= HIGHEST_PRIORITY
 
 
 _CHANGING: Final = float("-inf")

@@ -14,13 +14,15 @@ import attrs
 
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import assemble_messages
+from promptkit.rendering.candidates import is_never_removed
 from promptkit.rendering.counting import BackwardScan, Overhead
 from promptkit.rendering.forward import forget_settled, prune_forward
-from promptkit.rendering.removal_order import RemovalOrder
+from promptkit.rendering.paths import Paths, format_path
+from promptkit.rendering.removal_order import RemovalOrder, list_prefix
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
-from promptkit.rendering.subtree import build_message, iter_message_places, iter_messages, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Item, Node, Paths, TextMessage, format_path, is_node_alive
+from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
+from promptkit.rendering.tree import NEVER_REMOVED, Item, Leaf, MessageItem, Node, RunStep, is_item_alive, is_node_alive
 from promptkit.rendering.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ class Pruner:
         self._tree_scan: BackwardScan | None = None
         self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
-        self._may_prune_forward = not fallbacks and not tree.cache_breakpoints
+        self._may_prune_forward = not fallbacks and not tree.cache_breakpoints and not tree.marked
         self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
 
     def prune_limit(self, node: Node) -> None:
@@ -71,7 +73,7 @@ class Pruner:
     def _prune_backward(self, node: Node, limit: int) -> list[Step]:
         """Prune the subtree of a limit, and return the steps that were taken."""
         steps = self._order.run(node)
-        scan = BackwardScan(node, steps, self.sizer, Overhead())
+        scan = BackwardScan(node, steps, self.sizer, Overhead(), self.tree.marked)
         state = scan.find_first_fit(limit)
         if state is None:
             raise self._exceeded_error(node, limit, scan)
@@ -103,7 +105,9 @@ class Pruner:
             largest={path: required},
             messages=assemble_messages(self.tree.root, -1),
             metadata=self.tree.collect_attachments(0)[0],
-            removed=list_removals(self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead), 0, 0, reason="limit")),
+            removed=list_removals(
+                self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.marked), 0, 0, reason="limit")
+            ),
             where=format_path(node),
             last_message=path,
             last_role=last.role,
@@ -117,7 +121,7 @@ class Pruner:
         root = self.tree.root
         room = budget - self.tree.reserved - max(self.overhead)
         if not rounding.dropped and surely_fits(self.tree, self.sizer, room):
-            return self._build_pruned(BackwardScan(root, [], self.sizer, self.overhead), 0, budget)
+            return self._build_pruned(BackwardScan(root, [], self.sizer, self.overhead, self.tree.marked), 0, budget)
         return self.prune_at(self.scan_tree(), budget, rounding)
 
     def scan_tree(self) -> BackwardScan:
@@ -127,7 +131,7 @@ class Pruner:
             steps = self._order.run(root)
             if not self.tree.prompt_tsx:
                 self._last_message = end_before_last_message(root, steps)
-            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead)
+            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead, self.tree.marked)
         return self._tree_scan
 
     def prune_at(self, scan: BackwardScan, budget: int, rounding: RemovalRounding) -> PrunedTree:
@@ -168,8 +172,8 @@ class Pruner:
         if self._exact_overhead is None:
             return 0
         first = next((item for item in iter_messages(scan.root, state) if item.role == "system"), None)
-        message = build_message(first, state) if first is not None else None
-        return self.overhead.with_system - self._exact_overhead(message.text) if message else 0
+        messages = build_messages(first, state) if first is not None else ()
+        return self.overhead.with_system - self._exact_overhead(messages[0].text) if messages else 0
 
     def _surely_fits(self, node: Node, limit: int) -> bool:
         """Return whether the subtree of a limit fits by its upper bound, so that nothing has to be counted."""
@@ -195,15 +199,8 @@ class Pruner:
         required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
         paths = Paths()
-        for parent, position in iter_message_places(root, state):
-            item = parent.items[position]
-            size = (
-                self.sizer.count_text_message(item)
-                if type(item) is TextMessage
-                else measure(item, self.sizer, state)
-                if type(item) is Node
-                else 0
-            )
+        for parent, position, item in iter_message_places(root, state):
+            size = measure(item, self.sizer, state) if isinstance(item, Node) else self.sizer.count_item(item)
             label = paths.shorten(parent, position)
             sizes[paths.format_public(parent, position) if label in sizes else label] = size
         if not where:
@@ -217,6 +214,8 @@ class Pruner:
         largest = dict(sorted(((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1])[:3])
         metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
+        cache_breakpoint = self.tree.find_last_breakpoint(root)
+        pinned = 0 if cache_breakpoint is None else count_pinned(cache_breakpoint, root, self.sizer, state)
         return BudgetExceededError(
             budget=budget,
             required=required,
@@ -225,9 +224,35 @@ class Pruner:
             metadata=metadata,
             removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
             where=where,
+            cache_breakpoint=format_path(cache_breakpoint.parent, cache_breakpoint.position)
+            if cache_breakpoint is not None and pinned
+            else "",
+            pinned=pinned,
             last_message=paths.shorten(last.parent, last.position) if last else "",
             last_role=last.role if last else None,
         )
+
+
+def count_pinned(cache_breakpoint: Leaf, root: Node, sizer: Sizer, state: int) -> int:
+    """Count the tokens below a node that could be pruned if they did not stand before a cache breakpoint."""
+    tokens = 0
+    stack = [(node, node.items[:end]) for node, end in list_prefix(cache_breakpoint, root)]
+    while stack:
+        parent, items = stack.pop()
+        if parent.required:
+            continue
+        for position, item in enumerate(items):
+            if not is_item_alive(item, parent.removed_at[position], state):
+                continue
+            if type(item) is MessageItem:
+                tokens += sizer.count_item(item) if parent.run is not None and position in parent.run.order else 0
+            elif type(item) is Leaf:
+                tokens += 0 if is_never_removed(item) else sizer.count_leaf(item)
+            elif type(item) is Node and not (item.pinned or item.required):
+                tokens += measure(item, sizer, state)
+            elif type(item) is Node and not item.atomic:
+                stack.append((item, item.items))
+    return tokens
 
 
 class LastMessage(NamedTuple):
@@ -244,9 +269,8 @@ def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None
     last = find_last_message(root, len(steps), steps)
     if last is not None:
         for step in reversed(steps[last.step :]):
-            if isinstance(step, tuple):
-                step[3].removed_at[step[4]] = NEVER_REMOVED
-                step[3].live_items += 1
+            if isinstance(step, RunStep):
+                step.take_back()
             else:
                 for change in reversed(step):
                     undo(change)
@@ -262,7 +286,7 @@ def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMess
     """
     roles: tuple[Role | None, ...] = ("user", None)
     for role in roles:
-        if any(_is_message(item, role) for item in iter_messages(root, state)):
+        if any(_is_message(item, role) for item in iter_messages(root, state, markers=False)):
             return None
         for at in range(len(steps) - 1, -1, -1):
             place = _find_removed_message(steps[at], role)
@@ -273,15 +297,15 @@ def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMess
 
 def _is_message(item: Item, role: Role | None) -> bool:
     """Return whether an item is a message of a role (None: of any) that is neither blank nor in a fallback."""
-    if type(item) is TextMessage:
-        return role is None or item.role == role
+    if type(item) is MessageItem:
+        return item.messages != () and not item.is_loose and role in (None, item.role)
     return type(item) is Node and item.role is not None and role in (None, item.role) and not item.in_fallback and not item.is_blank
 
 
 def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | None:
     """Return the place of the last message of a role that a step removes."""
-    if isinstance(step, tuple):
-        return (step[3], step[4]) if _is_message(step[3].items[step[4]], role) else None
+    if isinstance(step, RunStep):
+        return (step.run.node, step.position) if step.item is not None and _is_message(step.item, role) else None
     found: tuple[Node, int] | None = None
     for change in step:
         if isinstance(change, ItemRemoved):
@@ -338,8 +362,8 @@ class RemovalRounding:
 
 def build_removal_keys(step: Step) -> set[RemovalKey]:
     """Return the keys of the items that a step removes."""
-    if isinstance(step, tuple):
-        return {_build_key(step[3], step[4])}
+    if isinstance(step, RunStep):
+        return set() if step.item is None else {_build_key(step.run.node, step.position)}
     return {_build_key(change.parent, change.position) for change in step if isinstance(change, ItemRemoved)}
 
 

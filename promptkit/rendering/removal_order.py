@@ -9,8 +9,8 @@ by its own children. The lowest priority is removed first. On a tie, the candida
 text counts as -1), then the one that was written first. The key of a candidate only grows while its children are removed, so a sorted
 list with a heap for the changed candidates suffices.
 
-Unlike in prompt-tsx, literal text is removed after all other candidates of its container, and a SystemMessage without a priority keeps
-what has no priority in it. `RenderTree.prompt_tsx` takes both back.
+Unlike in prompt-tsx, literal text is removed after all other candidates of its container. A SystemMessage without a priority, and the last
+user message without one, keep what has no priority in them. `RenderTree.prompt_tsx` takes this back.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from collections import deque
 from heapq import heappush
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.candidates import build_queue, has_items
+from promptkit.rendering.candidates import NO_TIE, build_queue, has_items
 from promptkit.rendering.materialize import has_content, has_removable_items, is_content, list_linked_leaves
-from promptkit.rendering.tree import NEVER_REMOVED, Item, Leaf, Node, TextMessage
+from promptkit.rendering.tree import MARKER, NEVER_REMOVED, EntryTaken, Item, Leaf, MessageItem, Node, RunStep
 from promptkit.rendering.undo_log import (
     CallRemoved,
     Change,
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Hashable
 
     from promptkit.rendering.materialize import RenderTree
-    from promptkit.rendering.tree import Candidate, CandidateSource
+    from promptkit.rendering.tree import CandidateSource, Run
 
-__all__ = ["RemovalOrder", "Step"]
+__all__ = ["RemovalOrder", "Step", "list_prefix"]
 
 
-Step: TypeAlias = "Candidate | list[Change]"
-"""One step: the candidate of a text message that nothing else depends on, or the changes that the step made."""
+Step: TypeAlias = "RunStep | list[Change]"
+"""One step: the entry of a run that it takes, or the changes that it makes."""
 
 Task: TypeAlias = "tuple[Node, int, str, Node | None]"
 """Something to remove: (parent, position, reason, partner) of an item, or (message, index, reason, partner) of a tool call."""
@@ -81,8 +81,25 @@ class RemovalOrder:
         """
         self._protect_prefix(root)
         self._step = 0
-        path = self._path = [root]
-        root.path_index = 0
+        self._path = [root]
+        root.path_index, root.is_unrivalled = 0, True
+        while (found := self._find_next(root)) is not None:
+            source, parent, position = found
+            run = None if source is None else source.find_run(parent, position)
+            if source is not None and run is not None and self._take_run(run, source, steps, batch=batch and self._path[-1].is_unrivalled):
+                yield
+                continue
+            changes = self._take_step(parent, position, run)
+            if changes is not None:
+                steps.append(changes)
+                self._step += 1
+                if source is not None and run is not None:
+                    source.add_run(run)
+                yield
+
+    def _find_next(self, root: Node) -> tuple[CandidateSource | None, Node, int] | None:
+        """Find the next candidate: (its source, parent, position). A container without candidates is one itself, without a source."""
+        path = self._path
         while path:
             node = path[-1]
             source = node.candidate_source
@@ -94,55 +111,70 @@ class RemovalOrder:
                 path.pop()
                 node.path_index = -1
                 if node is root:
-                    break
-                if node.parent is None or node.pinned or has_removable_items(node):
-                    node.exhausted = True
-                    continue
-                parent, position = node.parent, node.position
+                    return None
                 node.exhausted = True  # no candidate any more, whether it can be removed or not
-            else:
-                parent, position = candidate[3], candidate[4]
-                item = parent.items[position]
-                if type(item) is Node and not item.atomic and item.items:
-                    item.path_index = len(path)
-                    path.append(item)
-                    continue
+                if node.parent is not None and not node.pinned and not has_removable_items(node):
+                    return None, node.parent, node.position
+                continue
+            _, low, _, parent, position = candidate
+            item = None if position == MARKER else parent.items[position]
+            if not (isinstance(item, Node) and item.items and not item.atomic):
                 source.pop(candidate)
-                if type(item) is TextMessage and parent.live_items > 1:
-                    self._remove_text_messages(source, candidate, steps, batch=batch)
-                    yield
-                    continue
-            changes: list[Change] = []
-            if self._remove(parent, position, changes):
-                steps.append(changes)
-                self._step += 1
-                yield
-            else:
-                self._roll_back(changes)
+                return source, parent, position
+            item.path_index = len(path)
+            item.is_unrivalled = node.is_unrivalled and low is NO_TIE
+            path.append(item)
+        return None
 
-    def _remove_text_messages(self, source: CandidateSource, candidate: Candidate, steps: list[Step], *, batch: bool) -> None:
-        """Remove a text message. With `batch` also all text messages that follow it while no other container can be next."""
-        path = self._path
-        outer = path[0].candidate_source if len(path) == 2 else None  # noqa: PLR2004  # the root, and one node in it
-        is_only_choice = len(path) == 1 or (outer is not None and outer.has_one_left())
+    def _take_step(self, parent: Node, position: int, run: Run | None) -> list[Change] | None:
+        """Remove a candidate, with everything that leaves with it. None, with nothing changed: some of that must stay."""
+        changes: list[Change] = []
+        for each in (self._queue, self._call_queue, self._removed_groups):
+            each.clear()
+        if run is not None:
+            changes.append(run.take(self._step))
+        if position != MARKER:
+            self._queue.append((parent, position, "budget", None))
+        elif parent.live_items == 0 and parent.parent is not None and parent not in self._breakpoint_nodes:
+            self._queue.append((parent.parent, parent.position, "empty", None))
+        if self._remove(changes):
+            return changes
+        self._roll_back(changes)
+        return None
+
+    def _take_run(self, run: Run, source: CandidateSource, steps: list[Step], *, batch: bool) -> bool:
+        """Take the next entry of a run. With `batch` also those after it that no other candidate of the container precedes.
+
+        Returns False, with nothing changed, if the removal of the entry may empty the container.
+        """
+        node, order = run.node, run.order
+        items, removed_at = node.items, node.removed_at
+        start = index = len(run.steps)
+        end = source.find_run_end(run) if batch else start + 1
+        last = len(order) - 1
         step = self._step
-        candidates = source.candidates
-        while True:
-            parent, position = candidate[3], candidate[4]
-            if parent.removed_at[position] == NEVER_REMOVED and parent.is_active:
-                parent.removed_at[position] = step
-                parent.live_items -= 1
-                step += 1
-                steps.append(candidate)
-            if not batch or not is_only_choice or source.changed or source.next_index >= len(candidates):
+        while index < end:
+            position = order[index]
+            if run.marker is None:
+                if node.live_items <= 1:
+                    break
+            elif index == last:
                 break
-            candidate = candidates[source.next_index]
-            if type(candidate[3].items[candidate[4]]) is not TextMessage or candidate[3].live_items <= 1:
-                break
-            source.next_index += 1
+            if position != MARKER:
+                removed_at[position] = step
+                item = items[position]
+                if isinstance(item, MessageItem) and item.messages != ():
+                    node.live_items -= 1
+            run.steps.append(step)
+            steps.append(RunStep(run, index))
+            step += 1
+            index += 1
         self._step = step
-        if not is_only_choice and parent.path_index > 0:
-            self._leave_path(parent)
+        if index > start:
+            source.add_run(run)
+            if not batch and node.path_index > 0:
+                self._leave_path(node)
+        return index > start
 
     def settle(self, steps: list[Step], state: int, undone: int) -> None:
         """Make the first `state` steps of a subtree final, and forget the others. Steps from `undone` on have been undone already."""
@@ -151,21 +183,28 @@ class RemovalOrder:
                 for change in step:
                     redo(change)
             else:
-                step[3].live_items -= 1
+                step.count_item(-1)
+        taken: dict[Run, int] = {}
         for index, step in enumerate(steps):
             mark = -1 if index < state else NEVER_REMOVED
-            if isinstance(step, tuple):
-                step[3].removed_at[step[4]] = mark
-            else:
-                for change in step:
-                    mark_step(change, mark)
+            if isinstance(step, RunStep):
+                step.mark(mark)
+                taken[step.run] = taken.get(step.run, 0) + (index < state)
+                continue
+            for change in step:
+                mark_step(change, mark)
+                if isinstance(change, EntryTaken):
+                    taken[change.run] = taken.get(change.run, 0) + (index < state)
+        for run, final in taken.items():
+            run.settle(final)
         self.reset()
 
     def make_final(self, steps: list[Step]) -> None:
         """Make all of the steps taken final. The candidates that are left are those of the next limit around them."""
         for step in steps:
-            if isinstance(step, tuple):
-                step[3].removed_at[step[4]] = -1
+            if isinstance(step, RunStep):
+                step.mark(-1)
+                step.run.settle(step.entry + 1)
             else:
                 for change in step:
                     mark_step(change, -1)
@@ -176,9 +215,8 @@ class RemovalOrder:
     def take_back(self, steps: list[Step]) -> None:
         """Undo all of the steps taken."""
         for step in reversed(steps):
-            if isinstance(step, tuple):
-                step[3].removed_at[step[4]] = NEVER_REMOVED
-                step[3].live_items += 1
+            if isinstance(step, RunStep):
+                step.take_back()
             else:
                 self._roll_back(step)
         for node in self._path:
@@ -190,7 +228,7 @@ class RemovalOrder:
         """Clear the candidates of all nodes, which are stale after a settled state and in a tree that has grown."""
         for node in self._touched:
             for candidate in node.candidate_source.candidates if node.candidate_source else ():
-                item = candidate[3].items[candidate[4]]
+                item = candidate[3].items[candidate[4]]  # the entry of a run is no node, whichever position it has
                 if type(item) is Node:
                     item.priority_heap = None
                     item.exhausted = False
@@ -204,26 +242,16 @@ class RemovalOrder:
 
     def _protect_prefix(self, root: Node) -> None:
         """Protect everything before the last cache breakpoint below `root`."""
-        for cache_breakpoint in reversed(self.tree.cache_breakpoints):
-            chain: list[tuple[Node, int]] = []
-            node: Node | None = cache_breakpoint.parent
-            position = cache_breakpoint.position + 1
-            while node is not None:
-                chain.append((node, position))
-                if node is root:
-                    for each, place in chain:
-                        each.protected_items = place
-                        self._breakpoint_nodes.add(each)
-                    return
-                position = node.position
-                node = node.parent
+        cache_breakpoint = self.tree.find_last_breakpoint(root)
+        if cache_breakpoint is None:
+            return
+        for node, position in list_prefix(cache_breakpoint, root):
+            node.protected_items = position
+            self._breakpoint_nodes.add(node)
 
-    def _remove(self, parent: Node, position: int, changes: list[Change]) -> bool:
-        """Remove an item and everything that leaves with it. Return False if some of that must stay."""
+    def _remove(self, changes: list[Change]) -> bool:
+        """Remove what is queued and everything that leaves with it. Return False if some of that must stay."""
         queue, calls = self._queue, self._call_queue
-        for each in (queue, calls, self._removed_groups):
-            each.clear()
-        queue.append((parent, position, "budget", None))
         while queue or calls:
             if not queue:
                 if not self._remove_call(*calls.popleft(), changes):
@@ -371,6 +399,14 @@ class RemovalOrder:
         for change in reversed(changes):
             undo(change)
             mark_step(change, NEVER_REMOVED)
+
+
+def list_prefix(cache_breakpoint: Leaf, root: Node) -> list[tuple[Node, int]]:
+    """List the nodes around a cache breakpoint up to `root`, each with the number of its items before the end of the breakpoint."""
+    prefix = [(cache_breakpoint.parent, cache_breakpoint.position + 1)]
+    while (node := prefix[-1][0]) is not root and node.parent is not None:
+        prefix.append((node.parent, node.position))
+    return prefix
 
 
 def _add_emptied(message: Node) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from promptkit.rendering.paths import Paths
 from promptkit.rendering.subtree import measure
-from promptkit.rendering.tree import Leaf, Node, Paths, TextMessage, is_item_alive, read_given_priority
+from promptkit.rendering.tree import Leaf, MessageItem, Node, RunStep, find_marker, is_item_alive, read_given_priority
 from promptkit.rendering.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 
 if TYPE_CHECKING:
@@ -19,8 +20,18 @@ if TYPE_CHECKING:
     from promptkit.rendering.materialize import RenderTree
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.undo_log import Change
 
-__all__ = ["PrunedTree", "Removal", "count_removed", "format_call_path", "format_removed_label", "iter_removed", "list_removals"]
+__all__ = [
+    "PrunedTree",
+    "Removal",
+    "count_removed",
+    "find_priority",
+    "format_call_path",
+    "format_removed_label",
+    "iter_removed",
+    "list_removals",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -129,6 +140,8 @@ def _is_fallback_only(removed: RemovedItem) -> bool:
             continue
         if node.calls or node.call_id is not None:
             return False
+        if find_marker(node, removed.state) is not None:
+            has_fallback = True  # a marker is what was left of a conversation
         for child, removed_at in zip(node.items, node.removed_at, strict=True):
             if not is_item_alive(child, removed_at, removed.state):
                 continue
@@ -182,8 +195,8 @@ def count_removed(removed: RemovedItem, sizer: Sizer) -> int:
     if position < 0:
         return sizer.count_node_frame(node, state, text=True) - sizer.count_node_frame(node, state + 1, text=True)
     item = node.items[position]
-    if type(item) is TextMessage:
-        return sizer.count_text_message(item)
+    if type(item) is MessageItem:
+        return sizer.count_item(item)
     if type(item) is Leaf:
         return sizer.count_leaf(item)
     return measure(item, sizer, state) if type(item) is Node else 0
@@ -191,10 +204,14 @@ def count_removed(removed: RemovedItem, sizer: Sizer) -> int:
 
 def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:
     """Yield what one step removed. `reason` replaces the reason `budget`."""
-    if isinstance(step, tuple):
-        _, _, _, parent, position = step
-        yield RemovedItem(0, parent, position, state, step[0], reason, None)
+    if isinstance(step, RunStep):
+        if step.item is not None:
+            yield RemovedItem(0, step.run.node, step.position, state, step.run.priorities[step.entry], reason, None)
         return
+    yield from _read_changes(step, state, reason)
+
+
+def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[RemovedItem]:
     removed_nodes: set[Node] = set()
     first_removals: dict[Node, ItemRemoved] = {}
     for change in step:
@@ -217,8 +234,14 @@ def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:
                 why = "budget"
             else:
                 why, partner, emptied = cause.reason, cause.partner, _find_removed_node(cause)
-        item = node.items[position] if position >= 0 else node
-        yield RemovedItem(0, node, position, state, item.priority, reason if why == "budget" else why, partner)
+        yield RemovedItem(0, node, position, state, find_priority(node, position), reason if why == "budget" else why, partner)
+
+
+def find_priority(node: Node, position: int) -> float:
+    """Return the priority of an item; at a negative position that of the message, of which a call is removed."""
+    if position < 0:
+        return node.priority
+    return node.run.find_priority(position) if node.run is not None and node.run.is_recorded else node.items[position].priority
 
 
 def _find_removed_node(change: ItemRemoved) -> Node:

@@ -1,144 +1,135 @@
-"""The cache of a Renderer: text messages by identity, and the children of components by identity or by place."""
+"""What a render may take from an earlier one: message items and pure components, by identity; and the components of one request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import BuiltinFunctionType, FunctionType, NoneType
-from typing import TYPE_CHECKING, TypeAlias, cast
+from itertools import chain
+from typing import TYPE_CHECKING
 
-from promptkit.element import PromptElement
 from promptkit.rendering.plans import PlanCache
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Callable
 
-    from promptkit.element import Children, Sizing
-    from promptkit.rendering.tree import Node, TextMessage
+    from promptkit.element import Children, PromptElement, Sizing
+    from promptkit.rendering.tree import MessageItem
+    from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["CachedChildren", "RenderCache", "snapshot_props"]
-
-Props: TypeAlias = "tuple[object, ...]"
+__all__ = ["ComponentRun", "RenderCache", "RequestRuns"]
 
 
-class CachedChildren:
-    """The children that a component rendered, with the props and the budget that they depend on."""
+class ComponentRun:
+    """The children that a component rendered, with the budgets that it read for them.
 
-    __slots__ = ("_sizing", "children", "element", "props")
+    It holds no Sizing, which would hold the whole tree of the render.
+    """
 
-    def __init__(self, element: PromptElement, props: Props, children: Children, sizing: Sizing) -> None:
+    __slots__ = ("_budget_reads", "children", "element", "model", "tokenizer")
+
+    def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
-        self.props = props
         self.children = children
-        self._sizing = sizing
+        self.model = sizing.model
+        self.tokenizer = sizing.tokenizer
+        self._budget_reads = sizing.budget_reads  # a function among the children may still read the budget
 
-    @property
-    def budget(self) -> int | None:
-        """The budget that the component, or something that it rendered, has read; None if the children are valid for every budget."""
-        return self._sizing.budget_read
+    def is_valid_for(self, budget: Callable[[], int]) -> bool:
+        """Return whether the children are valid for a budget, as they are for every budget if none was read."""
+        return not self._budget_reads or self._budget_reads == {budget()}
 
 
 class RenderCache:
-    """Caches text messages and the children of components between renders.
+    """Caches message items and the children of pure components between renders, by the identity of their elements.
 
-    An entry is dropped if two renders in a row did not use it, so the cache never holds more than two prompts. A component matches an
-    entry with the same identity or the same place in the tree, if its props have the same values. Props that may change unnoticed,
-    such as objects with state, never match.
+    An entry holds its element, so that no other object gets the same identity. A component that a render did not use is dropped at its end,
+    so the cache never holds more than the components of two prompts.
     """
 
     def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
         """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
         self.plans = PlanCache(safe_cut)
-        self.text_messages: dict[int, TextMessage] = {}
-        self._current: dict[int | tuple[int], list[CachedChildren]] = {}
-        self._earlier: dict[int | tuple[int], list[CachedChildren]] = {}
-        self._places: dict[tuple[int, int], int] = {}
+        self.message_items: dict[int, MessageItem] = {}
+        self._earlier_items: list[MessageItem] = []
+        self._current: dict[int, list[ComponentRun]] = {}
+        self._earlier: dict[int, list[ComponentRun]] = {}
 
-    def find(self, node: Node, props: Props | None) -> list[CachedChildren]:
-        """Return the cached children of a node's component, for one budget or several. `props` are those of `snapshot_props`."""
-        if props is None:
-            return []
-        keys = (id(node.element), (self._find_place(node),))
-        cached = [each for entries in (self._current, self._earlier) for key in keys for each in entries.get(key, ())]
-        return [each for each in cached if type(each.element) is type(node.element) and _are_equal(each.props, props)]
+    def find(self, element: PromptElement, budget: Callable[[], int]) -> ComponentRun | None:
+        """Return a run of a pure component that is valid for a budget."""
+        key = id(element)
+        found = (run for runs in (self._current, self._earlier) for run in runs.get(key, ()) if run.is_valid_for(budget))
+        return next(found, None)
 
-    def store(self, node: Node, cached: CachedChildren) -> None:
-        """Keep children for this render and the next."""
-        for key in (id(cached.element), (self._find_place(node),)):
-            entries = self._current.setdefault(key, [])
-            if not any(each is cached for each in entries):
-                entries.append(cached)
+    def store(self, run: ComponentRun) -> None:
+        """Keep a run of a pure component for this render and the next."""
+        runs = self._current.setdefault(id(run.element), [])
+        if run not in runs:
+            runs.append(run)
 
-    def start_next_render(self, text_messages: list[TextMessage]) -> None:
-        """Drop what neither this render nor the one before it used. `text_messages` are those of this render."""
+    def start_next_render(self, message_items: list[MessageItem]) -> None:
+        """Drop the components that this render did not use, and message items if there are many. `message_items` are those of this render."""
         self._earlier, self._current = self._current, {}
-        if len(self.text_messages) > 2 * len(text_messages) + 1_000:
-            self.text_messages = {id(message.element): message for message in text_messages}
-        if len(self._places) > 4 * len(self._earlier) + 100_000:
-            self._places.clear()
-            self._earlier = {key: cached for key, cached in self._earlier.items() if isinstance(key, int)}
-
-    def _find_place(self, node: Node) -> int:
-        """Return a number for a node's place in the tree. It is the same in every render."""
-        chain: list[Node] = []
-        at: Node | None = node
-        while at is not None and at.place_id < 0:
-            chain.append(at)
-            at = at.parent
-        key = at.place_id if at is not None else 0
-        for each in reversed(chain):
-            key = self._places.setdefault((key, each.position), len(self._places) + 1)
-            each.place_id = key
-        return node.place_id
+        if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
+            self.message_items = {
+                id(item.sources[0] if item.sources else item.element): item for item in chain(self._earlier_items, message_items)
+            }
+        self._earlier_items = message_items
 
 
-def snapshot_props(element: PromptElement) -> Props | None:
-    """Return the current props of an element, with lists and mappings copied, or None if one of them may change unnoticed."""
-    props: list[object] = []
-    for field in type(element).__attrs_attrs__:
-        value: object = getattr(element, field.name)
-        if isinstance(value, list):
-            value = (list, *cast("list[object]", value))  # the items are checked below
-        elif isinstance(value, Mapping):
-            mapping = cast("Mapping[object, object]", value)  # as above
-            value = (dict, *mapping.keys(), *mapping.values())
-        props.append(value)
-    return tuple(props) if _are_immutable(props) else None
+class RequestRuns:
+    """What components rendered for one request, for the renders that retry it. Created for a request and dropped with it.
+
+    A request whose conversation does not fit is rendered again from a shorter view, with elements that the prompt creates anew. An
+    element that equals one of an earlier render of the request, with the same model and tokenizer, gets the children of that one: a file
+    is read once for a request. Of several equal elements, each gets the children of another one.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[ComponentRun] = []
+        self._unused: dict[_Value, list[ComponentRun]] = {}  # of the earlier renders, as far as this one has not used them
+
+    def start_render(self, tokenizer: Tokenizer, model: str | None) -> None:
+        """Start a render with a model. Runs for another model are not used in it."""
+        self._unused = {}
+        for run in self._runs:
+            if run.model == model and run.tokenizer == tokenizer:
+                self._unused.setdefault(_Value(run.element), []).append(run)
+
+    def take(self, element: PromptElement, budget: Callable[[], int]) -> ComponentRun | None:
+        """Return an unused run of an equal component that is valid for a budget."""
+        if not self._unused:
+            return None
+        runs = self._unused.get(_Value(element), [])
+        found = next((run for run in runs if run.is_valid_for(budget)), None)
+        if found is not None:
+            runs.remove(found)
+        return found
+
+    def store(self, run: ComponentRun) -> None:
+        """Keep a run for the later renders of the request."""
+        self._runs.append(run)
 
 
-def _are_immutable(props: list[object]) -> bool:
-    """Return whether all props are immutable by Python's convention: compared by value and hashable, or functions or classes."""
-    stack = list(props)
-    while stack:
-        value = stack.pop()
-        kind = type(value)
-        if kind in _PLAIN_TYPES:
-            continue
-        if kind is tuple:
-            stack.extend(cast("tuple[object, ...]", value))  # the items are checked below
-        elif isinstance(value, type | FunctionType | BuiltinFunctionType | PromptElement):
-            continue
-        elif getattr(kind, "__hash__", None) is None or kind.__eq__ is object.__eq__:
+class _Value:
+    """An element as the key of a dict. It hashes all props, unlike an element, which hashes few since it may be deep."""
+
+    __slots__ = ("_hash", "element")
+
+    def __init__(self, element: PromptElement) -> None:
+        self.element = element
+        self._hash = hash((type(element), *(_hash_prop(getattr(element, field.name)) for field in type(element).__attrs_attrs__)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return isinstance(other, _Value) and self.element == other.element
+        except Exception:  # noqa: BLE001  # a caller's object may raise anything: arrays do if their `==` is used as a condition
             return False
-    return True
 
 
-_PLAIN_TYPES = frozenset({str, bytes, int, float, bool, NoneType})
-
-
-def _are_equal(props: Props, others: Props) -> bool:
-    """Return whether props have equal values of the same types: 1, 1.0 and True are different."""
-    stack: list[tuple[object, object]] = [(props, others)]
-    while stack:
-        one, other = stack.pop()
-        if one is other:
-            continue
-        if type(one) is not type(other):
-            return False
-        if isinstance(one, tuple) and isinstance(other, tuple):
-            left, right = cast("tuple[object, ...]", one), cast("tuple[object, ...]", other)  # the items are checked below
-            if len(left) != len(right):
-                return False
-            stack.extend(zip(left, right, strict=True))
-        elif one != other:
-            return False
-    return True
+def _hash_prop(value: object) -> int:
+    try:
+        return hash(value)
+    except Exception:  # noqa: BLE001  # as above
+        return hash(type(value))

@@ -19,7 +19,7 @@ from promptkit.rendering.expand import Expansion, grow_expandables
 from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
 from promptkit.rendering.planned import prune_plan
 from promptkit.rendering.prune import Pruner, RemovalKey, RemovalRounding, build_removal_keys
-from promptkit.rendering.render_cache import RenderCache
+from promptkit.rendering.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.trace_recorder import TraceRecorder
@@ -49,7 +49,9 @@ Defaults = Literal["promptkit", "prompt-tsx"]
 class Renderer:
     """Renders prompts for one model, and caches what they have in common.
 
-    When a turn has been added to a prompt, rendering it again takes the time of that turn.
+    A Renderer that is kept between turns re-uses messages, elements with no component in them, and the children of components that are
+    declared pure, each by the identity of the element. Every other component runs in every render. When a turn has been added to a prompt,
+    rendering it again takes the time of that turn, of these components, and of a few passes over recorded messages.
 
     >>> Renderer(budget=100).render(UserMessage()["Hello"]).tokens
     8
@@ -81,8 +83,9 @@ class Renderer:
                 turns and a provider's prompt cache keeps matching. What was dropped in one turn stays dropped. Default 0: do not
                 round.
             pairing: `strict` raises an error for tool calls without result and tool results without call. `lenient` accepts them.
-            defaults: `prompt-tsx` removes as VS Code's prompts do: a SystemMessage without a priority may be removed, a literal text has
-                the priority of the element around it, and a budget that is too small for any message gives an empty prompt.
+            defaults: `prompt-tsx` removes as VS Code's prompts do: a SystemMessage and the last user message may be removed where they have no
+                priority, a literal text has the priority of the element around it, and a budget that is too small for any message gives an
+                empty prompt.
             trace: Record what happens in `Rendered.trace`. This counts every text of the prompt.
 
         Raises:
@@ -127,21 +130,28 @@ class Renderer:
         Raises:
             TreeError: The tree is ill-formed.
             BudgetExceededError: What cannot be pruned does not fit the budget: required content, a SystemMessage without a priority, the
-                last user message.
+                last user message without one.
             RunningLoopError: A component awaits while an event loop is running. Use `render_async` there.
             Exception: Whatever a component raises, with a note that names the element.
         """
-        return drive(self._run(prompt))
+        return drive(self._run(prompt, RequestRuns()))
 
     async def render_async(self, prompt: Child) -> Rendered:
         """Render a prompt like `render`, and await its components in the caller's event loop."""
-        return await drive_async(self._run(prompt))
+        return await drive_async(self._run(prompt, RequestRuns()))
 
-    def _run(self, prompt: Child) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    async def render_request(self, prompt: Child, runs: RequestRuns) -> Rendered:
+        """Render a prompt like `render_async`, for a request that may have been rendered before, by this Renderer or another one.
+
+        A component that equals one of an earlier render of the request is not run again, unless it has read another budget.
+        """
+        return await drive_async(self._run(prompt, runs))
+
+    def _run(self, prompt: Child, runs: RequestRuns) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         children = flatten(prompt, "render")
         rendered = self._render_plan(children)
         if rendered is None:
-            rendered = yield from self._render_tree(children)
+            rendered = yield from self._render_tree(children, runs)
         self._earlier = rendered.messages
         return rendered
 
@@ -162,7 +172,7 @@ class Renderer:
         @functools.cache
         def prune_tree() -> tuple[Pruner, PrunedTree]:
             """Expand and prune the tree, for what a plan does not tell: what was removed, and where texts come from."""
-            return drive(self._prune_tree(children, RenderCache(), None))
+            return drive(self._prune_tree(children, RenderCache(), RequestRuns(), None))
 
         def prune_tree_at(budget: int) -> PrunedTree:
             pruner, pruned = prune_tree()
@@ -186,21 +196,21 @@ class Renderer:
 
         return render_at(self.budget)
 
-    def _render_tree(self, children: Children) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    def _render_tree(self, children: Children, runs: RequestRuns) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         """Render a prompt by expanding it."""
         recorder = TraceRecorder() if self._trace else None
-        pruner, pruned = yield from self._prune_tree(children, self._cache, recorder)
+        pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
         rendered = self._build_result(pruner, pruned, recorder)
         if self.prune_step:
             self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
         return rendered
 
     def _prune_tree(
-        self, children: Children, cache: RenderCache, recorder: TraceRecorder | None
+        self, children: Children, cache: RenderCache, runs: RequestRuns, recorder: TraceRecorder | None
     ) -> Generator[PendingAwaitables, AwaitedResults, tuple[Pruner, PrunedTree]]:
         """Expand a prompt, and prune the expanded tree."""
         budget = self.budget
-        expansion = Expansion(self._sizer, cache, model=self.model, prune_step=self.prune_step)
+        expansion = Expansion(self._sizer, cache, runs, model=self.model, prune_step=self.prune_step)
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(children, max(0, budget - self._overhead.without_system))
@@ -215,9 +225,11 @@ class Renderer:
             if recorder:
                 error.trace = recorder.build_trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
             raise
+        finally:
+            cache.start_next_render(expansion.message_items)
+            self._sizer.start_next_render()
         if recorder:
             recorder.end_stage("prune")
-        cache.start_next_render(expansion.text_messages)
         return pruner, pruned
 
     def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from copy import copy
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
+from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import Json, Repair, ToolCall
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Repair, ToolCall
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
 from promptkit.rendering.expand import Expansion
-from promptkit.rendering.render_cache import RenderCache
+from promptkit.rendering.paths import format_path
+from promptkit.rendering.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, Node, TextMessage, format_path
+from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
 from promptkit.tokens.models import model_name, tokenizer_for
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ _TYPES: dict[str, type[PromptElement]] = {
         layout.Reserve,
         layout.Isolate,
         layout.CacheBreakpoint,
+        Rounds,
         media.Image,
         media.Document,
         media.Opaque,
@@ -65,6 +70,9 @@ _MEDIA = (media.Image, media.Document, media.Opaque)
 
 # Props that are not written: the rendered children already reflect them.
 _APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace"}
+
+_PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart}
+"""The parts of recorded messages other than text, by their names in JSON."""
 
 _PROPS = {name: [field.name for field in kind.__attrs_attrs__ if field.name not in _APPLIED_PROPS] for name, kind in _TYPES.items()}
 
@@ -116,7 +124,7 @@ def _expand(
 ) -> Generator[PendingAwaitables, AwaitedResults, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
     name = None if model is None else model_name(model)
-    expansion = Expansion(sizer, RenderCache(), model=name, fragment=True)
+    expansion = Expansion(sizer, RenderCache(), RequestRuns(), model=name, fragment=True)
     room = HIGHEST_PRIORITY if budget is None else max(0, budget - sizer.tokenizer.count_overhead().tokens)
     return expansion.run(flatten(prompt, "to_json"), room)
 
@@ -147,13 +155,13 @@ class _Writer:
     def write_items(self, node: Node) -> list[Json]:
         """Write the items of a node: texts as they are, others as indices."""
         element = node.element
-        if isinstance(element, _MEDIA) or (isinstance(element, text.Tag) and not element.children):
+        if isinstance(element, (Rounds, *_MEDIA)) or (isinstance(element, text.Tag) and not element.children):
             return []  # its props are its content
         # The children of a Tag are in a group between its two lines.
         content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
         written: list[Json] = []
         for item in content.items:
-            if type(item) is TextMessage:
+            if type(item) is MessageItem and item.element is not None:
                 written.append(self.add({**self.write_props(item.element), "children": [item.text]}))
             elif type(item) is Leaf and item.element is None:
                 written.append(item.text)
@@ -185,6 +193,13 @@ class _Writer:
                 record[name] = [attrs.asdict(call) for call in cast("Sequence[ToolCall]", value)]  # the prop's type
             elif name == "group":
                 record[name] = self._number_group(value)
+            elif name == "rounds":
+                rounds = cast("Sequence[Message | Sequence[Message]]", value)  # as above
+                record[name] = [[_write_message(message) for message in messages] for messages in iter_rounds(rounds)]
+            elif name == "marker":
+                record[name] = (
+                    None if value is None else _write_markers(cast("Rounds", element))
+                )  # no other element has the prop, except texts
             elif name == "keep_with":
                 groups = cast("Mapping[str, Hashable]", value)  # as above
                 calls = cast("Sequence[ToolCall]", getattr(element, "tool_calls", ()))  # as above
@@ -218,6 +233,42 @@ def _to_plain_json(value: object, node: Node) -> Json:
         message = f"{format_path(node)}: the value of Metadata is a {type(value).__name__}, which is not JSON ({error}): use a JSON value."
         raise TreeError(message) from None
     return plain
+
+
+def _write_message(message: Message) -> dict[str, Json]:
+    """Write a recorded message. Its cache breakpoints are not shown, and not written."""
+    kinds = {kind: name for name, kind in _PARTS.items()}
+    content: list[Json] = [
+        part if isinstance(part, str) else {"kind": kinds[type(part)], **attrs.asdict(part)}
+        for part in message.content
+        if not isinstance(part, CacheBreakpointPart)
+    ]
+    return {**attrs.asdict(message, filter=lambda field, _: field.name != "content"), "content": content}
+
+
+def _read_message(record: Mapping[str, Json]) -> Message:
+    props = cast("dict[str, Any]", record)  # Any: JSON; otherwise building a message fails
+    content = [part if isinstance(part, str) else _PARTS[part.pop("kind")](**part) for part in map(copy, props["content"])]
+    calls = tuple(ToolCall(**call) for call in props["tool_calls"])
+    rest: dict[str, Any] = {name: value for name, value in props.items() if name not in ("content", "tool_calls")}  # Any: as above
+    return Message(content=tuple(content), tool_calls=calls, **rest)
+
+
+def _write_markers(element: Rounds) -> dict[str, Json]:
+    """Write the texts of all markers, by the number of messages that they replace."""
+    sizes = [len(messages) for messages in iter_rounds(element.rounds)]
+    counts = accumulate(sizes[at] for at in element.order)
+    return {str(count): element.marker(count) for count in counts} if element.marker is not None else {}
+
+
+@attrs.frozen
+class _Markers:
+    """The marker of the rounds in a JSON tree."""
+
+    texts: Mapping[str, str]
+
+    def __call__(self, count: int) -> str:
+        return self.texts[str(count)]
 
 
 def from_json(data: Mapping[str, Json]) -> PromptElement:
@@ -269,6 +320,11 @@ def _build_element(record: Mapping[str, Json], built: Mapping[int, PromptElement
     if "keep_with" in props:
         groups = cast("dict[str, int]", props["keep_with"])  # as above
         props["keep_with"] = {call: _OwnGroup(scope, group) for call, group in groups.items()}
+    if "rounds" in props:
+        props["rounds"] = [
+            list(map(_read_message, messages)) for messages in cast("list[list[dict[str, Json]]]", props["rounds"])
+        ]  # as above
+        props["marker"] = None if props.get("marker") is None else _Markers(cast("dict[str, str]", props["marker"]))  # as above
     if kind == "Metadata":
         value = cast("dict[str, Json]", record["value"])  # otherwise this fails
         props["value"] = Repair(**cast("dict[str, str]", value["repair"])) if "repair" in value else value["json"]  # as above

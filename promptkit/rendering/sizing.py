@@ -11,11 +11,12 @@ The module also computes upper bounds of sizes from the lengths of texts, so tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from promptkit.rendering.flex import resolve_reserve, split_shares
-from promptkit.rendering.tree import FlexGroup, Layout, Leaf, Node, TextMessage
-from promptkit.tokens.tokenizer import count_message, count_part
+from promptkit.rendering.tree import FlexGroup, Layout, Leaf, MessageItem, Node
+from promptkit.tokens.tokenizer import count_frame, count_message, count_part
+from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ __all__ = ["Sizer", "set_token_bounds", "surely_fits", "surely_fits_by_itself"]
 BUDGET = 0
 USED = 1
 
+UNBOUNDED = 1 << 60
+"""The upper bound of tokens where none is known."""
+
 MAX_FRAMES = 10_000
 """The most counts of the framing of messages with tool calls, or of tool results, that a Sizer keeps."""
 
@@ -43,6 +47,10 @@ class Sizer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self._text_frames: dict[tuple[Role, str | None], int] = {}
+        self._counts: dict[int, tuple[Message, int]] = {}  # by identity: the message is held, so no other gets its id
+        self._earlier_counts: dict[int, tuple[Message, int]] = {}
+        self._truncated: dict[tuple[str, int, str, float, str], str] = {}
+        self._earlier_truncated: dict[tuple[str, int, str, float, str], str] = {}
         self._frames: dict[tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int] = {}
 
     def count_text_frame(self, role: Role, name: str | None) -> int:
@@ -79,16 +87,57 @@ class Sizer:
             tokens = self._frames[key] = count.tokens
         return tokens
 
-    def count_text_message(self, message: TextMessage) -> int:
-        """Count the tokens of a text message. The count is kept on the message."""
-        tokens = message.tokens
+    def count_item(self, item: MessageItem) -> int:
+        """Count the tokens of a message item. The count is kept on the item."""
+        tokens = item.tokens
         if tokens < 0:
-            tokens = message.tokens = self.count_text_frame(message.role, message.name) + self.tokenizer.count(message.text)
+            if item.sources:
+                tokens = sum(map(self.count_message, item.messages or ()))
+            else:
+                tokens = self.count_text_frame(item.role, item.name) + self.tokenizer.count(item.text)
+            item.tokens = tokens
         return tokens
 
     def count_message(self, message: Message) -> int:
-        """Count the tokens of a message, framing included."""
-        return count_message(message, self.tokenizer)
+        """Count the tokens of a message, framing included. The count is kept by the identity of the message for this render and the next."""
+        key = id(message)
+        known = self._counts.get(key)
+        if known is None:
+            known = self._earlier_counts.get(key) or (message, count_message(message, self.tokenizer))
+            self._counts[key] = known
+        return known[1]
+
+    def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail", "middle"], ratio: float, marker: str) -> str:
+        """Truncate a text as `truncate_text` does. The result is kept for this render and the next: a long log is tokenised once."""
+        key = text, tokens, keep, ratio, marker
+        cut = self._truncated.get(key)
+        if cut is None:
+            cut = self._earlier_truncated.get(key)
+            if cut is None:
+                cut = truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=self.tokenizer)
+            self._truncated[key] = cut
+        return cut
+
+    def start_next_render(self) -> None:
+        """Forget the counts of messages and the truncated texts that neither this render nor the one before it asked for."""
+        self._earlier_counts, self._counts = self._counts, {}
+        self._earlier_truncated, self._truncated = self._truncated, {}
+
+    def bound_item(self, item: MessageItem) -> int:
+        """Return a number of tokens that a message item surely does not exceed, without counting a text."""
+        if item.tokens >= 0:
+            return item.tokens
+        if item.sources:
+            return sum(map(self._bound_message, item.messages or ()))
+        bound = self.tokenizer.upper_bound(item.text)
+        return UNBOUNDED if bound is None else bound + self.count_text_frame(item.role, item.name)
+
+    def _bound_message(self, message: Message) -> int:
+        total = count_frame(message, self.tokenizer).tokens
+        for part in message.content:
+            bound = self.tokenizer.upper_bound(part) if isinstance(part, str) else self.count_part(part)
+            total += UNBOUNDED if bound is None else bound
+        return total
 
     def count_part(self, part: Part) -> int:
         """Count the tokens of a content part."""
@@ -178,7 +227,7 @@ class Sizer:
                 return missing
             size += sum(self.sum_group(node, group) for group in node.layout.groups)
         else:
-            plain = sum(type(item) is TextMessage or (type(item) is Leaf and _takes_share(item)) for item in node.items)
+            plain = sum(type(item) is MessageItem or (type(item) is Leaf and _takes_share(item)) for item in node.items)
             share = max(0, node.budget - size) // plain if plain else 0
             size += self.sum_plain_members(node, share) if plain else 0
         node.used = min(node.budget, size)
@@ -193,8 +242,8 @@ class Sizer:
         """Sum the tokens of the members that are not nodes, each counted up to its share."""
         size = 0
         for item in node.items:
-            if type(item) is TextMessage:
-                size += min(share, self.count_text_message(item))
+            if type(item) is MessageItem:
+                size += min(share, self.count_item(item))
             elif type(item) is Leaf and _takes_share(item):
                 size += min(share, self.count_leaf(item))
         return size
@@ -232,9 +281,6 @@ def _takes_share(leaf: Leaf) -> bool:
     return leaf.is_element or (leaf.part is not None and leaf.takes_share)
 
 
-_UNBOUNDED = 1 << 60
-
-
 def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
     """Return whether a whole tree fits `room` tokens by its upper bounds. False means that it may or may not fit."""
     total = 0
@@ -265,11 +311,11 @@ def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
 def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
     """Set `token_bound` of nodes, of which each stands after the nodes above it."""
     for node in reversed(nodes):
-        total = _bound_own_items(node, sizer, _UNBOUNDED)
+        total = _bound_own_items(node, sizer, UNBOUNDED)
         for child in node.nodes:
             bound = child.token_bound or 0
             total += min(bound, child.limit) if limited and child.limit is not None and not child.in_fallback else bound
-        node.token_bound = min(total, _UNBOUNDED)
+        node.token_bound = min(total, UNBOUNDED)
 
 
 def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
@@ -279,10 +325,9 @@ def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
     for item in node.items:
         if total > enough:
             break
-        if type(item) is TextMessage:
-            bound = item.tokens if item.tokens >= 0 else upper_bound(item.text)
-            total += _UNBOUNDED if bound is None else bound + sizer.count_text_frame(item.role, item.name)
+        if type(item) is MessageItem:
+            total += sizer.bound_item(item)
         elif type(item) is Leaf:
             bound = sizer.count_leaf(item) if item.part else upper_bound(item.text)
-            total += _UNBOUNDED if bound is None else bound + 1  # for a line break before it
+            total += UNBOUNDED if bound is None else bound + 1  # for a line break before it
     return total

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
 from promptkit.rendering.text_joins import find_separator
-from promptkit.rendering.tree import STARTS_LINE_NEVER, Item, Leaf, Node, TextMessage, is_item_alive
+from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node, find_marker, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.sizing import Sizer
 
 __all__ = [
-    "build_message",
+    "build_messages",
     "is_empty",
     "iter_leaves",
     "iter_message_places",
@@ -34,12 +34,10 @@ def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
         return sum(map(sizer.count_part, join_parts(iter_leaves(node, state))))
     total = 0
     for item in iter_messages(node, state):
-        if type(item) is TextMessage:
-            total += sizer.count_text_message(item)
-        elif type(item) is Node:
-            message = build_message(item, state)
-            if message is not None:
-                total += sizer.count_message(message)
+        if type(item) is MessageItem:
+            total += sizer.count_item(item)
+        else:
+            total += sum(map(sizer.count_message, build_messages(item, state)))
     return total
 
 
@@ -66,13 +64,18 @@ def _find_no_content(node: Node) -> bool:
         for item, removed_at in zip(container.items, container.removed_at, strict=True):
             if not is_item_alive(item, removed_at, 0):
                 continue
-            if type(item) is Node:
+            if isinstance(item, Node):
                 stack.append(item)
-            elif type(item) is TextMessage or (
-                type(item) is Leaf and (item.part is not None or bool(item.text.strip())) and not item.is_frame
-            ):
+            elif _shows_something(item):
                 return False
     return True
+
+
+def _shows_something(item: MessageItem | Leaf) -> bool:
+    """Return whether an item has content other than white space and the lines of a Tag."""
+    if isinstance(item, MessageItem):
+        return item.messages != ()
+    return (item.part is not None or bool(item.text.strip())) and not item.is_frame
 
 
 def read_text(node: Node) -> str | None:
@@ -82,61 +85,71 @@ def read_text(node: Node) -> str | None:
     return "".join(texts) if len(texts) == len(parts) else None
 
 
-def iter_messages(node: Node, state: int) -> Iterator[Node | TextMessage]:
-    """Yield the living messages at or below a node, in written order."""
+def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
+    """Yield the living messages at or below a node, in written order, with the markers of runs or without."""
     if node.role is not None:
         yield node
         return
-    stack: list[Iterator[tuple[Item, int]]] = [zip(node.items, node.removed_at, strict=True)]
+    stack = [_iter_items(node, state, markers=markers)]
     while stack:
         for item, removed_at in stack[-1]:
             if removed_at < state:
                 continue
-            if type(item) is TextMessage:
+            if type(item) is MessageItem:
                 yield item
             elif type(item) is Node and item.activated_at < state:
                 if item.role is not None:
                     yield item
                 else:
-                    stack.append(zip(item.items, item.removed_at, strict=True))
+                    stack.append(_iter_items(item, state, markers=markers))
                     break
         else:
             stack.pop()
 
 
-def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int]]:
-    """Yield (parent, position) of each living message, in written order."""
-    stack = [(root, enumerate(root.items))]
+def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:
+    """Iterate over the items of a node, each with the step that removes it."""
+    found = find_marker(node, state) if markers else None
+    if found is None:
+        return zip(node.items, node.removed_at, strict=True)
+    position, marker = found
+    items, removed_at = [*node.items], [*node.removed_at]
+    items[position], removed_at[position] = marker, NEVER_REMOVED
+    return zip(items, removed_at, strict=True)
+
+
+def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int, Node | MessageItem]]:
+    """Yield (parent, position, message) for each living message below a node, in written order. A marker has the place of what it replaces."""
+    stack = [(root, enumerate(_iter_items(root, state, markers=True)))]
     while stack:
         parent, rest = stack[-1]
-        for position, item in rest:
-            if not is_item_alive(item, parent.removed_at[position], state):
+        for position, (item, removed_at) in rest:
+            if isinstance(item, Leaf) or not is_item_alive(item, removed_at, state):
                 continue
-            if type(item) is Node and item.role is None:
-                stack.append((item, enumerate(item.items)))
+            if isinstance(item, Node) and item.role is None:
+                stack.append((item, enumerate(_iter_items(item, state, markers=True))))
                 break
-            if type(item) is not Leaf:
-                yield parent, position
+            yield parent, position, item
         else:
             stack.pop()
 
 
-def build_message(item: Node | TextMessage, state: int) -> Message | None:
-    """Build the Message of a living message, or return None if it has no content."""
-    if type(item) is TextMessage:
-        message = item.message
-        if message is None:
-            message = item.message = Message(role=item.role, content=(item.text,), name=item.name)
-        return message
+def build_messages(item: Node | MessageItem, state: int) -> tuple[Message, ...]:
+    """Build the messages of a living message item, or the message of a node; none if that has no content."""
+    if type(item) is MessageItem:
+        messages = item.messages
+        if messages is None:
+            messages = item.messages = (Message(role=item.role, content=(item.text,), name=item.name),)
+        return messages
     node = item
     if type(node) is not Node or node.role is None:
-        return None
+        return ()
     parts = join_parts(iter_leaves(node, state))
     calls = tuple(call for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True) if removed_at >= state)
     blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
     if blank and not calls and node.role != "tool":
-        return None
-    return Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id)
+        return ()
+    return (Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id),)
 
 
 def iter_leaves(node: Node, state: int) -> Iterator[Leaf]:

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from attrs import evolve
 
+from promptkit.messages import Message
 from promptkit.rendering.flex import resolve_reserve
+from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
 from promptkit.rendering.prune import RemovalRounding
-from promptkit.rendering.removals import PrunedTree, count_removed, format_call_path, format_removed_label, iter_removed
+from promptkit.rendering.removals import PrunedTree, count_removed, find_priority, format_call_path, format_removed_label, iter_removed
 from promptkit.rendering.tree import (
+    HIGHEST_PRIORITY,
     NEVER_REMOVED,
-    PATH_SEPARATOR,
     STARTS_LINE_ALWAYS,
     STARTS_LINE_FIRST,
     Item,
     Leaf,
+    MessageItem,
     Node,
-    Path,
-    Paths,
-    TextMessage,
-    format_label,
-    passes_on,
     read_given_priority,
 )
 from promptkit.tracing.trace import Trace, TraceCall, TraceFlexGroup, TraceItem, TraceRemoval, TraceShare, TraceTiming
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from promptkit.messages import Part, Role
     from promptkit.rendering.counting import BackwardScan
     from promptkit.rendering.prune import Pruner
     from promptkit.rendering.sizing import Sizer
@@ -195,20 +194,89 @@ class _ItemBuilder:
 
     def _list_places(self, root: Node) -> list[_Place]:
         places: list[_Place] = []
-        stack: list[tuple[Node, int, int | None]] = [(root, 0, None)]
+        stack: list[tuple[Node, int, int | None, _Content]] = [(root, 0, None, None)]
+        markers: dict[tuple[Node, int], _Marker] = {}
         while stack:
-            node, position, parent = stack.pop()
+            node, position, parent, content = stack.pop()
             item: Item = root if parent is None else node.items[position]
             number = len(places)
-            places.append(_Place(number, node, position, parent))
+            places.append(_Place(number, node, position, parent, content))
+            if isinstance(content, Message):
+                stack.extend((node, position, number, part) for part in reversed(_list_parts(content)))
+            if content is not None:
+                continue
             if parent is not None:
                 self._children.setdefault(parent, []).append(number)
             if type(item) is Node:
                 self.ids[item] = number
-                stack.extend((item, at, number) for at in range(len(item.items) - 1, -1, -1))
+                if item.run is not None:
+                    markers |= {(item, at): _Marker(marker, since, until) for at, marker, since, until in item.run.list_markers()}
+                stack.extend((item, at, number, None) for at in range(len(item.items) - 1, -1, -1))
+            elif type(item) is MessageItem and item.sources:
+                if (node, position) in markers:
+                    stack.append((node, position, parent, markers[node, position]))
+                messages = item.messages or ()
+                contents = _list_parts(messages[0]) if len(messages) == 1 else messages
+                stack.extend((node, position, number, each) for each in reversed(contents))
         return places
 
+    def _build_content(self, place: _Place, content: Message | Part | _Marker, end: int) -> TraceItem:
+        """Build the item of a message of a round, of a part of such a message, or of a marker."""
+        parent = self.items[place.parent or 0]
+        if isinstance(content, _Marker):
+            position, label = place.position, "marker"
+        else:
+            position = sum(item.parent == parent.id for item in self.items[parent.id + 1 :])
+            label = (
+                _ELEMENTS[content.role] if isinstance(content, Message) else "text" if isinstance(content, str) else type(content).__name__
+            )
+            label = f"{label}[{position}]"
+        built = TraceItem(
+            id=place.id,
+            parent=parent.id,
+            end=end,
+            position=position,
+            label=label,
+            path=PATH_SEPARATOR.join(filter(None, (parent.path, label))),
+            kind="text",
+            element="",
+            priority=None,
+            required=parent.required,
+            since=parent.since,
+            until=parent.until,
+            fallback=parent.fallback,
+        )
+        if isinstance(content, str):
+            return evolve(built, text=content, tokens=self._sizer.count_part(content))
+        if isinstance(content, Message):
+            return self._describe_message(built, content)
+        if isinstance(content, _Marker):
+            item = content.item
+            lifetime = evolve(
+                built, fallback=True, since=max(parent.since, content.since), until=_find_earlier_state(parent.until, content.until)
+            )
+            return evolve(lifetime, kind="message", role="user", text=item.text, tokens=self._sizer.count_item(item))
+        return evolve(built, kind="part", part=content, tokens=self._sizer.count_part(content))
+
+    def _describe_message(self, built: TraceItem, message: Message) -> TraceItem:
+        """Describe a recorded message, which has one text or parts of its own."""
+        parts = _list_parts(message)
+        tokens = self._sizer.count_message(message) - sum(map(self._sizer.count_part, parts))
+        return evolve(
+            built,
+            kind="message",
+            element=_ELEMENTS[message.role],
+            role=message.role,
+            name=message.name,
+            call_id=message.tool_call_id,
+            calls=tuple(TraceCall(call=call, until=built.until) for call in message.tool_calls),
+            text=None if parts else message.text,
+            tokens=tokens,
+        )
+
     def _build_item(self, item: Item, place: _Place, end: int) -> TraceItem:
+        if place.content is not None:
+            return self._build_content(place, place.content, end)
         parent = None if place.parent is None else self.items[place.parent]
         label = "" if parent is None else format_label(place.node, place.position)
         path = Path() if parent is None else self._paths[parent.id].append(label)
@@ -224,7 +292,7 @@ class _ItemBuilder:
             element=type(item.element).__name__ if item.element else "",
             element_label=item.element.label or None if item.element else None,
             passes_on=type(item) is Node and (passes_on(item.element) if item.element else not item.label),
-            priority=read_given_priority(item.priority),
+            priority=read_given_priority(HIGHEST_PRIORITY if parent is None else find_priority(place.node, place.position)),
             fallback=(item if type(item) is Node else place.node).in_fallback,
             since=since,
             until=until,
@@ -233,8 +301,8 @@ class _ItemBuilder:
             self._paths[place.id] = path
             return self._describe_node(built, item)
         built = evolve(built, required=place.node.required)
-        if type(item) is TextMessage:
-            return self._describe_text_message(built, item)
+        if type(item) is MessageItem:
+            return self._describe_message_item(built, item)
         return self._describe_leaf(built, item) if type(item) is Leaf else built
 
     def _describe_node(self, built: TraceItem, node: Node) -> TraceItem:
@@ -279,10 +347,11 @@ class _ItemBuilder:
             is_element=leaf.is_element,
         )
 
-    def _describe_text_message(self, built: TraceItem, message: TextMessage) -> TraceItem:
-        return evolve(
-            built, kind="message", role=message.role, name=message.name, text=message.text, tokens=self._sizer.count_text_message(message)
-        )
+    def _describe_message_item(self, built: TraceItem, item: MessageItem) -> TraceItem:
+        if not item.sources:
+            return evolve(built, kind="message", role=item.role, name=item.name, text=item.text, tokens=self._sizer.count_item(item))
+        messages = item.messages or ()
+        return self._describe_message(built, messages[0]) if len(messages) == 1 else evolve(built, kind="container")
 
 
 _StartsLine = Literal["never", "always", "first"]
@@ -307,9 +376,41 @@ def _find_earlier(until: int | None, removed_at: int) -> int | None:
 
 
 class _Place(NamedTuple):
-    """The place of an item: its id, its node and its position there, and the id of that node (None for the root)."""
+    """The place of an item: its id, its node and its position there, and the id of that node (None for the root).
+
+    `content` is a message of the round at that position, a part of such a message, or the marker that replaces the round.
+    """
 
     id: int
     node: Node
     position: int
     parent: int | None
+    content: _Content
+
+
+class _Marker(NamedTuple):
+    """A marker with the first and the last state in which it is alive."""
+
+    item: MessageItem
+    since: int
+    until: int | None
+
+
+_Content: TypeAlias = "Message | Part | _Marker | None"
+
+_ELEMENTS: Final[Mapping[Role, str]] = {
+    "system": "SystemMessage",
+    "user": "UserMessage",
+    "assistant": "AssistantMessage",
+    "tool": "ToolMessage",
+}
+
+
+def _list_parts(message: Message) -> Sequence[Part]:
+    """Return the parts of a message that are items of their own; none if its content is one text."""
+    return () if len(message.content) == 1 and isinstance(message.content[0], str) else message.content
+
+
+def _find_earlier_state(until: int | None, other: int | None) -> int | None:
+    """Return the earlier of two last states. None is later than any."""
+    return other if until is None else until if other is None else min(until, other)

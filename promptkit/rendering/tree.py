@@ -1,50 +1,54 @@
-"""The render tree: nodes, leaves and text messages, with the state that the stages of a render keep on them.
+"""The render tree: nodes, leaves, message items and runs of these, with the state that the stages of a render keep on them.
 
 The tree is mutable and private to `promptkit.rendering`. Pruning removes nothing from the lists of items. Instead,
 `removed_at[i]` of a node is the step of the removal order that removes item i.
 
 A state is a number of steps. In state s the first s steps have been taken. An item is alive in state s if its `removed_at` is at
 least s. A fallback must also have been activated: its `activated_at` is less than s.
+
+Nothing else depends on a message item, so the order in which those of a container are removed, its run, is known before anything is
+removed. The removal order takes the entries of a run one after the other, each as one step, without looking at them again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from bisect import bisect_left
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from promptkit.elements.layout import Chunk, Group, KeepWith
+from promptkit.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from promptkit.element import Children, PromptElement
     from promptkit.elements.chat import MessageElement
     from promptkit.elements.media import Reference
-    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Role, ToolCall
+    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart, Role, ToolCall
 
 __all__ = [
     "HIGHEST_PRIORITY",
-    "MAX_PATH_STEPS",
+    "MARKER",
     "NEVER_REMOVED",
-    "PATH_SEPARATOR",
     "STARTS_LINE_ALWAYS",
     "STARTS_LINE_FIRST",
     "STARTS_LINE_NEVER",
     "Candidate",
     "CandidateSource",
+    "EntryTaken",
     "FlexGroup",
     "Item",
     "Layout",
     "Leaf",
+    "MessageItem",
     "Node",
-    "Path",
-    "Paths",
-    "TextMessage",
-    "format_label",
-    "format_omitted_steps",
-    "format_path",
+    "Run",
+    "RunStep",
+    "build_run",
+    "find_marker",
     "is_item_alive",
     "is_node_alive",
-    "passes_on",
     "read_given_priority",
 ]
 
@@ -66,22 +70,33 @@ STARTS_LINE_ALWAYS = 1
 STARTS_LINE_FIRST = 2  # unless text of an outer container stands directly before it
 
 
-class TextMessage:
-    """A message whose content is a single text: the common case in long conversations.
+class MessageItem:
+    """Messages that are kept or removed as a whole: one message with a single text, or a round of a recorded conversation.
 
-    Renders share text messages, so a text message holds no state of a single render.
+    Renders share it, so it holds no state of a single render.
     """
 
-    __slots__ = ("element", "message", "name", "priority", "role", "text", "tokens")
+    __slots__ = ("element", "is_loose", "messages", "name", "priority", "role", "sources", "text", "tokens")
 
-    def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
+    def __init__(self, element: MessageElement | None, role: Role, text: str, priority: float) -> None:
         self.element = element
         self.role: Role = role
-        self.name = element.name
+        self.name = element.name if element is not None else None
         self.text = text
+        """The text of the message; of a round the text of its first message."""
         self.priority = priority
+        """The priority of the element. That of a round is in its run."""
         self.tokens = -1  # not counted yet
-        self.message: Message | None = None  # not built yet
+        self.messages: tuple[Message, ...] | None = None  # not built yet
+        self.sources: tuple[Message, ...] = ()
+        """The recorded messages of a round, whether they are shown or blank."""
+        self.is_loose = False  # in a fallback, which leaves again when what it replaces comes back
+
+    def list_texts(self) -> list[str]:
+        """List the texts of the messages."""
+        if not self.sources:
+            return [self.text]
+        return [part for message in self.messages or () for part in message.content if isinstance(part, str)]
 
 
 class Leaf:
@@ -167,6 +182,7 @@ class Node:
     metadata: list[tuple[object, bool]] | None = None  # (value, local)
     references: list[Reference] | None = None
     label = ""
+    run: Run | None = None  # its message items, in the order in which they are removed
     nodes: list[Node] = []  # noqa: RUF012  # the items that are nodes; shared by nodes without any
 
     # Sizing
@@ -177,7 +193,6 @@ class Node:
     group_index = 0  # of its flex group in the parent's layout
     replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses
     alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
-    place_id = -1  # of its place in the tree, for the render cache
     is_empty: bool | None = None  # whether its rendered subtree has no content; None until an element around it asks
     depth = 0  # the number of nodes above it
     component_depth = 0  # the number of components around it, itself included
@@ -185,7 +200,8 @@ class Node:
     # Pruning
     activated_at = -2  # of a fallback: the step that activates it, or -1 if a limit did
     pinned = False  # contains something that must stay
-    keeps_unprioritized = False  # a SystemMessage that stays, or inside one: what has no priority of its own is never removed
+    keeps_unprioritized = False  # a message that stays (D11, D13), or inside one: what has no priority of its own is never removed
+    kept_position = -1  # the position of the text message in it that is never removed (D13)
     live_items = 0  # living items with content
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
@@ -203,6 +219,7 @@ class Node:
     priority_heap: list[tuple[float, int]] | None = None  # (priority, position) of its items, a heap; set and cleared by the removal order
     exhausted = False
     path_index = -1
+    is_unrivalled = False  # while the removal order is below it, no other candidate can precede it
 
     def __init__(self, element: PromptElement | None, parent: Node | None, priority: float) -> None:
         self.element = element
@@ -235,7 +252,7 @@ class Node:
             self.nodes = [child]
 
 
-Item: TypeAlias = TextMessage | Leaf | Node
+Item: TypeAlias = MessageItem | Leaf | Node
 
 
 class FlexGroup:
@@ -298,8 +315,16 @@ class CandidateSource(Protocol):
         """Remove the candidate that `peek` returned."""
         ...
 
-    def has_one_left(self) -> bool:
-        """Return whether the candidate of the last `peek` is the only one left."""
+    def find_run(self, node: Node, position: int) -> Run | None:
+        """Return the run that a candidate is the next entry of, or None."""
+        ...
+
+    def add_run(self, run: Run) -> None:
+        """Add the next entry of a run, if any is left."""
+        ...
+
+    def find_run_end(self, run: Run) -> int:
+        """Return the index of the first entry of a run before which another candidate is removed."""
         ...
 
     def add_fallback(self, fallback: Node) -> None:
@@ -325,169 +350,175 @@ def is_node_alive(node: Node, state: int) -> bool:
     return True
 
 
-PATH_SEPARATOR = " > "
-
-MAX_PATH_STEPS = 20
-"""Steps that a shortened path shows at either end."""
+MARKER: Final = -1
+"""The entry of an order that removes the marker, in place of a position."""
 
 
-def format_path(parent: Node, position: int | None = None) -> str:
-    """Format the path of a node, or of the item at `position` in it: `AgentPrompt > History > UserMessage[12]`.
+class Run:
+    """The message items of one container in their removal order. The first entries, as many as there are `steps`, are removed.
 
-    The middle of a path with more than 2 * MAX_PATH_STEPS nodes is left out.
+    With a marker, a message tells how many recorded messages are removed. It stands where the last one was removed. It leaves before
+    the last item, which it must not cost its place, takes the place of that item, and is then removed itself.
     """
-    return Paths().format(parent, position)
 
+    def __init__(
+        self,
+        node: Node,
+        order: Sequence[int],
+        priorities: Sequence[float],
+        *,
+        marker: Callable[[int], str] | None = None,
+        find_labels: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        """Create a run of which nothing is removed.
 
-class Path(NamedTuple):
-    """The path of a node: its first steps, the last of the other steps, and the number of all steps."""
-
-    first: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
-    steps: int = 0
-
-    def append(self, label: str) -> Path:
-        """Return the path of an item in this node."""
-        if self.steps < MAX_PATH_STEPS:
-            return Path((*self.first, label), (), self.steps + 1)
-        return Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
-
-    def __str__(self) -> str:
-        missing = self.steps - len(self.first) - len(self.last)
-        middle = (format_omitted_steps(missing),) if missing else ()
-        return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
-
-
-class Paths:
-    """Formats the paths of many items of one tree, in full and in short. Each step is formatted once."""
-
-    def __init__(self) -> None:
-        self._full: dict[Node, Path] = {}
-        self._public: dict[Node, Path] = {}
-        self._short: dict[Node, Path] = {}
-        self._labels: dict[Node, Path] = {}  # the nearest label at or above a node
-
-    def format(self, parent: Node, position: int | None = None) -> str:
-        """Format the path of a node, or of the item at `position` in it, with every step."""
-        item = parent if position is None else parent.items[position]
-        if type(item) is Node:
-            return str(self._build_path(item, self._full, _append_step))
-        label = [format_label(parent, position)] if position is not None else []
-        return PATH_SEPARATOR.join([step for step in (str(self._build_path(parent, self._full, _append_step)), *label) if step])
-
-    def format_public(self, parent: Node, position: int) -> str:
-        """Format the path of the item at `position` in a node, without private components."""
-        return str(self._build_path(parent, self._public, _append_public_step).append(format_label(parent, position)))
-
-    def shorten(self, parent: Node, position: int | None = None) -> str:
-        """Format what receipts call a node, or the item at `position` in it.
-
-        It is the label of the element, behind that of the nearest element around it that has one (`team > turn 1 · reply`), or else its
-        path from the innermost element around it that has a label. Of the steps that only group, the path has those that are one of
-        several and have several children: of others, a child has the position or none.
+        Args:
+            node: The container.
+            order: The positions of its items that may be removed, the first to be removed first.
+            priorities: Their priorities, ascending.
+            marker: Returns the text of the marker for a number of removed messages.
+            find_labels: Returns the labels of all items of the node, which are rounds of a recorded conversation.
         """
-        item = parent if position is None else parent.items[position]
-        while type(item) is Node and _passes_on(item) and len(item.items) == 1:
-            parent, position = item, 0
-            item = item.items[0]
-        if type(item) is not Node:
-            place = (parent, position or 0)
-        elif item.parent is not None:
-            place = (item.parent, item.position)
-        else:
-            return ""
-        element = item.element
-        if element is not None and element.label:
-            return self._qualify(element.label, place[0])
-        around = _find_labelled_around(place[0])
-        if around is not None and around.element is not None and around.element.label:
-            return self._qualify(around.element.label, around.parent)
-        return str(self._build_path(place[0], self._short, self._append_short_step).append(_format_short_label(*place)))
+        self.node = node
+        self.order = list(order)
+        self.priorities = list(priorities)
+        self.marker = marker
+        self.find_labels = find_labels
+        self.steps: list[int] = []
+        """For each removed entry, the step that removes it."""
+        if marker is not None and order:
+            self.order.append(MARKER)
+            self.priorities.append(self.priorities[-1])
+            if len(order) > 1:
+                self.order.insert(-2, MARKER)
+                self.priorities.insert(-2, self.priorities[-3])
 
-    def _qualify(self, label: str, around: Node | None) -> str:
-        """Put the nearest label around a labelled element before its label."""
-        outer = "" if around is None else str(self._build_path(around, self._labels, _append_label_step))
-        return f"{outer}{PATH_SEPARATOR}{label}" if outer not in ("", label) else label
+    @property
+    def position(self) -> int | None:
+        """The position of the next item that is removed; None if nothing is left."""
+        return next((position for position in self.order[len(self.steps) :] if position != MARKER), None)
 
-    def _append_short_step(self, path: Path, node: Node) -> Path:
-        if node.element is not None and node.element.label:
-            return Path().append(self._qualify(node.element.label, node.parent))
-        if node.parent is None or (_passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)):
-            return path
-        return path.append(_format_short_label(node.parent, node.position))
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the items are the rounds of a recorded conversation, and all items of the node."""
+        return self.find_labels is not None
 
-    def _build_path(self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]) -> Path:
-        """Return the path of a node, from the nearest node above it whose path is known."""
-        missing: list[Node] = []
-        above: Node | None = node
-        while above is not None and above not in known:
-            missing.append(above)
-            above = above.parent
-        path = known[above] if above is not None else Path()
-        for each in reversed(missing):
-            path = known[each] = append(path, each)
-        return path
+    def find_priority(self, position: int) -> float:
+        """Return the priority of an item of the node; the highest if it is never removed."""
+        return self._priorities_by_position.get(position, HIGHEST_PRIORITY)
 
+    @cached_property
+    def _priorities_by_position(self) -> dict[int, float]:
+        return dict(zip(self.order, self.priorities, strict=True))
 
-def _append_step(path: Path, node: Node) -> Path:
-    return path if node.parent is None else path.append(format_label(node.parent, node.position))
+    @cached_property
+    def _counts(self) -> list[int]:
+        """The number of recorded messages that are removed with the first entries of the order."""
+        sizes = [len(item.sources) if isinstance(item, MessageItem) else 0 for item in self.node.items]
+        sizes.append(0)  # of the marker, whose place in the order is the last position
+        return list(accumulate(map(sizes.__getitem__, self.order), initial=0))
 
+    def find_marker(self, state: int) -> tuple[int, MessageItem] | None:
+        """Return the position and the item of the marker in a state, or None if there is none."""
+        removed = bisect_left(self.steps, state)
+        if self.marker is None or not removed or self.order[removed - 1] == MARKER:
+            return None
+        return self.order[removed - 1], self.build_marker(self._counts[removed])
 
-def _append_public_step(path: Path, node: Node) -> Path:
-    is_private = node.element is not None and not node.element.label and type(node.element).__name__.startswith("_")
-    return path if is_private else _append_step(path, node)
+    def list_markers(self) -> Iterator[tuple[int, MessageItem, int, int | None]]:
+        """Yield (position, item, first state, last state) of each marker. None: it is never removed."""
+        ends = [*self.steps[1:], None]
+        for index, (since, until) in enumerate(zip(self.steps, ends, strict=False)):
+            if self.marker is not None and self.order[index] != MARKER and (until is None or since < until):
+                yield self.order[index], self.build_marker(self._counts[index + 1]), since + 1, until
 
+    def build_marker(self, count: int) -> MessageItem:
+        """Build the message of the marker for a number of removed messages."""
+        known = self._markers.get(count)
+        if known is None:
+            text = "" if self.marker is None else self.marker(count)
+            known = self._markers[count] = MessageItem(None, "user", text, HIGHEST_PRIORITY)
+            known.messages = (Message(role="user", content=(text,)),)
+        return known
 
-def _append_label_step(path: Path, node: Node) -> Path:
-    return Path().append(node.element.label) if node.element is not None and node.element.label else path
+    @cached_property
+    def _markers(self) -> dict[int, MessageItem]:
+        return {}
 
+    def keep(self, position: int) -> None:
+        """Take an item that has not been removed out of the order: it is never removed."""
+        index = len(self.order) - 1 - self.order[::-1].index(position)  # such an item is among the last
+        del self.order[index], self.priorities[index]
 
-def _format_short_label(parent: Node, position: int) -> str:
-    """Format the label of an item. An only child of something that is left out has the position of that."""
-    item = parent.items[position]
-    while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
-        parent, position = parent.parent, parent.position
-    return _format_step(item, position, siblings=len(parent.items))
+    def settle(self, steps: int) -> None:
+        """Make the first entries of the order final, which a limit removed, and put the others back."""
+        self.steps = [-1] * steps
 
-
-def _find_labelled_around(node: Node) -> Node | None:
-    """Return the group with a label around an only child, which is what the child is called."""
-    while len(node.items) == 1 and node.parent is not None and (node.element is None or passes_on(node.element)):
-        if node.element is not None and node.element.label:
-            return node
-        node = node.parent
-    return None
-
-
-def _passes_on(node: Node) -> bool:
-    """Return whether a node is a fragment, or an element without a label that receipts need not show."""
-    if node.element is None:
-        return not node.label
-    return not node.element.label and passes_on(node.element)
-
-
-def passes_on(element: PromptElement) -> bool:
-    """Return whether an element only groups its children, or is a private component, so that receipts need not show it."""
-    return isinstance(element, Chunk | Group | KeepWith) or type(element).__name__.startswith("_")
+    def take(self, step: int) -> EntryTaken:
+        """Take the next entry by a step that removes more."""
+        self.steps.append(step)
+        return EntryTaken(self)
 
 
-def format_omitted_steps(steps: int) -> str:
-    """Format the note that replaces the middle of a very long path."""
-    return f"… {steps:,} more …"
+class EntryTaken:
+    """The change of a step that takes the next entry of a run and removes more: the container, of which it was the last."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
 
 
-def format_label(parent: Node, position: int) -> str:
-    """Format the last step of an item's path."""
-    return _format_step(parent.items[position], position, siblings=len(parent.items))
+class RunStep(NamedTuple):
+    """A step of the removal order: an entry of a run is removed."""
+
+    run: Run
+    entry: int
+    """The index of the entry in the order of the run."""
+
+    @property
+    def position(self) -> int:
+        """The position of the item that is removed, or MARKER."""
+        return self.run.order[self.entry]
+
+    @property
+    def item(self) -> MessageItem | None:
+        """The item that is removed; None for a marker."""
+        run, entry = self
+        position = run.order[entry]
+        item = None if position == MARKER else run.node.items[position]
+        return item if isinstance(item, MessageItem) else None
+
+    def mark(self, step: int) -> None:
+        """Set the step that removes the item."""
+        position = self.position
+        if position != MARKER:
+            self.run.node.removed_at[position] = step
+
+    def count_item(self, sign: int) -> None:
+        """Count the item as content of its node again, or (sign -1) no longer."""
+        item = self.item
+        if item is not None and item.messages != ():
+            self.run.node.live_items += sign
+
+    def take_back(self) -> None:
+        """Put the item back. It is the one that was removed last of its run."""
+        self.run.steps.pop()
+        self.mark(NEVER_REMOVED)
+        self.count_item(1)
 
 
-def _format_step(item: Item, position: int, *, siblings: int) -> str:
-    if type(item) is Node and item.label:
-        return item.label
-    element = item.element
-    if element is None and type(item) is Leaf:
-        return f"text[{position}]"
-    label = type(element).__name__ if element else "fragment"
-    if element and element.label:
-        label += f"({element.label})"
-    return f"{label}[{position}]" if siblings > 1 else label
+def build_run(node: Node) -> Run | None:
+    """Build the run of the message items of a node, ordered by priority. None: it has none."""
+    places = [position for position, item in enumerate(node.items) if type(item) is MessageItem]
+    if not places:
+        return None
+    found = [item.priority for item in node.items]
+    places.sort(key=found.__getitem__)
+    return Run(node, places, [found[position] for position in places])
+
+
+def find_marker(node: Node, state: int) -> tuple[int, MessageItem] | None:
+    """Return the position and the item of the marker of a node in a state, or None if it has none."""
+    run = node.run
+    return None if run is None or run.marker is None else run.find_marker(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.tree import Item, Leaf, Node
+from promptkit.rendering.tree import NEVER_REMOVED, EntryTaken, Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ class FallbackActivated:
         self.counted = counted
 
 
-Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated
+Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated | EntryTaken
 
 
 def undo(change: Change) -> None:
@@ -151,6 +151,8 @@ def mark_step(change: Change, step: int) -> None:
         change.message.calls_removed_at[change.index] = step
     elif isinstance(change, FallbackActivated):
         change.fallback.activated_at = step
+    elif isinstance(change, EntryTaken) and step == NEVER_REMOVED:
+        del change.run.steps[-1:]
 
 
 def unlink(leaf: Leaf) -> None:

@@ -16,10 +16,11 @@ import attrs
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
 from promptkit.rendering.assemble import assemble_messages
+from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result import Rendered
 from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.tree import PATH_SEPARATOR, Item, Leaf, Node, Paths, TextMessage, format_label, format_path, is_item_alive
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,6 +229,8 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
     rest = (
         f"The next to be removed would be the last message, {error.last_message}" if error.last_message else "Nothing else may be removed"
     )
+    if error.cache_breakpoint:
+        rest += f"; {error.pinned:,} tokens stay only because they stand before the cache breakpoint {error.cache_breakpoint}"
     return "\n".join([*lines, f"{rest}; removed already: {len(error.removed):,}."])
 
 
@@ -348,7 +351,8 @@ def _find_elements_with_text(rendered: Rendered, text: str) -> list[_MatchedElem
     found: list[_MatchedElement] = []
     for parent, position, outcome in _iter_outcomes(rendered):
         item = parent.items[position]
-        if isinstance(item, TextMessage | Leaf) and text in item.text:
+        texts = item.list_texts() if isinstance(item, MessageItem) else [item.text] if isinstance(item, Leaf) else []
+        if any(text in each for each in texts):
             found.append(_MatchedElement(format_path(parent, position), outcome))
     return found
 
@@ -429,7 +433,9 @@ class _TreeAtState:
         """Return whether an item shows anything but white space."""
         if isinstance(item, Node):
             return item in self._with_content
-        return isinstance(item, TextMessage) or item.part is not None or (not item.is_frame and bool(item.text.strip()))
+        if isinstance(item, MessageItem):
+            return item.messages != ()
+        return item.part is not None or (not item.is_frame and bool(item.text.strip()))
 
 
 MAX_WIDTH = 160

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
-from promptkit.tokens.encodings import BUNDLED, get_encoding
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class TextCounter:
     @cached_property
     def longest_token(self) -> int:
         """The bytes of the longest token of the vocabulary."""
-        return max(map(len, self.encoding.token_byte_values()))
+        return find_longest_token(self.encoding_name)
 
     def count(self, text: str) -> int:
         """Count the tokens of a text. Raises TextTooLongError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
@@ -17,7 +18,7 @@ from promptkit.errors import TokenizerError
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["BUNDLED", "Bundle", "get_encoding", "load_vocabulary", "unpack_vocabulary"]
+__all__ = ["BUNDLED", "LONGEST_TOKEN", "Bundle", "find_longest_token", "get_encoding", "load_vocabulary", "unpack_vocabulary"]
 
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _O200K_WORDS = "|".join(
@@ -113,6 +114,16 @@ def get_encoding(name: str) -> Encoding:
         if found is None:
             found = _encodings[name] = _build(name)
         return found
+
+
+LONGEST_TOKEN = 128
+"""The bytes of the longest token of each bundled encoding. To find them takes 30 ms, which a short program need not spend."""
+
+
+@cache
+def find_longest_token(name: str) -> int:
+    """Return the bytes of the longest token of an encoding."""
+    return LONGEST_TOKEN if name in BUNDLED else max(map(len, get_encoding(name).token_byte_values()))
 
 
 def _build(name: str) -> Encoding:

@@ -130,7 +130,7 @@ class TraceItem:
     reserve: int = 0
     """The tokens that the item keeps free."""
     seconds: float | None = None
-    """The duration of its `render`; None if it has none or the result was cached."""
+    """The duration of its `render`; None if it has none or its children were re-used."""
     role: Role | None = None
     """The role of a message."""
     name: str | None = None

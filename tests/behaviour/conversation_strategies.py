@@ -28,6 +28,8 @@ __all__ = ["TOKENIZER", "conversations", "keeps", "talks"]
 
 TOKENIZER = WordTokenizer(per_message=1, per_call=2, per_image=5)
 SAID = ("user", "user", "image", "system", "answer", "answer", "failed", "round", "round", "round", "late", "reminder", "branch", "setting")
+POINTS = json.dumps({"points": list(range(90))})
+"""Arguments that cannot be shortened."""
 CHANGES = ("edit", "hide", "reset", "compact", "rewind")
 
 
@@ -128,7 +130,9 @@ def conversations(draw: DrawFn) -> list[Message]:
                 ids = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
                 arguments = json.dumps({"path": "a.py", "text": words(draw(lengths), "x"), "lines": ["one\ntwo", {"deep": text}]})
                 said.append(
-                    call_message(*ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments])))
+                    call_message(
+                        *ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments, POINTS]))
+                    )
                 )
                 said += [result_message(each, words(draw(lengths), f"r{number}")) for each in ids]
     return said

@@ -124,20 +124,33 @@ def _held(tree: Tree, scope: Node) -> set[int]:
 
 
 def _kept(root: Node) -> set[int]:
-    """D11: the keys of SystemMessages that have no priority, and of what in them has none."""
+    """D11, D13: the keys of SystemMessages and of the last user message that have no priority, and of what in them has none."""
     kept: set[int] = set()
+    last = _last_user_message(root)
     stack = [(root, False)]
     while stack:
         node, inside = stack.pop()
         if node.prioritized:
             continue
-        if node.kind == "message" and node.role == "system" and not node.born_empty:
+        if node is last or (node.kind == "message" and node.role == "system" and not node.born_empty):
             inside = True
             kept.add(node.key)
         elif inside and (is_leaf(node) or node.chunk):
             kept.add(node.key)
         stack += [(child, inside) for child in node.children]
     return kept
+
+
+def _last_user_message(root: Node) -> Node | None:
+    last: Node | None = None
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.kind == "message" and node.role == "user" and not (node.prioritized or node.born_empty):
+            last = node
+        if not node.prioritized:
+            stack += reversed(node.children)
+    return last
 
 
 def _spread(nodes: Iterable[Node]) -> Iterable[Node]:

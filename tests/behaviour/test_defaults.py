@@ -1,4 +1,4 @@
-"""What has no priority: system messages (D11), literal text (D12), and the last message (D13); `defaults="prompt-tsx"` takes it back."""
+"""What has no priority: system messages (D11), literal text (D12), and the last user message (D13); `defaults="prompt-tsx"` takes it back."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from promptkit import (
     CacheBreakpoint,
     Child,
     Chunk,
+    Expandable,
     Group,
     Image,
     Isolate,
@@ -36,6 +37,8 @@ from promptkit import (
     render_async,
 )
 from promptkit.bench.sweep import measure
+from promptkit.elements import LegacyPrioritization
+from promptkit.elements.rounds import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering import Removal, from_json, to_json
 from promptkit.testing import WordTokenizer
@@ -63,6 +66,12 @@ def failure(prompt: Child, budget: int) -> BudgetExceededError:
 class Instructions(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         return SystemMessage()[self.children]
+
+
+@component
+class Question(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[self.children]
 
 
 @pytest.mark.spec("D11")
@@ -124,7 +133,7 @@ class TestSystemMessages:
     def test_a_group_does_not_take_it_along(self) -> None:
         prompt = (KeepWith(group=1)[SystemMessage()["about x"]], KeepWith(group=1, priority=1)[UserMessage()["x"]], UserMessage()["q"])
         assert texts(prompt, 9) == ["about x", "x", "q"]
-        assert failure(prompt, 2).required == 3
+        assert failure(prompt, 2).required == 4  # the question, too
 
     def test_a_limit_around_it_or_in_it_does_not_remove_it(self) -> None:
         for prompt in (
@@ -167,7 +176,7 @@ class TestLiteralText:
         assert texts(UserMessage(priority=3)["Notes:", Group(priority=priority)[TextChunk()["one"]]], 1) == ["Notes:"]
 
     def test_texts_of_one_element_leave_in_written_order(self) -> None:
-        assert texts(UserMessage()["a ", TextChunk()["b"], "c"], 1) == ["c"]
+        assert texts(UserMessage(priority=1)["a ", TextChunk()["b"], "c"], 1) == ["c"]
 
     def test_it_leaves_with_the_element_around_it(self) -> None:
         prompt = UserMessage()[Group(priority=1)["heading", TextChunk(priority=9)["note"]], TextChunk(priority=2)["other"]]
@@ -196,17 +205,122 @@ class TestLiteralText:
 
 TOOL_STEP = (AssistantMessage(tool_calls=[ToolCall(id="1", name="f")]), ToolMessage(tool_call_id="1")["result"])
 
+EARLIER = {
+    "pinned by a cache breakpoint": UserMessage()["context", CacheBreakpoint()],
+    "required": UserMessage(required=True)["context"],
+    "a required round": Rounds(rounds=[[Message(role="user", content=("context",))]], order=[], priorities=[]),
+}
+"""What stays whatever happens, with a user message in it. Each has one token."""
+
+FORMS = {
+    "a text": UserMessage()["the question"],
+    "several parts": UserMessage()["the ", Group()["question"]],
+    "in a group": Group()[UserMessage()["the question"]],
+    "in a chunk": Chunk()[UserMessage()["the question"]],
+    "in a group that passes its priority": Group(pass_priority=True, priority=1)[UserMessage()["the question"]],
+    "in a limit": TokenLimit(max_tokens=50)[UserMessage()["the question"]],
+    "of a component": Question()["the question"],
+    "among others": Group()[AssistantMessage()["a"], UserMessage()["the question"], AssistantMessage()["b"]],
+    "beside a container that passes its priority": (
+        Group(pass_priority=True)[AssistantMessage(priority=5)["a"]],
+        UserMessage()["the question"],
+    ),
+}
+
+
+@pytest.mark.spec("D13")
+class TestTheLastUserMessageWithoutAPriority:
+    @pytest.mark.parametrize("question", FORMS.values(), ids=FORMS.keys())
+    @pytest.mark.parametrize("earlier", EARLIER.values(), ids=EARLIER.keys())
+    def test_stays_whatever_other_user_messages_stay(self, earlier: Child, question: Child) -> None:
+        prompt = (SystemMessage()["rules"], earlier, question)
+        for around in (Group(), LegacyPrioritization()):
+            assert texts(around[prompt], 4) == ["rules", "context", "the question"]
+            error = failure(around[prompt], 3)
+            assert (error.required, error.over, error.last_message) == (4, 1, "")
+
+    def test_outlives_what_has_any_priority(self) -> None:
+        assert texts((UserMessage(priority=2**60)["context"], UserMessage()["question"]), 1) == ["question"]
+
+    def test_outlives_what_has_no_priority_either(self) -> None:
+        assert texts((UserMessage()["old"], UserMessage()["question"], AssistantMessage()["let me see"]), 1) == ["question"]
+        assert texts((UserMessage()["question"], *TOOL_STEP), 1) == ["question"]
+
+    def test_may_stand_before_reminders_and_notes_that_have_priorities(self) -> None:
+        prompt = (UserMessage()["question"], UserMessage(priority=9)["do not forget"], Group(priority=8)[UserMessage()["note"]])
+        assert [texts(prompt, budget) for budget in (5, 4, 1)] == [
+            ["question", "do not forget", "note"],
+            ["question", "do not forget"],
+            ["question"],
+        ]
+        assert failure(prompt, 0).required == 1
+
+    def test_is_another_one_if_what_stands_behind_it_is_blank_or_a_fallback(self) -> None:
+        blank = UserMessage()[" ", None]
+        marker = AssistantMessage(priority=1, fallback=UserMessage()["omitted"])["something old"]
+        prompt = (UserMessage(required=True)["context"], UserMessage()["question"], blank, marker)
+        assert [texts(prompt, budget) for budget in (3, 2)] == [["context", "question", "omitted"], ["context", "question"]]
+        assert failure(prompt, 1).required == 2
+
+    def test_may_be_required_itself_and_then_another_one_is_prunable(self) -> None:
+        assert texts((UserMessage()["context"], UserMessage(required=True)["question"]), 1) == ["question"]
+
+    def test_may_be_in_a_round_that_is_required_and_then_another_one_is_prunable(self) -> None:
+        rounds = [[Message(role="user", content=(text,))] for text in ("first", "second")]
+        prompt = (UserMessage()["context"], Rounds(rounds=rounds, order=[0], priorities=[1]))
+        assert texts(prompt, 1) == ["second"]
+        assert texts((UserMessage()["context"], Rounds(rounds=rounds, order=[0, 1], priorities=[1, 2])), 1) == ["context"]
+
+    def test_loses_its_children_that_have_priorities_and_nothing_else(self) -> None:
+        prompt = UserMessage()["question ", TextChunk()["file"], Group(priority=2)["note"], Chunk()["whole ", Text(priority=0)["chunk"]]]
+        assert [texts(prompt, budget) for budget in (5, 4)] == [["question \nfile\nnote\nwhole chunk"], ["question \nfile\nwhole chunk"]]
+        assert failure(prompt, 3).required == 4
+
+    def test_is_never_emptied(self) -> None:
+        prompt = (UserMessage(required=True)["context"], UserMessage()[PrioritizedList()["one", "two"]])
+        assert texts(prompt, 2) == ["context", "two"]
+        assert failure(prompt, 1).required == 2
+
+    def test_says_in_the_error_what_to_do(self) -> None:
+        assert str(failure((SystemMessage()["rules"], UserMessage()["far too long"]), 2)) == (
+            "4 required tokens do not fit a budget of 2 (over by 2). Largest: UserMessage[1] 3; SystemMessage[0] 1. "
+            "Make one of them prunable, give it a shorter variant, or raise the budget."
+        )
+
+    def test_holds_the_group_that_it_is_kept_with(self) -> None:
+        prompt = (KeepWith(group=1, priority=1)[AssistantMessage()["a"]], KeepWith(group=1)[UserMessage()["q"]])
+        assert failure((UserMessage(required=True)["b"], prompt), 2).required == 3
+
+    @pytest.mark.parametrize("limited", [TokenLimit(max_tokens=1), Isolate(tokens=1)])
+    def test_is_not_removed_by_a_limit(self, limited: PromptElement) -> None:
+        for prompt in (limited[UserMessage()["the question"]], UserMessage()[limited["the question"]]):
+            error = failure((UserMessage(required=True)["context"], prompt), 99)
+            assert (error.budget, error.required, error.last_message) == (1, 2, "")
+
+    def test_is_not_removed_for_what_an_expandable_adds(self) -> None:
+        grows = AssistantMessage()[Expandable(value=lambda sizing: "x " * sizing.token_budget)]
+        prompt = TokenLimit(max_tokens=9)[UserMessage(required=True)["context"], UserMessage()["the question"], grows]
+        assert texts(prompt, 20)[:2] == ["context", "the question"]
+
+    def test_stays_in_the_limit_of_which_it_is_the_last(self) -> None:
+        prompt = (UserMessage(required=True)["context"], TokenLimit(max_tokens=2)[AssistantMessage()["a a"], UserMessage()["the question"]])
+        assert texts(prompt, 99) == ["context", "the question"]
+
+    def test_may_be_removed_with_the_defaults_of_prompt_tsx(self) -> None:
+        prompt = (UserMessage(required=True)["context"], UserMessage()["question"])
+        assert texts(prompt, 1, "prompt-tsx") == ["context"]
+
 
 @pytest.mark.spec("D13")
 class TestTheLastMessage:
     def test_a_prompt_is_never_emptied(self) -> None:
-        error = failure(UserMessage()["far too long"], 2)
+        error = failure(UserMessage(priority=1)["far too long"], 2)
         assert (error.required, error.over, error.last_message) == (3, 1, "UserMessage")
         assert str(error) == (
             "3 tokens do not fit a budget of 2 (over by 1), and what would be pruned next is the last user message, UserMessage. "
             "Largest: UserMessage 3. Give what may go before it a lower priority, shorten one of them, or raise the budget."
         )
-        assert texts(UserMessage()["far too long"], 2, "prompt-tsx") == []
+        assert texts(UserMessage(priority=1)["far too long"], 2, "prompt-tsx") == []
 
     def test_instructions_are_never_sent_alone(self) -> None:
         prompt = (SystemMessage(priority=9)["rules"], AssistantMessage(priority=1)["old"], UserMessage(priority=5)["the question"])
@@ -256,10 +370,11 @@ class TestTheLastMessage:
     def test_a_limit_that_loses_it_is_named(self) -> None:
         prompt = (SystemMessage()["rules"], UserMessage()[TokenLimit(max_tokens=2)["far too long"]])
         error = failure(prompt, 99)
-        assert (error.where, error.budget, error.required) == ("UserMessage[1] > TokenLimit", 2, 3)
-        assert error.last_message == "UserMessage[1]"
+        assert (error.where, error.budget, error.required, error.last_message) == ("UserMessage[1] > TokenLimit", 2, 3, "")
         assert texts(prompt, 99, "prompt-tsx") == ["rules"]
         assert texts((*prompt, UserMessage()["q"]), 99) == ["rules", "q"]
+        prompt = (SystemMessage()["rules"], UserMessage(priority=1)[TokenLimit(max_tokens=2)["far too long"]])
+        assert failure(prompt, 99).last_message == "UserMessage[1]"
 
     def test_with_a_prune_step_too(self) -> None:
         prompt = (AssistantMessage(priority=1)["a"], UserMessage(priority=2)["q"])
@@ -316,3 +431,17 @@ def test_a_request_has_a_user_message_if_the_prompt_has_one_and_the_system_messa
         return
     messages = kept(prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole)))
     assert messages is None or (messages[0].text == "rules" and any(message.role == "user" for message in messages))
+
+
+PINNED = (UserMessage(required=True)["context"], UserMessage()["context", CacheBreakpoint()])
+
+
+@given(prompts(), tokenizers(), st.floats(0, 1), st.sampled_from(PINNED))
+def test_a_request_ends_with_the_question_if_that_has_no_priority(prompt: Child, tokenizer: Tokenizer, share: float, pinned: Child) -> None:
+    note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
+    prompt = (prompt, pinned, UserMessage()["question"])
+    whole = kept(prompt, tokenizer, 10_000)
+    if whole is None:
+        return
+    messages = kept(prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole)))
+    assert messages is None or messages[-1].text == "question"

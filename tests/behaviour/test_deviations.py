@@ -84,8 +84,12 @@ class TestABreakpointProtectsWhatStandsBeforeIt:
         made = render(prompt, budget=3, tokenizer=WordTokenizer())
         assert [message.text for message in made.messages] == ["stable one"]
 
+    def test_and_so_is_the_very_next_element(self) -> None:
+        prompt = UserMessage()["stable", CacheBreakpoint(), TextChunk(priority=1)["next"], TextChunk(priority=2)["last"]]
+        assert texts(prompt, 2) == ["stablelast"]
+
     def test_and_what_it_protects_is_never_pruned(self) -> None:
-        prompt = (SystemMessage(priority=0)["a b"], UserMessage(priority=0)["c", CacheBreakpoint()], UserMessage()["d"])
+        prompt = (SystemMessage(priority=0)["a b"], UserMessage(priority=0)["c", CacheBreakpoint()], UserMessage(priority=1)["d"])
         assert texts(prompt, 3) == ["a b", "c"]
         with pytest.raises(BudgetExceededError):
             texts(prompt, 2)
@@ -220,6 +224,6 @@ class TestNoRecursionLimit:
     @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
     def test_very_many_children(self, count: int) -> None:
         many = [f"{index} " for index in range(count)]
-        made = render(UserMessage(pass_priority=True)[many], budget=1_000, tokenizer=WordTokenizer())
+        made = render(Group(priority=1)[UserMessage(pass_priority=True)[many]], budget=1_000, tokenizer=WordTokenizer())
         assert made.tokens == 1_000
         assert made.messages[0].text.split() == [str(index) for index in range(count - 1_000, count)]

@@ -251,7 +251,7 @@ PRUNED_HUGE: dict[str, Child] = {
     "a part beside another": UserMessage(priority=1)["a", TextChunk(priority=1)[HUGE]],
     "in groups": Group(priority=1)[UserMessage()[Group()[Group()[HUGE], "a"]]],
     "in a chunk": Chunk(priority=1)[UserMessage()[HUGE, "a"], UserMessage()["b"]],
-    "in a group of messages": (KeepWith(group=1, priority=1)[UserMessage()["a"]], KeepWith(group=1)[UserMessage()[HUGE]]),
+    "in a group of messages": (KeepWith(group=1, priority=1)[UserMessage()["a"]], KeepWith(group=1)[UserMessage(priority=9)[HUGE]]),
     "with a fallback": UserMessage(priority=1)[TextChunk(priority=1, fallback="[left out]")[HUGE]],
     "a tool result": (
         AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
@@ -301,7 +301,7 @@ class TestWidth:
 
     @pytest.mark.parametrize("count", WIDE)
     def test_very_many_texts_of_one_message(self, count: int) -> None:
-        made = render(UserMessage()[[f"{index} " for index in range(count)]], budget=10, tokenizer=WordTokenizer())
+        made = render(UserMessage(priority=1)[[f"{index} " for index in range(count)]], budget=10, tokenizer=WordTokenizer())
         assert made.messages[0].text == " ".join(str(index) for index in range(count - 10, count)) + " "
 
 
@@ -309,5 +309,5 @@ def test_an_endless_generator_is_no_reason_to_recurse() -> None:
     def lines() -> object:
         yield from (f"{index} " for index in range(20_000))
 
-    made = render(UserMessage()[lines()], budget=5, tokenizer=WordTokenizer())  # type: ignore[index]  # an iterator, as a user's generator is  # pyright: ignore[reportArgumentType]
+    made = render(UserMessage(priority=1)[lines()], budget=5, tokenizer=WordTokenizer())  # type: ignore[index]  # an iterator, as a user's generator is  # pyright: ignore[reportArgumentType]
     assert made.tokens == 5

@@ -32,8 +32,9 @@ from promptkit import (
     messages_from_chat,
     render,
 )
-from promptkit.elements import RecordedMessages, element_from_message
+from promptkit.elements import element_from_message
 from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])

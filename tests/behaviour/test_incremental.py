@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import gc
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, note, settings, strategies as st
+from promptkit_components import Attachment, Attachments, ToolCalls
 
-from promptkit import BudgetExceededError, Child, PromptElement, Rendered, Renderer, Sizing, Text, UserMessage, component, render
+from promptkit import (
+    BudgetExceededError,
+    Child,
+    Expandable,
+    History,
+    ImagePart,
+    Message,
+    PromptElement,
+    Rendered,
+    Renderer,
+    Sizing,
+    Text,
+    ToolCall,
+    ToolRound,
+    UserMessage,
+    component,
+    render,
+)
+from promptkit.errors import InvalidArgumentError
+from promptkit.fitting import RecordedMessages
+from promptkit.rendering.tree import Node
 from promptkit.testing import WordTokenizer
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.examples import examples
@@ -42,7 +64,7 @@ def test_appended_turns_render_as_if_from_scratch(turns: list[Child], tokenizer:
 
 @component
 class Counted(PromptElement):
-    """Notes that it ran; looks at its budget if told to."""
+    """Notes that it ran; reads its budget if told to."""
 
     key: str
     runs: Callable[[str], None]
@@ -53,59 +75,168 @@ class Counted(PromptElement):
         return f"{self.key} {sizing.token_budget}" if self.reads else self.key
 
 
-RUNS: list[str] = []
+@component(pure=True)
+class Pure(Counted):
+    """The same, declared pure."""
 
 
 @component
-class Plain(PromptElement):
-    """Notes that it ran, where no prop of it can change."""
+class Derived(Pure):
+    """A subclass of a pure component, which is not declared pure."""
 
-    key: str
+
+@component(pure=True)
+class Late(PromptElement):
+    """Reads its budget after its render has returned, in the function of an Expandable."""
+
+    runs: Callable[[str], None]
 
     def render(self, sizing: Sizing) -> Child:
-        RUNS.append(self.key)
-        return self.key
+        self.runs("late")
+        return Expandable(value=lambda _: f"of {sizing.token_budget}")
 
 
-class TestWhatComponentsRemember:
-    def test_what_did_not_read_its_budget_is_not_run_again(self) -> None:
+class TestPureComponents:
+    def test_run_once_for_the_same_element_object(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        turns = [UserMessage()[Counted(key=f"turn{index}", runs=runs.append)] for index in range(5)]
+        turns = [UserMessage()[Pure(key=f"turn{index}", runs=runs.append)] for index in range(5)]
         for count in range(1, 6):
             renderer.render(tuple(turns[:count]))
         assert runs == [f"turn{index}" for index in range(5)]
 
-    def test_an_equal_component_built_anew_is_not_run_again_either(self) -> None:
-        RUNS.clear()
+    def test_run_again_for_an_equal_object_at_the_same_place(self) -> None:
+        runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         for _ in range(3):
-            renderer.render(UserMessage()[Plain(key="same")])
-        assert RUNS == ["same"]
+            renderer.render(UserMessage()[Pure(key="same", runs=runs.append)])
+        assert runs == ["same"] * 3
 
-    def test_what_read_its_budget_runs_again_when_the_budget_has_changed(self) -> None:
+    def test_run_once_for_one_object_at_many_places(self) -> None:
+        runs: list[str] = []
+        element = Pure(key="same", runs=runs.append)
+        made = render((UserMessage()[element], UserMessage()[element, element]), budget=100, tokenizer=WordTokenizer())
+        assert [message.text.split() for message in made.messages] == [["same"], ["same", "same"]]
+        assert runs == ["same"]
+
+    def test_run_again_for_another_budget_if_they_read_it(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        reader = Counted(key="reader", runs=runs.append, reads=True, flex_grow=1)
-        assert renderer.render(UserMessage()[reader]).messages[0].text == "reader 100"
-        assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[reader])).messages[1].text == "reader 97"
-        assert runs == ["reader", "reader"]
+        reader = Pure(key="reader", runs=runs.append, reads=True)
+        whole = UserMessage()[reader]
+        halves = (whole, UserMessage()[reader])
+        assert [message.text for message in renderer.render(whole).messages] == ["reader 100"]
+        assert [message.text for message in renderer.render(halves).messages] == ["reader 50"] * 2
+        assert runs == ["reader"] * 2
 
-    def test_what_read_its_budget_is_remembered_for_that_budget(self) -> None:
+    def test_are_known_for_each_budget_that_they_read_in_one_render(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        prompt = UserMessage()[Counted(key="reader", runs=runs.append, reads=True)]
-        renderer.render(prompt)
-        renderer.render(prompt)
-        assert runs == ["reader"]
+        reader = Pure(key="reader", runs=runs.append, reads=True)
+        prompt = UserMessage()[reader], UserMessage(flex_basis=3)[reader]
+        for _ in range(3):
+            assert [message.text for message in renderer.render(prompt).messages] == ["reader 25", "reader 75"]
+        assert runs == ["reader"] * 2
 
-    def test_a_look_at_other_budgets_runs_nothing(self) -> None:
+    def test_run_again_for_another_budget_if_a_function_of_theirs_read_it(self) -> None:
         runs: list[str] = []
-        rendered = render(
-            UserMessage()[Counted(key="once", runs=runs.append), Text(priority=1)[" more words"]], budget=100, tokenizer=WordTokenizer()
-        )
-        assert [rendered.at_budget(budget).tokens for budget in (3, 1)] == [3, 1]
-        assert runs == ["once"]
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+        late = Late(runs=runs.append)
+        assert renderer.render(UserMessage()[late]).messages[0].text == "of 100"
+        assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[late])).messages[1].text == "of 97"
+
+    def test_are_forgotten_once_a_render_does_without_them(self) -> None:
+        runs: list[str] = []
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+        element = Pure(key="away", runs=runs.append)
+        for prompt in (element, element, Counted(key="other", runs=list[str]().append), element):
+            renderer.render(UserMessage()[prompt])
+        assert runs == ["away", "away"]
+
+    def test_show_the_same_child_objects_again(self) -> None:
+        @component(pure=True)
+        class Notes(PromptElement):
+            def render(self, sizing: Sizing) -> Child:
+                return [UserMessage()[text] for text in ("a", "b")]
+
+        notes, tokenizer = Notes(), WordTokenizer()
+        renderer = Renderer(budget=100, tokenizer=tokenizer)
+        first, second = renderer.render(notes), renderer.render(notes)
+        assert first.messages == second.messages
+        assert all(one is other for one, other in zip(first.messages, second.messages, strict=True))
+
+    def test_hold_no_tree_of_the_render_in_which_they_ran(self) -> None:
+        renderer = Renderer(budget=1_000, tokenizer=WordTokenizer())
+        turns: list[PromptElement] = []
+        for index in range(20):
+            turns.append(UserMessage()[Pure(key=f"turn{index}", runs=list[str]().append)])
+            renderer.render(tuple(turns))
+        gc.collect()
+        nodes = sum(isinstance(each, Node) and each.element in turns for each in gc.get_objects())
+        assert nodes <= 2 * len(turns), "the nodes of at most two renders are alive"
+
+    def test_a_subclass_is_pure_only_if_it_is_declared_so(self) -> None:
+        runs: list[str] = []
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+        prompt = UserMessage()[Derived(key="derived", runs=runs.append), Counted(key="counted", runs=runs.append)]
+        for _ in range(2):
+            renderer.render(prompt)
+        assert runs == ["derived", "counted"] * 2
+
+    def test_what_a_pure_component_awaits_is_asked_again(self) -> None:
+        runs: list[int] = []
+
+        async def load() -> Child:
+            runs.append(1)
+            return "loaded"
+
+        @component(pure=True)
+        class Loading(PromptElement):
+            def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
+                return load()
+
+        renderer, prompt = Renderer(budget=100, tokenizer=WordTokenizer()), UserMessage()[Loading()]
+        for _ in range(2):
+            assert renderer.render(prompt).messages[0].text == "loaded"
+        assert runs == [1, 1]
+
+    @pytest.mark.parametrize("inherited", [False, True])
+    def test_an_async_render_cannot_be_declared_pure(self, *, inherited: bool) -> None:
+        class Search(PromptElement):
+            async def render(self, sizing: Sizing) -> Child:
+                return "found"
+
+        class Derived(Search):
+            """A search."""
+
+        with pytest.raises(InvalidArgumentError, match=r"(Search|Derived) cannot be pure, .*: write @component without pure=True\."):
+            component(pure=True)(Derived if inherited else Search)
+
+    def test_the_components_of_the_library_take_a_copy_of_their_lists(self) -> None:
+        messages = [Message(role="user", content=("a",))]
+        attached = [Attachment(path="a.py", text="a")]
+        elements = [
+            History(turns=messages),
+            RecordedMessages(messages=messages),
+            ToolCalls(rounds=(rounds := [ToolRound(calls=[ToolCall(id="c1", name="f", arguments="{}")], results={"c1": "done"})])),
+            UserMessage()[Attachments(files=attached, images=(images := [ImagePart(url="https://example.org/a.png", width=8, height=8)]))],
+        ]
+        renderer = Renderer(budget=1_000, tokenizer=WordTokenizer())
+        before = [renderer.render(element).messages for element in elements]
+        messages *= 2
+        attached *= 2
+        rounds.clear()
+        images.clear()
+        assert [renderer.render(element).messages for element in elements] == before
+        assert [render(element, budget=1_000, tokenizer=WordTokenizer()).messages for element in elements] == before
+
+
+def test_what_did_not_read_its_budget_is_not_run_again_for_other_budgets() -> None:
+    runs: list[str] = []
+    prompt = UserMessage()[Counted(key="once", runs=runs.append), Text(priority=1)[" more words"]]
+    rendered = render(prompt, budget=100, tokenizer=WordTokenizer())
+    assert [rendered.at_budget(budget).tokens for budget in (3, 1)] == [3, 1]
+    assert runs == ["once"]
 
 
 class TestStablePrefix:

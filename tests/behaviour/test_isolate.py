@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit import (
     AssistantMessage,
     Child,
@@ -55,13 +57,19 @@ def test_it_is_kept_or_pruned_as_a_whole() -> None:
     assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["a\nb\nc"], ["c"], ["c"]]
 
 
-def test_it_is_remembered_between_turns() -> None:
+@component(pure=True)
+class ToldOnce(Told):
+    """Reads its budget, and depends on nothing else."""
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Told, [7] * 4), (ToldOnce, [7])], ids=["any component", "a pure one"])
+def test_a_pure_component_in_it_is_run_once_while_the_rest_of_the_prompt_grows(kind: type[Told], expected: list[int]) -> None:
     runs: list[int] = []
     renderer = Renderer(budget=50, tokenizer=WordTokenizer())
-    isolated = Isolate(tokens=7)[Told(runs=runs)]
+    isolated = Isolate(tokens=7)[kind(runs=runs)]
     for count in range(1, 5):
         renderer.render((UserMessage()[isolated], *(UserMessage()["turn"] for _ in range(count))))
-    assert runs == [7]
+    assert runs == expected
 
 
 def test_messages_can_stand_in_it() -> None:

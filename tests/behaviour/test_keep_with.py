@@ -50,7 +50,9 @@ def test_a_call_leaves_with_the_group_and_its_result_with_the_call() -> None:
 
 
 def test_groups_are_told_apart_by_their_value() -> None:
-    prompt = UserMessage()[KeepWith(group=("a", 1), priority=0)["x"], KeepWith(group=("a", 2))["y"], KeepWith(group=("a", 1))["z"]]
+    prompt = UserMessage(priority=1)[
+        KeepWith(group=("a", 1), priority=0)["x"], KeepWith(group=("a", 2))["y"], KeepWith(group=("a", 1))["z"]
+    ]
     assert texts(prompt, 2) == ["y"]
 
 

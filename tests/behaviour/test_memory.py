@@ -56,7 +56,7 @@ def test_a_cut_turn_never_exceeds_the_budget_nor_brings_back_what_it_dropped() -
 
 
 def test_what_is_required_but_says_nothing_does_not_hold_its_message() -> None:
-    prompt = (UserMessage()["a"], UserMessage()[Text(required=True)[""], TextChunk(priority=1)["notes " * 9]])
+    prompt = (UserMessage()["a"], UserMessage(priority=1)[Text(required=True)[""], TextChunk(priority=1)["notes " * 9]])
     for budget in range(3, 15):
         made = render(prompt, budget=budget, tokenizer=WordTokenizer(per_message=2))
         assert made.tokens == sum(2 + len(message.text.split()) for message in made.messages) <= budget

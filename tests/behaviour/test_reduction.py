@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.policy.usage import UsageMeter
-from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images, truncate_messages
+from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images
 from promptkit.compaction.pruning.offload import offload_results
 from promptkit.compaction.pruning.processors import (
     Processor,
@@ -22,8 +22,10 @@ from promptkit.compaction.pruning.processors import (
     truncate_history,
 )
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, edits_from_reduction, prune_outputs
-from promptkit.errors import BudgetExceededError
+from promptkit.fitting import describe_omitted
+from promptkit.fitting.choose import fit_history
 from promptkit.messages import ImagePart, Message, ToolCall
+from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import TOKENIZER, talks
 from tests.conversations import ConversationBuilder, words
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 IMAGE = ImagePart(url="https://example.com/x.png")
 IDS = st.sampled_from(["a", "b", "c"])
+MARKER = TOKENIZER.count(describe_omitted(1)) + 1
 
 
 def messages() -> SearchStrategy[list[Message]]:
@@ -58,23 +61,19 @@ def tokens(given_: Sequence[Message]) -> int:
 def reducers(tmp_path_factory: pytest.TempPathFactory) -> Reducers:
     folder: Path = tmp_path_factory.mktemp("offloaded")
     return {
-        "truncate": partial(truncate_messages, limit=200, tokenizer=TOKENIZER),
         "cap": partial(cap_results, max_tokens=30, tokenizer=TOKENIZER),
         "images": partial(drop_images, tokenizer=TOKENIZER),
         "offload": partial(offload_results, folder=folder, tokenizer=TOKENIZER, max_inline_bytes=60),
     }
 
 
-KINDS = pytest.mark.parametrize("kind", ["truncate", "cap", "images", "offload"])
+KINDS = pytest.mark.parametrize("kind", ["cap", "images", "offload"])
 
 
 @KINDS
 @given(given_=messages())
 def test_reducing_twice_is_reducing_once(reducers: Reducers, kind: str, given_: list[Message]) -> None:
-    try:
-        once = reducers[kind](given_)
-    except BudgetExceededError:
-        return
+    once = reducers[kind](given_)
     twice = reducers[kind](once.messages)
     assert twice.messages == once.messages
     assert twice.changes == ()
@@ -93,17 +92,14 @@ PROCESSORS: dict[str, Processor] = {
 @given(given_=messages(), pruned=st.booleans())
 def test_a_processor_gives_its_own_result_back_as_it_is(name: str, given_: list[Message], pruned: bool) -> None:
     limits = RequestLimits(limit=200, fixed_tokens=20, tokenizer=TOKENIZER, pruned=pruned)
-    once = tuple(PROCESSORS[name](given_, limits))
+    once = tuple(PROCESSORS[name](pair_tool_calls(given_).messages, limits))
     assert tuple(PROCESSORS[name](once, limits)) == once
 
 
 @KINDS
 @given(given_=messages())
 def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids(reducers: Reducers, kind: str, given_: list[Message]) -> None:
-    try:
-        done = reducers[kind](given_)
-    except BudgetExceededError:
-        return
+    done = reducers[kind](given_)
     assert [message for message in done.messages if message.role == "system"] == [each for each in given_ if each.role == "system"]
     last = [message for message in given_ if message.role == "user"][-1:]
     assert [message for message in done.messages if message.role == "user"][-1:] == last
@@ -115,67 +111,46 @@ def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids(reducers
 @KINDS
 @given(given_=messages())
 def test_the_report_is_true_and_nothing_grows(reducers: Reducers, kind: str, given_: list[Message]) -> None:
-    try:
-        done = reducers[kind](given_)
-    except BudgetExceededError:
-        return
+    done = reducers[kind](given_)
     assert (done.tokens_before, done.tokens_after) == (tokens(given_), tokens(done.messages))
     assert done.tokens_before - done.tokens_after == sum(change.saved for change in done.changes)
-    assert all(change.saved > 0 for change in done.changes if change.kind != "dropped")
+    assert all(change.saved > 0 for change in done.changes)
     changed = {change.index for change in done.changes}
     same = {source for message, source in zip(done.messages, done.sources, strict=True) if message == given_[source]}
     assert changed | same == set(range(len(given_)))
     assert not changed & same
 
 
-def newest_round(given_: list[Message]) -> list[Message]:
-    """The last reply with the results behind it, if no user message comes after it."""
-    answer = next((at for at in range(len(given_) - 1, -1, -1) if given_[at].role != "tool"), None)
-    if answer is None or given_[answer].role != "assistant":
-        return []
-    calls = {call.id for call in given_[answer].tool_calls}
-    return [given_[answer], *(message for message in given_[answer + 1 :] if message.tool_call_id in calls)]
+def limits_of(limit: int, beside: int = 0) -> RequestLimits:
+    return RequestLimits(limit=limit, fixed_tokens=beside, tokenizer=TOKENIZER, pruned=True)
 
 
-@given(given_=messages(), limit=st.integers(0, 400), beside=st.integers(0, 50), headroom=st.sampled_from([0, 0.05, 0.5]))
-def test_a_truncated_request_fits_or_cannot(given_: list[Message], limit: int, beside: int, headroom: float) -> None:
-    last = [message for message in given_ if message.role == "user"][-1:]
-    least = tokens([*(message for message in given_ if message.role == "system"), *last, *newest_round(given_)]) + beside
-    if least > limit:
-        with pytest.raises(BudgetExceededError) as caught:
-            truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom)
-        assert (caught.value.required, caught.value.budget) == (least, limit)
-        return
-    assert truncate_messages(given_, limit, tokenizer=TOKENIZER, fixed_tokens=beside, headroom=headroom).tokens_after + beside <= limit
+@given(given_=messages(), limit=st.integers(0, 400), beside=st.integers(0, 50), step=st.sampled_from([0, 0.25, 0.5]))
+def test_a_truncated_request_fits_or_stays_as_it_is(given_: list[Message], limit: int, beside: int, step: float) -> None:
+    paired = pair_tool_calls(given_).messages
+    done = truncate_history(step)(paired, limits_of(limit, beside))
+    assert done is paired or tokens(done) + beside <= limit
+    last = [message for message in paired if message.role == "user"][-1:]
+    kept = [message for message in paired if message.role == "system"] + last
+    assert all(any(message is each for each in done) for message in kept)
+    least = fit_history(paired, 0, tokenizer=TOKENIZER, shorten="request", whole=[at for at, each in enumerate(paired) if each in last])
+    if done is paired and tokens(paired) + beside > limit:
+        assert least.tokens + MARKER + beside > limit
 
 
 @pytest.mark.spec("E10")
 @given(given_=messages(), limit=st.integers(0, 400))
 def test_every_result_that_is_sent_stands_behind_its_call(given_: list[Message], limit: int) -> None:
-    try:
-        done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
-    except BudgetExceededError:
-        return
-    waiting: list[str] = []
-    for message in done.messages:
-        if message.role == "tool":
-            waiting.remove(message.tool_call_id or "")
-        else:
-            waiting = [call.id for call in message.tool_calls]
+    assert not pair_tool_calls(truncate_history()(pair_tool_calls(given_).messages, limits_of(limit))).repairs
 
 
 @given(given_=messages(), limit=st.integers(0, 400))
-def test_rounds_go_as_a_whole(given_: list[Message], limit: int) -> None:
-    try:
-        done = truncate_messages(given_, limit, tokenizer=TOKENIZER)
-    except BudgetExceededError:
-        return
-    gone = {change.index for change in done.changes if change.kind == "dropped"}
-    orphans = {change.index for change in done.changes if change.kind == "orphan"}
-    for at in range(1, len(given_)):
-        if given_[at].role == "tool" and at not in orphans:
-            call = max(before for before in range(at) if given_[before].role != "tool")
-            assert (at in gone) is (call in gone)
+def test_a_truncated_request_says_how_many_messages_it_leaves_out(given_: list[Message], limit: int) -> None:
+    paired = pair_tool_calls(given_).messages
+    done = truncate_history()(paired, limits_of(limit))
+    marker = [message for message in done if message.text.endswith(" omitted]")]
+    dropped = len(paired) - (len(done) - len(marker))
+    assert [message.text for message in marker] == ([describe_omitted(dropped)] if dropped else [])
 
 
 @given(talk=talks(size=20), protect=st.integers(0, 40), age=st.none() | st.integers(0, 4), superseded=st.booleans())

@@ -38,7 +38,7 @@ class TestWhatStays:
         assert texts(prompt, 3) == ["a b\nc"]
 
     def test_a_chunk_with_something_required_is_kept_as_a_whole(self) -> None:
-        assert texts(UserMessage()[Chunk(priority=0)["a ", Text(required=True)["b"]], TextChunk()["c"]], 2) == ["a b"]
+        assert texts(UserMessage(priority=1)[Chunk(priority=0)["a ", Text(required=True)["b"]], TextChunk()["c"]], 2) == ["a b"]
 
     def test_the_next_candidate_is_taken_instead(self) -> None:
         prompt = (UserMessage(priority=0)[Text(required=True)["a"]], UserMessage(priority=1)["b"], UserMessage(priority=2)["c"])

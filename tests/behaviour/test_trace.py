@@ -27,7 +27,7 @@ from promptkit import (
     render,
     render_async,
 )
-from promptkit.rendering.tree import MAX_PATH_STEPS
+from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
@@ -213,7 +213,7 @@ def test_the_time_of_a_component_that_awaits_is_the_time_until_it_is_done() -> N
 
 def test_a_prompt_that_does_not_fit_leaves_its_record_with_the_error() -> None:
     with pytest.raises(BudgetExceededError) as caught:
-        render((UserMessage(required=True)["one two"], UserMessage()["three"]), budget=1, tokenizer=WordTokenizer(), trace=True)
+        render((UserMessage(required=True)["one two"], UserMessage(priority=1)["three"]), budget=1, tokenizer=WordTokenizer(), trace=True)
     trace = caught.value.trace
     assert isinstance(trace, Trace)
     assert (trace.state, trace.counts) == (None, (3, 2))

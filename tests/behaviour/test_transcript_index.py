@@ -545,20 +545,47 @@ def test_in_a_folder_that_cannot_be_written_a_transcript_is_read_in_full(tmp_pat
         tmp_path.chmod(0o700)
 
 
+def fail_to_write(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_where_the_disk_is_full_a_transcript_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
-
-    def write(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(os, "pwrite", fail_to_write)
     store = indexed(path)
     transcript = Transcript(store)
     assert store.index_problem == f"{path} was read in full: its index cannot be written: No space left on device."
     transcript.append(Setting(name="s", value=1))
     assert transcript.entries == Transcript(in_full(path)).entries
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".new")] == []
+
+
+def test_an_index_that_was_given_up_stays_so_that_it_is_not_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines, lines[5]]))
+    store = JsonlStore(path, index_from=path.stat().st_size + 1)
+    Transcript(store).append(Setting(name="s", value=1))
+    assert store.index_problem == f"{path} has no index: two entries have one id."
+    given_up = index_path(path).stat().st_ino
+    require_same(path, every=60)
+    assert index_path(path).stat().st_ino == given_up
+
+
+def test_an_index_that_an_append_could_not_extend_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    store = indexed(path)
+    transcript = Transcript(store)
+    assert index_path(path).exists()
+    with monkeypatch.context() as context:
+        context.setattr(os, "pwrite", fail_to_write)
+        transcript.append(Setting(name="s", value=1))
+    assert store.index_problem == f"{path} has no index: No space left on device."
+    assert not index_path(path).exists()
+    require_same(path, every=60)
 
 
 @pytest.mark.slow

@@ -88,10 +88,11 @@ def test_what_is_installed_is_kept_until_another_version_is_pinned(tmp_path: Pat
     assert not place.has(NODE)
 
 
-def test_a_checkout_that_changed_is_another_one(tmp_path: Path) -> None:
-    (tmp_path / "promptkit").mkdir()
+@pytest.mark.parametrize("folder", ["promptkit", "components"])
+def test_a_checkout_that_changed_is_another_one(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir()
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
-    source = tmp_path / "promptkit" / "element.py"
+    source = tmp_path / folder / "element.py"
     source.write_text("first", encoding="utf-8")
     before = digest(tmp_path)
     assert digest(tmp_path) == before
@@ -99,12 +100,14 @@ def test_a_checkout_that_changed_is_another_one(tmp_path: Path) -> None:
     assert digest(tmp_path) != before
 
 
-@pytest.mark.parametrize("option", [["--shapes", "messages,trees"], ["--sizes", "10,many"], ["--sizes", "0"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "option", [["--shapes", "messages,trees"], ["--sizes", "10,many"], ["--sizes", "0"], ["--sizes", "10"]], ids=" ".join
+)
 def test_what_cannot_be_measured_is_refused_on_the_command_line(option: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.peers", *option, "--place", str(tmp_path)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 2
-    assert option[1] in ran.stderr
+    assert option[0] in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,8 +6,10 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
+from benchmarks.peers.__main__ import choose_sizes, main
 from benchmarks.peers.chart import draw, spread
 from benchmarks.peers.figures import Case, Comparison, Outcome, Probe
 from benchmarks.peers.peer import OWN, select_peers
@@ -76,6 +78,16 @@ def rows() -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines}
 
 
+def history(**seconds: float) -> Comparison:
+    """Return a comparison of the shape `history` at two budgets, the same times at both."""
+    outcomes = {name: ran(time) for name, time in seconds.items()}
+    cases = [
+        Case(shape="history", size=200, tokens=2_000, budget=budget, most=50, outcomes=outcomes, at=at)
+        for at, budget in (("8k", 8_000), ("half", 1_000))
+    ]
+    return attrs.evolve(COMPARISON, peers=select_peers(seconds), cases=cases, probes={})
+
+
 def test_a_row_has_times_by_size_and_what_the_largest_came_to() -> None:
     assert rows()[""] == ["100", "1,000", "5,000", "over promptkit", "over tokenising", "kept", "of budget", "it says", "fits", "sound"]
     assert rows()["promptkit"] == ["2.0 ms", "21 ms", "100 ms", "1", "25", "50 of 50", "99.0 %", "98.0 %", "", ""]
@@ -119,6 +131,71 @@ def test_what_was_written_to_json_is_shown_as_it_was() -> None:
     again = Comparison.from_json(json.loads(json.dumps(COMPARISON.to_json())))
     assert table(again) == table(COMPARISON)
     assert again.to_json() == COMPARISON.to_json()
+
+
+@pytest.mark.parametrize(("own", "missed"), [(0.02, False), (0.0199, False), (0.03, True)])
+def test_promptkit_has_to_be_the_fastest_in_every_case_of_the_history(own: float, missed: bool, tmp_path: Path) -> None:
+    comparison = history(promptkit=own, priompt=0.02, litellm=0.5)
+    assert [(each.case, each.peer, each.missed) for each in comparison.verdicts()] == [
+        ("history, 200 at 8k", "priompt", missed),
+        ("history, 200 at half", "priompt", missed),
+    ]
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps(comparison.to_json()), encoding="utf-8")
+    assert main(["--from", str(kept), "--check"]) == int(missed)
+    assert main(["--from", str(kept)]) == 0
+
+
+def test_the_bars_are_in_the_table_the_markdown_and_the_json() -> None:
+    comparison = history(promptkit=0.03, priompt=0.02)
+    line = "history, 200 at 8k: promptkit takes 1.50 of the time of priompt (Python), bar 1  MISSED"
+    assert line in table(comparison)
+    assert line in markdown(comparison)
+    assert comparison.to_json()["bars"][0] == {
+        "case": "history, 200 at 8k",
+        "peer": "priompt",
+        "figure": pytest.approx(1.5),
+        "bar": 1.0,
+        "missed": True,
+    }
+    assert Comparison.from_json(json.loads(json.dumps(comparison.to_json()))).verdicts() == comparison.verdicts()
+
+
+def test_there_is_no_bar_in_another_shape_or_without_another_time() -> None:
+    assert COMPARISON.verdicts() == []
+    assert history(promptkit=0.03).verdicts() == []
+    assert "MISSED" not in table(COMPARISON)
+
+
+def test_a_column_of_the_history_names_its_budget() -> None:
+    (head, *_) = [cells(line) for line in markdown(history(promptkit=0.03, priompt=0.02)).splitlines() if line.startswith("|")]
+    assert head[1:3] == ["200 at 8k", "200 at half"]
+
+
+def test_a_comparison_from_before_there_were_budgets_is_at_half() -> None:
+    told = json.loads(json.dumps(COMPARISON.to_json()))
+    del told["bars"]
+    for each in told["cases"]:
+        del each["at"]
+    assert Comparison.from_json(told).to_json() == COMPARISON.to_json()
+
+
+def test_the_history_has_sizes_of_its_own() -> None:
+    assert choose_sizes(["tools", "history"], None, quick=False) == {"tools": (100, 1_000, 5_000), "history": (200, 1_000, 4_000)}
+    assert choose_sizes(["tools", "history"], None, quick=True) == {"tools": (100, 1_000), "history": (200, 1_000)}
+    assert choose_sizes(["tools", "history"], [40, 80], quick=True) == {"tools": [40, 80], "history": [40, 80]}
+    assert choose_sizes(["tools"], [10], quick=True) == {"tools": [10]}
+    with pytest.raises(ValueError, match="multiples of 4 for --sizes"):
+        choose_sizes(["tools", "history"], [10], quick=True)
+
+
+@pytest.mark.slow
+def test_the_chart_has_the_history_at_half_of_its_tokens(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: it comes with the extra `plot`")
+    comparison = history(promptkit=0.03, priompt=0.02)
+    draw(comparison, tmp_path / "all.svg")
+    draw(attrs.evolve(comparison, cases=comparison.cases[1:]), tmp_path / "half.svg")
+    assert (tmp_path / "all.svg").read_bytes() == (tmp_path / "half.svg").read_bytes()
 
 
 @pytest.mark.slow

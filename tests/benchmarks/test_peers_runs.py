@@ -166,7 +166,7 @@ def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_
     assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (len(SHARES), 0, len(SHARES))
 
 
-@pytest.mark.parametrize("shape", keep_first(2, *SHAPES))
+@pytest.mark.parametrize("shape", keep_first(2, *(shape for shape in SHAPES if shape != "history")))
 def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp_path: Path) -> None:
     own: Peer = peers()[OWN]
     process = AdapterProcess([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")
@@ -182,3 +182,34 @@ def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp
             assert answer.claim == verdict.tokens
     finally:
         process.end()
+
+
+def test_promptkit_fills_each_budget_of_the_history_with_a_sound_prompt(tmp_path: Path) -> None:
+    process = AdapterProcess([sys.executable, "-P", str(SERVE), str(peers()[OWN].adapter)], os.environ, tmp_path / "log")
+    whole = make_workload("history", 60)
+    try:
+        for budget in (whole.tokens, whole.budget, whole.budget // 2):
+            work = attrs.evolve(whole, budget=budget)
+            file = tmp_path / "work.json"
+            file.write_text(work.to_json(), encoding="utf-8")
+            answer = process.ask(file, LIMIT)
+            verdict = judge(work, answer.messages)
+            assert verdict.faults == ()
+            assert 0.95 * budget < verdict.tokens == answer.claim
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize(("shape", "collects"), [("messages", False), ("history", True)])
+def test_the_collector_is_on_for_the_history_alone(shape: ShapeName, collects: bool, speak: Speak, work_file: Path) -> None:
+    work_file.write_text(make_workload(shape, 8).to_json(), encoding="utf-8")
+    ends = "import gc\ndef fit(work): return gc.isenabled()\ndef claim(result): return int(result)\n"
+    process = speak(ends + "def wire(result): return []\ndef encode(text): return text.split()\n")
+    assert process.ask(work_file, LIMIT).claim == collects
+
+
+def test_a_case_says_at_which_budget_it_was(speak: Speak, tmp_path: Path) -> None:
+    case = run_case(
+        [entry("keeps", speak(KEEPS_TWO))], make_workload("history", 8, "30k"), rounds=1, folder=tmp_path, limit=LIMIT, report_progress=len
+    )
+    assert (case.at, case.budget, case.name) == ("30k", 30_000, "8 at 30k")

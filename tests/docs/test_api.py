@@ -30,6 +30,7 @@ NAMESPACES = (
     "promptkit.tool_pairing",
     "promptkit.tools",
     "promptkit.rendering",
+    "promptkit.fitting",
     "promptkit.tracing",
     "promptkit.tokens",
     "promptkit.emitters",

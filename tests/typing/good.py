@@ -60,6 +60,25 @@ class ShortHistory(History):
     limit: int = 10
 
 
+@component(pure=True)
+class Rules(PromptElement):
+    """A pure component; its props are checked like those of any other."""
+
+    rules: Sequence[str]
+    title: str = "Rules"
+
+    def render(self, sizing: Sizing) -> Child:
+        _ = sizing
+        return self.title, [TextChunk()[rule] for rule in self.rules]
+
+
+@component(pure=False)
+class ShortRules(Rules):
+    """The decorator takes the argument whatever its value is."""
+
+    limit: int
+
+
 def macro(names: Sequence[str]) -> Iterator[Child]:
     """A plain function is as good as a component where nothing is sized."""
     for name in names:
@@ -75,6 +94,11 @@ assert_type(UserMessage()[None, True, "a", ("b", ["c"]), TextChunk()["d"], macro
 
 short = ShortHistory(turns=(), limit=3, required=True, label="short")
 assert_type(short.limit, int)
+
+rules = ShortRules(rules=["Be brief."], limit=1, priority=2)
+assert_type(rules, ShortRules)
+assert_type(rules.rules, Sequence[str])
+assert_type(Rules(rules=["Be brief."])["text"], Rules)
 
 prompt: Child = (SystemMessage()["Be brief."], TokenLimit(max_tokens=10)[history], UserMessage()[Page(url="page")])
 

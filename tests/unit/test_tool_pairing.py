@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall
 from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, ToolCallPairer, pair_tool_calls
 
@@ -63,6 +64,11 @@ class TestWhatIsRight:
         turns = (said("hi"), called("a"), returned("a"))
         assert all(mine is theirs for mine, theirs in zip(pair_tool_calls(turns).messages, turns, strict=True))
 
+    def test_makes_no_objects_for_a_recording_without_faults(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ToolCallPairer, "add", None)
+        turns = [said("hi"), called("a", "b"), returned("b"), returned("a"), called(), called("c"), returned("c", "")]
+        assert all(one is other for one, other in zip(pair_tool_calls(turns).messages, turns, strict=True))
+
     def test_nothing_gives_nothing(self) -> None:
         assert pair_tool_calls([]) == PairedMessages(messages=(), sources=())
 
@@ -74,6 +80,18 @@ class TestRepairs:
         assert paired.repairs == (
             Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {MISSING_TOOL_RESULT!r} answers it."),
         )
+
+    @pytest.mark.parametrize("before", [[], [said("hi"), called("z"), returned("z")]])
+    def test_a_last_call_without_a_result_is_answered_too(self, before: list[Message]) -> None:
+        assert kinds(pair_tool_calls([*before, called("a", "b"), returned("b")])) == ["missing result"]
+
+    def test_only_the_model_makes_calls(self) -> None:
+        asked = Message(role="user", tool_calls=(ToolCall(id="a", name="read"),))
+        assert pair_tool_calls([asked, returned("a")]).messages == (asked,)
+
+    def test_what_is_no_message_is_refused_with_its_place(self) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"turns\[1\] must be a Message"):
+            pair_tool_calls([said("hi"), {"role": "user", "content": "hi"}])  # type: ignore[list-item]  # wrong on purpose
 
     def test_a_result_of_no_call_is_dropped(self) -> None:
         paired = pair_tool_calls([said("hi"), returned("x"), returned(None)])

@@ -19,7 +19,7 @@ from promptkit.errors import TranscriptFormatError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.fitting import Fitted
+    from promptkit.fitting.fit import Fitted
     from promptkit.messages import Json, Message
 
 __all__ = ["fit"]

@@ -35,8 +35,7 @@ class Template(PromptElement):
     """
 
     file: str | os.PathLike[str] | None = None
-    """The template file (UTF-8): an absolute path, or a path relative to `root`. It is read again when it has changed, except by a
-    Renderer that has cached the result."""
+    """The template file (UTF-8): an absolute path, or a path relative to `root`. It is read again when it has changed."""
 
     source: str | None = None
     """The template text, instead of a `file`."""

@@ -16,7 +16,7 @@ from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.summarizers.defaults import SummarizerContext
-from promptkit.elements.history import element_from_message
+from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Group
 from promptkit.errors import ContextWindowFullError
 from promptkit.replay.policies.strategy import TRANSCRIPT_PATH

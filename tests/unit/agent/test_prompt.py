@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import BudgetExceededError, Message, SystemMessage, ToolCall, render
-from promptkit.agent.prompt import Conversation, ConversationPrompt, ConversationView, ElementCache
+from promptkit.agent.prompt import Conversation, ConversationPrompt, ConversationView
+from promptkit.fitting import describe_omitted
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
+from promptkit.tool_pairing import MISSING_TOOL_RESULT, pair_tool_calls
 from promptkit.transcript.view import build_summary_message
 
 TOKENIZER = WordTokenizer()
@@ -57,7 +59,9 @@ def test_nothing_leaves_unless_it_may() -> None:
 def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget: int, pinned: bool) -> None:
     talk = (PINNED, *TALK) if pinned else TALK
     prompt = Conversation(view=ConversationView(messages=talk, may_prune=True))
-    messages = render(prompt, tokenizer=TOKENIZER, budget=budget + 4).messages
+    shown = render(prompt, tokenizer=TOKENIZER, budget=budget + 4).messages
+    messages = [message for message in shown if message in talk]
+    assert [message.text for message in shown if message not in talk] in ([], [describe_omitted(len(talk) - len(messages))])
     assert SUMMARY in messages
     assert asked("second question") in messages
     assert (PINNED in messages) == pinned
@@ -71,6 +75,16 @@ def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget
     assert calls == [message.tool_call_id for message in messages if message.role == "tool"]
 
 
+@pytest.mark.parametrize("may_prune", [False, True])
+def test_a_result_that_lost_its_call_is_repaired_and_reported(*, may_prune: bool) -> None:
+    (_, result), (call, _) = round_of("c1", "found"), round_of("c2", "found")
+    messages = result, asked("and now?"), call
+    rendered = render(Conversation(view=ConversationView(messages=messages, may_prune=may_prune)), tokenizer=TOKENIZER)
+    answer = Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id="c2")
+    assert rendered.messages == (asked("and now?"), call, answer)
+    assert rendered.repairs == pair_tool_calls(messages).repairs
+
+
 def test_a_view_says_what_is_the_summary_and_what_came_after_it() -> None:
     view = ConversationView(messages=TALK)
     assert view.summary is SUMMARY
@@ -78,16 +92,6 @@ def test_a_view_says_what_is_the_summary_and_what_came_after_it() -> None:
     assert ConversationView(messages=TALK[1:]).summary is None
     assert ConversationView(messages=TALK, may_prune=True).keep_turns == 0
     assert ConversationView(messages=TALK).keep_turns >= 2
-
-
-def test_the_same_message_is_the_same_element_and_what_is_gone_is_forgotten() -> None:
-    cache = ElementCache()
-    first = cache.elements(TALK)
-    second = cache.elements((*TALK, asked("third")))
-    assert all(one is other for one, other in zip(first, second, strict=False))
-    twin = Message(role="user", content=("first question",))
-    assert cache.elements((twin,))[0] is not first[1]
-    assert cache.elements(TALK)[1] is not first[1]
 
 
 class Counting(WordTokenizer):
@@ -100,10 +104,10 @@ COUNTED: list[str] = []
 
 
 def test_a_renderer_counts_only_what_is_new() -> None:
-    renderer, cache = Renderer(budget=1_000, tokenizer=Counting()), ElementCache()
-    renderer.render(Conversation(view=ConversationView(messages=TALK), elements=cache))
+    renderer = Renderer(budget=1_000, tokenizer=Counting())
+    renderer.render(Conversation(view=ConversationView(messages=TALK)))
     COUNTED.clear()
     grown = ConversationView(messages=(*TALK, asked("third question")))
-    renderer.render(Conversation(view=grown, elements=cache))
+    renderer.render(Conversation(view=grown))
     assert "first question" not in COUNTED
     assert "third question" in COUNTED

@@ -15,6 +15,7 @@ from promptkit import (
     Child,
     ContextBudget,
     ContextWindow,
+    Group,
     Message,
     OpaquePart,
     PromptElement,
@@ -29,7 +30,10 @@ from promptkit.compaction import Events
 from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
+from promptkit.elements.from_message import element_from_message
 from promptkit.errors import BudgetExceededError
+from promptkit.rendering import expand
+from promptkit.rendering.build import build_round
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript.entries import Checkpoint
@@ -41,7 +45,10 @@ from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.agent.prompt import Prompt
+    from promptkit.rendering.tree import MessageItem
     from promptkit.testing.scripted_model import Step
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
@@ -210,7 +217,7 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
 
 @given(talk=talks(), system=st.sampled_from([None, "Be brief.", " "]), budget=st.none() | st.integers(1, 60), tools=st.booleans())
 @settings(deadline=None, max_examples=examples(100))
-def test_a_request_of_a_whole_conversation_is_what_its_render_shows(
+def test_a_request_shows_a_whole_conversation_as_if_each_message_were_an_element(
     talk: ConversationBuilder, system: str | None, budget: int | None, *, tools: bool
 ) -> None:
     tokenizer = WordTokenizer(per_message=1, per_call=2, per_image=5)
@@ -224,10 +231,13 @@ def test_a_request_of_a_whole_conversation_is_what_its_render_shows(
             return ("refused", error.required)
         assert request.messages == request.rendered.messages
         assert request.tokens == request.rendered.tokens
-        return request.messages, request.tokens, request.rendered.explain(), request.rendered.stable_prefix
+        return request.messages, request.tokens, request.rendered.stable_prefix
 
-    rendered_whole = ConversationPrompt(None if system is None else SystemMessage(required=True)[system])
-    assert asyncio.run(build(None)) == asyncio.run(build(rendered_whole.__call__))  # a function is rendered in every request
+    def write_elements(view: ConversationView) -> Child:
+        messages = Group(required=True)[[element_from_message(message) for message in view.messages]]
+        return None if system is None else SystemMessage(required=True)[system], messages
+
+    assert asyncio.run(build(None)) == asyncio.run(build(write_elements))
 
 
 def test_a_system_message_with_a_component_is_rendered_in_every_request() -> None:
@@ -243,7 +253,7 @@ def test_a_system_message_with_a_component_is_rendered_in_every_request() -> Non
     each.add(Message(role="user", content=("Hello.",)))
     for _ in range(2):
         asyncio.run(each.request())
-    assert len(seen) == 1, "a component is run again only if its budget or its props change"
+    assert len(seen) == 2
     assert each.last_rendered is not None
     assert each.last_rendered.messages[0].text == f"You have {seen[0]} tokens."
 
@@ -254,19 +264,16 @@ def test_a_request_of_exactly_its_budget_has_a_render_with_the_same_figures() ->
     view.user("Hello.")
     for instructions in ("Be brief.", "x\n", "You run tests.\n"):
         builder = RequestBuilder(view.log, None, instructions=instructions, tools=tools, events=Events())
-        rendered_whole = ConversationPrompt(SystemMessage(required=True)[instructions]).__call__
-        oracle = RequestBuilder(view.log, rendered_whole, instructions=None, tools=tools, events=Events())
 
         async def build(each: RequestBuilder, budget: int) -> tuple[int, int]:
             request = await each.build(view.view, model="gpt-5", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
             return request.tokens, request.rendered.tokens
 
         tokens, _ = asyncio.run(build(builder, 1_000))
-        for each in (builder, oracle):
-            assert asyncio.run(build(each, tokens)) == (tokens, tokens)
-            with pytest.raises(BudgetExceededError) as refused:
-                asyncio.run(build(each, tokens - 1))
-            assert refused.value.required == tokens
+        assert asyncio.run(build(builder, tokens)) == (tokens, tokens)
+        with pytest.raises(BudgetExceededError) as refused:
+            asyncio.run(build(builder, tokens - 1))
+        assert refused.value.required == tokens
 
 
 def test_a_prompt_class_with_a_message_of_its_own_is_rendered() -> None:
@@ -277,3 +284,23 @@ def test_a_prompt_class_with_a_message_of_its_own_is_rendered() -> None:
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=1_000, prompt=Reminding())
     each.add(Message(role="user", content=("Hello.",)))
     assert [message.text for message in asyncio.run(each.request()).messages] == ["Hello.", "Remember."]
+
+
+def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Message] = []
+
+    def build(messages: Sequence[Message]) -> MessageItem:
+        built.extend(messages)
+        return build_round(messages)
+
+    monkeypatch.setattr(expand, "build_round", build)
+    each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=200, preset="truncate_only")
+    for number in range(800):
+        each.add(Message(role="user", content=(f"question {number}",)), Message(role="assistant", content=(f"answer {number}",)))
+    for _ in range(3):
+        built.clear()
+        each.add(Message(role="user", content=("and now?",)))
+        request = asyncio.run(each.request())
+        assert request.pruned
+        each.add_reply(Message(role="assistant", content=("nothing",)))
+    assert len(built) < 10

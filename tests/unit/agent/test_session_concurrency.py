@@ -10,7 +10,7 @@ import pytest
 
 from promptkit import Message, PromptElement, Usage, component
 from promptkit.compaction.events import CompactionStarted
-from promptkit.elements.history import element_from_message
+from promptkit.elements import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel

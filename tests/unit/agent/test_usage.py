@@ -8,7 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import AgentSession, ContextBudget, ContextWindow, Message, SyncContextWindow, SyncSession, ToolCall, Usage
+from promptkit import AgentSession, ContextBudget, ContextWindow, Group, Message, SyncContextWindow, SyncSession, ToolCall, Usage
 from promptkit.compaction import PRESETS, UsageByPart, first_match
 from promptkit.compaction.policy.rules import compact_at
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -66,6 +66,14 @@ def test_each_token_is_in_the_part_that_it_is_spent_on() -> None:
     assert usage.parts.tools == FRAMED.count_overhead((READ,)).tokens
     assert usage.parts.system == count_message(Message(role="system", content=("Be brief.",)), FRAMED)
     assert usage.messages == len(items)
+
+
+def test_instructions_with_elements_are_counted_once_they_were_rendered() -> None:
+    each = window(instructions=Group()["Be brief."])
+    each.add(user("question"))
+    assert each.usage().parts.system == 0
+    request = asyncio.run(each.request())
+    assert each.usage().parts.total == request.tokens
 
 
 def test_a_window_without_messages_takes_its_instructions_and_tools() -> None:

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 import pytest
 
-from promptkit import ContextWindow, Message, SyncContextWindow, ToolCall, ToolDefinition, Transcript, Usage
+from promptkit import (
+    ContextWindow,
+    Message,
+    PromptElement,
+    SyncContextWindow,
+    ToolCall,
+    ToolDefinition,
+    Transcript,
+    Usage,
+    UserMessage,
+    component,
+)
+from promptkit.agent.prompt import Conversation
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
 from promptkit.compaction.events import DecisionMade, Events
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
+from promptkit.fitting import describe_omitted
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import CalibratedTokenizer, ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
+from promptkit.transcript.view import TranscriptView, ViewBuilder, build_view
 from tests.conversations import summary_reply, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from promptkit import Child, Sizing
     from promptkit.agent import WindowRequest
+    from promptkit.agent.prompt import ConversationView, Prompt
     from promptkit.compaction.events import Event
     from promptkit.transcript import Entry
 
@@ -115,7 +132,8 @@ class TestRequests:
         request = asyncio.run(each.request())
         assert request.pruned
         assert len(request.messages) < len(messages)
-        assert request.origins == request.messages
+        (marker,) = [message for message in request.messages if message.text == describe_omitted(len(request.omitted))]
+        assert request.origins == tuple(None if message is marker else message for message in request.messages)
 
     def test_a_wrong_number_of_origins_is_refused_before_anything_is_written(self) -> None:
         each = window()
@@ -243,6 +261,93 @@ class TestReplies:
     def test_a_user_message_is_no_reply(self) -> None:
         with pytest.raises(TypeError, match=r"use add\(\)"):
             window().add_reply(user("hi"))
+
+
+def bounded(*more: PromptElement) -> Prompt:
+    """Make a prompt of the conversation and more elements that fails instead of being rendered for ever."""
+    renders = itertools.count(1)
+
+    def prompt(view: ConversationView) -> Child:
+        assert next(renders) < 10, "the request is rendered for ever"
+        return Conversation(view=view), *more
+
+    return prompt
+
+
+class TestVersions:
+    """A request ends by what the transcript, the budget and the model are, not by which objects views are."""
+
+    @pytest.fixture(autouse=True)
+    def _build_each_view_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def build(_: ViewBuilder, path: Sequence[Entry]) -> TranscriptView:
+            return build_view(path)
+
+        monkeypatch.setattr(ViewBuilder, "build", build)
+
+    def test_a_request_ends_although_equal_views_are_different_objects(self) -> None:
+        each = window(prompt=bounded())
+        each.add(user("one two"))
+        assert each.view is not each.view
+        assert texts(asyncio.run(each.request()).messages) == ["one two"]
+
+    def test_a_second_refusal_of_a_request_is_still_known_as_one(self) -> None:
+        each = window(prompt=bounded())
+
+        async def work() -> None:
+            await turn(each, "question", words(100))
+            each.add(user("last"))
+            await each.request()
+            assert await each.recover(ContextLengthExceededError("too large"))
+            await each.request()
+            assert not await each.recover(ContextLengthExceededError("too large"))
+
+        asyncio.run(work())
+
+    def test_a_request_shows_what_was_appended_while_a_component_awaited(self) -> None:
+        @component
+        class Slow(PromptElement):
+            async def render(self, sizing: Sizing) -> Child:
+                _ = sizing
+                each.add(user("meanwhile"))
+                return UserMessage()["looked up"]
+
+        each = window(prompt=bounded(Slow()))
+        each.add(user("question"))
+        assert texts(asyncio.run(each.request()).messages) == ["question", "meanwhile", "looked up"]
+
+    def test_a_request_is_for_the_model_that_was_set_while_a_component_awaited(self) -> None:
+        @component
+        class Slow(PromptElement):
+            async def render(self, sizing: Sizing) -> Child:
+                if sizing.model == "some-model":
+                    each.set_model("other-model", budget=BUDGET)
+                return UserMessage()["looked up"]
+
+        each = window(prompt=bounded(Slow()))
+        each.add(user("question"))
+        assert asyncio.run(each.request()).model == "other-model"
+
+    def test_a_request_keeps_to_the_window_that_was_learned_while_a_component_awaited(self) -> None:
+        sent: list[WindowRequest] = []
+
+        @component
+        class Slow(PromptElement):
+            async def render(self, sizing: Sizing) -> Child:
+                if sent and sizing.token_budget > 600:
+                    error = ContextLengthExceededError("too large")
+                    error.window = 500
+                    assert await each.recover(error, sent[1])
+                return UserMessage()["looked up"]
+
+        each = window(prompt=bounded(Slow()))
+
+        async def work() -> None:
+            sent.extend([await turn(each, "question", words(200)) for _ in range(3)])
+            each.add(user("question"))
+            tokens = (await each.request()).tokens
+            assert tokens <= (each.budget.render_budget or 0) < 600
+
+        asyncio.run(work())
 
 
 class TestRecovery:

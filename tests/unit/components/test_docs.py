@@ -14,7 +14,7 @@ from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "components.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-MODULES = ["agent_prompt", "attachments", "file_tree", "history", "instructions", "reminder", "tool_calls", "workspace"]
+MODULES = ["agent_prompt", "attachments", "file_tree", "instructions", "reminder", "tool_calls", "workspace"]
 
 
 def blocks() -> list[tuple[str, str]]:

@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from promptkit_components import History
 
-from promptkit import BudgetExceededError, Message, Rendered, ToolCall, render
+from promptkit import BudgetExceededError, History, Message, Rendered, ToolCall, render
 from tests.paths import SHARED, needs_shared
 
 TRANSCRIPTS = SHARED / "transcripts"

@@ -14,7 +14,6 @@ from promptkit_components import (
     Attachments,
     Diff,
     FileTree,
-    History,
     Instructions,
     Reminder,
     Terminal,
@@ -22,7 +21,7 @@ from promptkit_components import (
     Workspace,
 )
 
-from promptkit import Child, Group, ImagePart, Message, PromptElement, SystemMessage, ToolCall, ToolRound, UserMessage
+from promptkit import Child, Group, History, ImagePart, Message, PromptElement, SystemMessage, ToolCall, ToolRound, UserMessage
 
 if TYPE_CHECKING:
     from promptkit.testing import PromptSnapshot
@@ -164,5 +163,5 @@ def test_at_three_budgets(component: type[PromptElement], prompt_snapshot: Promp
 def test_every_component_has_a_snapshot_at_three_budgets() -> None:
     shipped = {getattr(promptkit_components, name) for name in promptkit_components.__all__}
     components = {each for each in shipped if isinstance(each, type) and issubclass(each, PromptElement)}
-    assert components == set(CASES)
+    assert components | {History} == set(CASES)
     assert {len(set(budgets)) for _, budgets in CASES.values()} == {3}

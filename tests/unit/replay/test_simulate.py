@@ -14,6 +14,7 @@ from promptkit.compaction import ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.renderer import Renderer
@@ -159,7 +160,8 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
         .run(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
         .totals
     )
-    renderer = Renderer(budget=6_000, model="gpt-5")
+    renderer, tokenizer = Renderer(budget=6_000, model="gpt-5"), tokenizer_for("gpt-5")
+    overhead = tokenizer.count_overhead().tokens
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     pruned = 0
     for at, sent in zip(answers, requests, strict=True):
@@ -167,7 +169,9 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
             whole = renderer.render(Conversation(view=ConversationView(messages=tuple(talk[:at]))))
         except BudgetExceededError:
             pruned += 1
-            whole = renderer.render(Conversation(view=ConversationView(messages=tuple(talk[:at]), may_prune=True)))
+            limits = RequestLimits(limit=6_000, fixed_tokens=overhead, tokenizer=tokenizer, pruned=True)
+            fitted = tuple(truncate_history()(talk[:at], limits))
+            whole = renderer.render(Conversation(view=ConversationView(messages=fitted, may_prune=True)))
         assert sent == list(whole.messages)
     assert pruned > 15
     assert tally.overflows == 0

@@ -87,7 +87,7 @@ class TestFits:
 
     def test_the_last_user_message_is_named(self) -> None:
         lines = failure(
-            lambda: assert_fits((UserMessage(priority=1)["a b c"], UserMessage()["d e"]), budget=1, tokenizer=WORDS)
+            lambda: assert_fits((UserMessage(priority=1)["a b c"], UserMessage(priority=2)["d e"]), budget=1, tokenizer=WORDS)
         ).splitlines()
         assert lines[-1] == "The next to be removed would be the last message, UserMessage[1]; removed already: 1."
 

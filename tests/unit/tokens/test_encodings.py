@@ -13,7 +13,7 @@ from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktok
 
 from benchmarks.maintenance.build_vocabularies import SHA256
 from promptkit.errors import TokenizerError
-from promptkit.tokens.encodings import BUNDLED, get_encoding
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,11 @@ def test_a_bundled_encoding_is_tiktokens_own(name: str, monkeypatch: pytest.Monk
     assert ours.words == theirs["pat_str"]
     assert dict(ours.special) == theirs["special_tokens"]
     assert hashes == [SHA256[ours.vocabulary]]
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_the_longest_token_of_a_bundled_encoding_is_known_without_its_vocabulary(name: str) -> None:
+    assert find_longest_token(name) == max(map(len, get_encoding(name).token_byte_values()))
 
 
 def test_an_encoding_is_made_once() -> None:

@@ -4,7 +4,6 @@ import pytest
 
 from promptkit.compaction.planning.blocks import (
     Block,
-    block_spans,
     extract_summary_text,
     find_last_user_request,
     find_open_user_requests,
@@ -54,12 +53,6 @@ def test_calls_that_a_checkpoint_baked_in_are_not_running() -> None:
     talk.append(Checkpoint(summary="S", replacement=baked))
     assert group_blocks(talk.view.items) == [Block(0, 2)]
     assert has_completed_round(talk.view.items)
-
-
-def test_results_without_a_call_belong_to_what_is_before_them() -> None:
-    result = Message(role="tool", content=("r",), tool_call_id="x")
-    assert block_spans([result, result, Message(role="user"), result]) == [(0, 2), (2, 4)]
-    assert block_spans([]) == []
 
 
 @pytest.mark.parametrize("text", ["", "one", "two\nlines", "</conversation-summary", "<conversation-summary>"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import attrs
 import pytest
 from hypothesis import given, strategies as st
@@ -51,6 +53,37 @@ def test_the_threshold_is_spread_around_beta_so_that_conversations_do_not_compac
     assert starts(state_after(int(due * 0.99)), jitter=0.04, draw=0.0)
     assert not starts(state_after(int(due * 0.99)), jitter=0.04, draw=0.999)
     assert not starts(state_after(int(due * 1.01)), jitter=0.04, draw=0.999)
+    assert not starts(state_after(int(due) - 2), jitter=0.04, draw=0.5)
+    assert starts(state_after(int(due) + 2), jitter=0.04, draw=0.5)
+
+
+def test_what_costs_exactly_as_much_starts() -> None:
+    due = 1_000 * 8 + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * 1.25
+    assert starts(state_after(int(due), cached=False))
+    assert not starts(state_after(int(due) - 1, cached=False))
+
+
+def test_the_figures_are_by_default_those_of_the_documentation() -> None:
+    assert (QUESTION_TOKENS, PREFACE_TOKENS) == (600, 400)
+    assert PriceRatios() == PriceRatios(output=5.0, cached=0.1, write=1.0)
+    figures = {name: each.default for name, each in inspect.signature(compact_at_break_even).parameters.items()}
+    beside = figures.pop("beside_tokens")
+    assert figures == {"rng": inspect.Parameter.empty, "beta": 1.0, "summary_tokens": 1_000, "ratios": None, "jitter": 0.05, "breaker": 3}
+    assert beside(BUDGET) == 0
+
+
+def test_without_ratios_the_price_of_the_model_decides() -> None:
+    rule = compact_at_break_even(rng=lambda: 0.5)
+    ratios = find_ratios("gpt-5")
+    due = int((1_000 * ratios.output + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * ratios.write) / ratios.cached)
+    assert ratios != PriceRatios()
+    assert rule(attrs.evolve(state_after(due + 2), model="gpt-5")) is not None
+    assert rule(attrs.evolve(state_after(due - 2), model="gpt-5")) is None
+    assert rule(state_after(due - 2)) is not None  # a cheaper summary, where the model is unknown
+
+
+def test_an_attempt_that_failed_does_not_keep_the_next_from_starting() -> None:
+    assert starts(attrs.evolve(state_after(10_000_000), attempts=Attempts(unsuccessful=1, last="failed")))
 
 
 def test_a_conversation_that_a_summary_would_not_make_smaller_is_left_alone() -> None:
@@ -88,6 +121,7 @@ def test_prices_come_from_the_models_name_and_a_gateways_prefix_is_ignored() -> 
 def test_a_model_without_a_price_for_cached_input_pays_the_full_one_and_a_free_one_divides_by_nothing() -> None:
     assert PriceRatios.from_price(Price(input=2.0, output=6.0)) == PriceRatios(output=3.0, cached=1.0, write=1.0)
     assert PriceRatios.from_price(Price(input=0.0, output=0.0)).output == 0.0
+    assert PriceRatios.from_price(Price(input=0.0, output=3.0)).output == 3.0
 
 
 def test_a_sum_of_what_was_read_again_begins_anew_with_each_checkpoint() -> None:
@@ -97,6 +131,7 @@ def test_a_sum_of_what_was_read_again_begins_anew_with_each_checkpoint() -> None
     assert (rereading.tokens, rereading.first, rereading.checkpoint_id) == (100, 2_000, "c1")
     before = Rereading().after_request(1_000, cached=None, checkpoint_id=None).after_request(1_500, cached=None, checkpoint_id=None)
     assert before.tokens == 500
+    assert before.after_request(900, cached=None, checkpoint_id=None).tokens == 500
 
 
 def test_the_cache_counts_as_unused_only_where_the_provider_says_so() -> None:

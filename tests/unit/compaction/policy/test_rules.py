@@ -5,6 +5,7 @@ The laws of whole conversations: tests/behaviour/test_policy.py.
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import attrs
@@ -38,6 +39,7 @@ from promptkit.compaction.policy.rules import (
     default_policy,
     fail_on,
     first_match,
+    on_overflow,
     once_per_turn,
     only_before_turns,
     promote,
@@ -174,6 +176,8 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (START, at("rendered", compacted=True), NoAction),
         (START, at("rendered", pruned=True), NoAction),
         (START, at("rendered", enabled=False), NoAction),
+        (START, at("rendered", attempts=FAILED), StartBackground),
+        (START, at("rendered", attempts=NOT_ENOUGH), NoAction),
         # compact_above: a threshold in tokens
         (ABOVE, at("turn_end", 9_001), Compact),
         (ABOVE, at("turn_end", 9_000), None),
@@ -207,6 +211,9 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (IDLE, at("idle", idle_seconds=299.9), None),
         (IDLE, at("idle", 4_999, idle_seconds=300), None),
         (IDLE, at("rendered", idle_seconds=300), None),
+        (IDLE, at("idle", idle_seconds=300, attempts=FAILED), NoAction),
+        (IDLE, at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=3)), NoAction),
+        (IDLE, at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=2)), Compact),
         # prune_results: where it saves enough, and with a warm cache only in large requests
         (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, warm=True), Prune),
         (PRUNE, at("before_render", 6_999, prunable_tokens=20_000, warm=True), NoAction),
@@ -221,6 +228,7 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (PRUNE, at("rendered", 10, prunable_tokens=20_000), NoAction),
         (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, enabled=False), NoAction),
         (prune_results(least_saving=0), at("before_render", prunable_tokens=0), None),
+        (prune_results(least_saving=0), at("before_render", prunable_tokens=1), Prune),
         # promote: a larger model first
         (promote(), at("overflow", larger_model="big"), Promote),
         (promote(), at("rejected", larger_model="big"), Promote),
@@ -246,9 +254,10 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         # require_messages: a short conversation is compacted only if it does not fit
         (FEW, at("before_render", messages=3), None),
         (FEW, at("before_render", messages=4), Compact),
-        (FEW, at("overflow", messages=1), Compact),
+        (FEW, at("overflow", messages=0), Compact),
         (FEW, at("manual", messages=1), NoAction),
         (FEW, at("manual", messages=2), Compact),
+        (require_messages(4, [compact_on_demand]), at("manual", messages=0), Compact),
         # first_match: compaction on demand where no rule says otherwise
         (first_match([fail_on()]).decide, at("manual"), Compact),
         (first_match([require_messages(4, [], manual_count=2)]).decide, at("manual", messages=1), NoAction),
@@ -425,6 +434,38 @@ def test_thresholds_can_be_set() -> None:
     assert isinstance(policy.decide(at("before_render", 3_000, background="ready")), ApplySummary)
     waits = [each.decide(at("overflow", background="running")) for each in (policy, default_policy(rng=never))]
     assert [attrs.asdict(each)["seconds"] for each in waits] == [1.5, 60]
+
+
+@pytest.mark.parametrize(
+    ("make", "figures"),
+    [
+        (apply_or_discard, {"threshold": 0.65}),
+        (on_overflow, {"wait_seconds": 60, "attempts": 1, "breaker": 3}),
+        (start_background, {"warm": 0.78, "jitter": 0.04, "cold": 0.9, "breaker": 3}),
+        (start_background_at, {"breaker": 3}),
+        (block_at, {"wait_seconds": 60, "attempts": 1, "breaker": 3}),
+        (compact_at, {"phases": ("before_render",), "attempts": 1, "breaker": 3}),
+        (compact_above, {"inclusive": False, "trigger": "threshold", "attempts": 1, "breaker": 3}),
+        (compact_on, {"attempts": 1, "breaker": 3}),
+        (prune_results, {"least_saving": 20_000, "warm_ratio": 0.5}),
+        (require_messages, {"manual_count": 0}),
+    ],
+)
+def test_each_rule_has_its_figures_by_default(make: Callable[..., Rule], figures: dict[str, object]) -> None:
+    parameters = inspect.signature(make).parameters
+    assert {name: each.default for name, each in parameters.items() if each.default is not each.empty} == figures
+
+
+def test_pruning_says_what_it_replaces_and_what_the_size_was_compared_with() -> None:
+    rule = prune_results(warm_ratio=0.7)
+    warm, cold = (rule(at("before_render", 7_000, prunable_tokens=20_000, warm=warm)) for warm in (True, False))
+    assert (warm, cold) == (
+        Prune(reason=Reason(why="replacing tool results saves 20,000 tokens", ratio=0.7, threshold=0.7, warm=True)),
+        Prune(reason=Reason(why="replacing tool results saves 20,000 tokens", ratio=0.7, warm=False)),
+    )
+    assert rule(at("before_render", 7_000, prunable_tokens=9, superseded_tokens=5)) == Prune(
+        reason=Reason(why="replacing superseded results saves 5 tokens", ratio=0.7, warm=False), only_superseded=True
+    )
 
 
 def test_a_rule_alone_is_a_policy() -> None:

@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from promptkit.compaction.policy.state import CACHE_SECONDS, SUFFICIENT_RATIO, AttemptOutcome, Attempts, is_cache_warm, judge_attempt
+from promptkit.compaction.policy.state import (
+    CACHE_SECONDS,
+    SUFFICIENT_RATIO,
+    AttemptOutcome,
+    Attempts,
+    PolicyState,
+    Rereading,
+    is_cache_warm,
+    judge_attempt,
+)
 from promptkit.tokens.budget import ContextBudget
 
 BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
@@ -81,7 +91,18 @@ def test_a_cache_is_warm_if_the_provider_says_so_and_not_for_long(
     seconds: float | None, share: float | None, mid_turn: bool, warm: bool
 ) -> None:
     assert is_cache_warm(seconds_since_request=seconds, cached_share=share, mid_turn=mid_turn) is warm
+    assert CACHE_SECONDS == 300
 
 
 def test_a_provider_that_keeps_prompts_for_an_hour_keeps_the_cache_warm_for_an_hour() -> None:
     assert is_cache_warm(seconds_since_request=3_500, cached_share=0.9, mid_turn=False, cache_seconds=3_600)
+
+
+def test_what_is_not_said_of_a_state_is_unknown_or_nothing() -> None:
+    state = PolicyState(phase="idle", budget=BUDGET)
+    numbers = {name: value for name, value in attrs.asdict(state, recurse=False).items() if type(value) in {int, float}}
+    assert numbers == dict.fromkeys(
+        ("fixed_tokens", "prunable_tokens", "superseded_tokens", "request_tokens", "messages", "idle_seconds"), 0
+    )
+    assert {name for name, value in attrs.asdict(state, recurse=False).items() if value is True} == {"enabled"}
+    assert (state.tokens, state.ratio, state.rereading, state.attempts) == (None, None, Rereading(), Attempts())

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import pytest
 
+from promptkit.compaction.policy.state import Rereading
 from promptkit.compaction.policy.usage import (
     FACTOR_RANGE,
     MAX_REJECTED,
@@ -10,13 +13,17 @@ from promptkit.compaction.policy.usage import (
     RejectedCount,
     UsageMeter,
     UsageReading,
+    WindowUsage,
     iter_provider_counts,
 )
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import MessageEntry
+from promptkit.transcript.entries import Checkpoint, MessageEntry
 from promptkit.transcript.view import build_view
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import ConversationBuilder, user_message, words
+
+if TYPE_CHECKING:
+    from promptkit.transcript.view import TranscriptView
 
 TOKENIZER = WordTokenizer(per_message=1)
 
@@ -99,6 +106,7 @@ def test_a_count_above_the_window_that_a_compaction_did_not_change_is_rejected()
     talk = asked_and_answered(1_200)
     talk.answer("more", used=used(1_300))
     assert read(talk, window=1_000).overflowed
+    assert read(talk, window=1_000).rejected == ()
     talk.checkpoint("S")
     talk.user("on")
     talk.answer("yes", used=used(1_250))
@@ -109,6 +117,44 @@ def test_a_count_above_the_window_that_a_compaction_did_not_change_is_rejected()
     talk.checkpoint("S")
     talk.answer("yes", used=used(1_250))
     assert read(talk, window=1_000).overflowed
+
+
+@pytest.mark.parametrize(
+    ("before", "model", "after", "taken"),
+    [
+        (1_001, "m", 1_001, False),
+        (1_001, None, 1_001, False),  # the model was not recorded
+        (1_001, "other", 1_001, True),
+        (1_000, "m", 1_001, True),
+        (1_001, "m", 1_000, True),  # not above the window
+    ],
+)
+def test_only_a_count_above_the_window_follows_one_of_the_same_model_in_vain(
+    before: int, model: str | None, after: int, *, taken: bool
+) -> None:
+    talk = ConversationBuilder()
+    talk.answer("first", used=used(before), model=model)
+    talk.checkpoint("S")
+    talk.answer("yes", used=used(after), model="m")
+    assert read(talk, model="m", window=1_000).provider == (after if taken else None)
+    if model is not None:
+        assert read(talk, window=1_000).provider == (after if before <= 1_000 or after <= 1_000 else None)
+
+
+def test_a_count_above_the_window_after_a_compaction_of_what_was_never_counted_is_taken() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.checkpoint("S")
+    talk.answer("yes", used=used(1_200))
+    assert read(talk, window=1_000).overflowed
+
+
+@pytest.mark.parametrize("usage", [used(100, 10, cached=100), used(100, 1_000), used(1_000, 10)])
+def test_a_count_that_is_just_possible_is_taken(usage: Usage) -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.answer(words(4), used=usage)
+    assert read(talk, window=1_000).provider == usage.input_tokens + usage.output_tokens
 
 
 @pytest.mark.spec("E27")
@@ -346,6 +392,17 @@ def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(t
     assert FACTOR_RANGE == (0.5, 2.0)
 
 
+@pytest.mark.parametrize(("window", "factor"), [(12, 1.0), (13, 1.3), (None, 1.3)])
+def test_a_count_above_the_window_corrects_nothing(window: int | None, factor: float) -> None:
+    assert read(asked_and_answered(13), window=window).factor == factor
+
+
+def test_a_request_that_is_nothing_as_counted_here_has_a_factor_too() -> None:
+    talk = ConversationBuilder()
+    talk.answer("hello", used=used(1))
+    assert read(talk).factor == 1.0
+
+
 def test_the_factor_is_the_median_of_the_newest_counts() -> None:
     talk = ConversationBuilder()
     local = 0
@@ -425,6 +482,20 @@ def test_a_change_in_the_middle_counts_only_what_is_new() -> None:
     assert len(tokenizer.asked) == 1
 
 
+def test_messages_that_were_read_again_from_a_file_are_not_counted_anew() -> None:
+    tokenizer = Counting()
+    meter = UsageMeter(tokenizer)
+    talk = ConversationBuilder()
+    for number in range(10):
+        talk.user(f"question {number}")
+    meter.read(talk.path, talk.view)
+    tokenizer.asked.clear()
+    again = [attrs.evolve(item, message=attrs.evolve(item.message)) for item in talk.view.items]
+    again[7] = attrs.evolve(again[7], message=user_message("changed"))
+    assert meter.read(talk.path, attrs.evolve(talk.view, items=tuple(again[:8]))).local == 7 * 3 + 2
+    assert tokenizer.asked == ["changed"]
+
+
 @pytest.mark.parametrize("left_out", [slice(10, None), slice(25, None), slice(0, 0)])
 def test_a_meter_that_was_used_for_a_longer_path_reads_the_same(left_out: slice) -> None:
     talk = ConversationBuilder()
@@ -451,6 +522,30 @@ def test_what_has_left_the_requests_since_the_provider_counted_them_is_subtracte
     shown = attrs.evolve(talk.view, items=(*talk.view.items[:2], cleared, *talk.view.items[3:]))
     assert meter.read(talk.path, shown).provider == 110 - 39 + 7
     assert meter.read(talk.path, talk.view).provider == 110 + 7
+
+
+def test_what_a_view_leaves_out_before_the_anchor_is_subtracted_once() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.user(words(40))
+    talk.answer(words(4), used=used(100, 10))
+    user, _, answer = talk.view.items
+    meter = UsageMeter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 110
+    assert meter.read(talk.path, attrs.evolve(talk.view, items=(user, answer))).provider == 110 - 41
+    assert meter.read(talk.path, talk.view).provider == 110
+
+
+def test_a_message_that_was_left_out_and_comes_back_is_measured_where_it_is() -> None:
+    talk = ConversationBuilder()
+    talk.user(words(9))
+    talk.user(words(40))
+    talk.answer(words(4), used=used(100, 10))
+    user, _, answer = talk.view.items
+    meter = UsageMeter(TOKENIZER)
+    assert meter.read(talk.path, talk.view).provider == 110
+    assert meter.read(talk.path, attrs.evolve(talk.view, items=(user,))).provider is None
+    assert meter.read(talk.path, attrs.evolve(talk.view, items=(user, answer))).provider == 110
 
 
 def test_a_result_that_comes_later_takes_the_place_of_its_placeholder() -> None:
@@ -480,7 +575,7 @@ def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
     talk = ConversationBuilder()
     for _ in range(3 * MAX_REJECTED):
         talk.answer("x", used=used(0))
-    assert len(read(talk).rejected) == MAX_REJECTED
+    assert len(read(talk).rejected) == MAX_REJECTED == 20
 
 
 def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
@@ -491,6 +586,7 @@ def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
         RejectedCount(entry_id="e3", why="no input tokens were counted"),
         ProviderCount(entry_id="e2", input_tokens=100, output_tokens=10),
     ]
+    assert ProviderCount(entry_id="e2", input_tokens=100).tokens == 100
 
 
 def test_the_cached_share_is_that_of_the_last_request_where_the_provider_reports_any() -> None:
@@ -504,3 +600,134 @@ def test_the_cached_share_is_that_of_the_last_request_where_the_provider_reports
     assert read(talk).cached_share == 0.0
     talk.checkpoint("S")
     assert read(talk).cached_share is None
+    talk.round("c4", words(20), used=used(100, cached=1))
+    assert read(talk).cached_share == 0.01
+    talk.checkpoint("S")
+    assert read(talk).cached_share is None
+
+
+def measure(talk: ConversationBuilder, tokenizer: WordTokenizer = TOKENIZER) -> WindowUsage:
+    """The usage of a conversation's window, whose requests have 7 tokens besides the view."""
+
+    def changed(leaf: str) -> str | None:
+        kinds = [type(entry.payload) for entry in talk.path[[entry.id for entry in talk.path].index(leaf) + 1 :]]
+        return "compacted" if Checkpoint in kinds else None
+
+    return WindowUsage(talk.log, view=lambda: build_view(talk.path), changed=changed, tokenizer=tokenizer, model="m", fixed_tokens=7)
+
+
+class TestWindowUsage:
+    def test_before_the_first_render_nothing_is_known_but_the_fixed_tokens(self) -> None:
+        talk = ConversationBuilder()
+        usage = measure(talk)
+        assert (usage.items, usage.fixed_tokens, usage.moved) == (0, 7, False)
+        assert usage.reading(None).tokens == 7
+        talk.checkpoint("S")
+        assert not usage.moved
+        talk.reset()
+        usage.fixed_tokens = 0
+        assert usage.on_reply(None) == usage.reading(None).tokens == 0
+
+    def test_a_render_measures_what_every_request_has_besides_the_view(self) -> None:
+        talk = ConversationBuilder()
+        talk.user(words(9))
+        usage = measure(talk)
+        usage.on_rendered(50, None, items=1, pruned=False)
+        assert (usage.items, usage.leaf, usage.fixed_tokens, usage.reading(None).tokens) == (1, "e1", 40, 50)
+        talk.user(words(9))
+        usage.on_rendered(65, None, items=2, pruned=False)
+        assert (usage.fixed_tokens, usage.reading(None).tokens) == (45, 65)
+        usage.on_rendered(30, None, items=2, pruned=True)  # a part of the conversation is missing
+        assert (usage.fixed_tokens, usage.reading(None).tokens) == (45, 65)
+        usage.on_rendered(3, None, items=2, pruned=False)  # the request has less than the view
+        assert usage.fixed_tokens == 0
+
+    def test_a_reading_follows_the_view_the_window_and_the_fixed_tokens(self) -> None:
+        talk = asked_and_answered(1_200, 10)
+        usage = measure(talk)
+        assert usage.reading(None) == usage.reading(None)
+        assert [usage.reading(window).overflowed for window in (None, 1_000, 2_000, 1_000)] == [False, True, False, True]
+        usage.fixed_tokens = 100
+        assert usage.reading(None).local == 100 + 15
+        talk.user(words(4))
+        assert usage.reading(None).local == 100 + 15 + 5
+
+    def test_an_unchanged_view_is_measured_once(self) -> None:
+        talk = asked_and_answered()
+        view = talk.view
+        reads: list[object] = []
+
+        def shown() -> TranscriptView:
+            reads.append(view)
+            return view
+
+        usage = WindowUsage(talk.log, view=shown, changed=lambda _: None, tokenizer=TOKENIZER, model="m", fixed_tokens=0)
+        assert usage.reading(5) is usage.reading(5)
+        assert len(reads) == 2
+        usage.set_tokenizer(WordTokenizer(per_message=100))
+        assert usage.reading(5).local == 200 + 13
+
+    def test_after_a_reply_the_larger_of_the_rendered_request_and_the_reading_counts(self) -> None:
+        talk = ConversationBuilder()
+        talk.user(words(9))
+        usage = measure(talk)
+        usage.on_rendered(50, None, items=1, pruned=False)
+        talk.answer(words(4))
+        assert usage.on_reply(None) == 55
+        usage.on_rendered(80, None, items=2, pruned=True)
+        assert usage.on_reply(None) == 80
+
+    def test_a_reply_to_a_request_from_before_a_compaction_does_not_count(self) -> None:
+        talk = ConversationBuilder()
+        talk.user(words(9))
+        usage = measure(talk)
+        usage.on_rendered(5_000, None, items=1, pruned=False)
+        usage.fixed_tokens = 0
+        talk.checkpoint(words(3))
+        assert usage.moved
+        talk.answer(words(4), used=used(5_000, 5))
+        assert usage.on_reply(None) == usage.reading(None).local < 20
+        talk.answer("first", used=used(40, 1))  # the first count after it is used again
+        assert usage.reading(None).provider == 41
+
+    def test_the_requests_of_a_conversation_that_is_opened_again_are_added_once(self) -> None:
+        talk = ConversationBuilder()
+        for number, cached in enumerate((0, 0, 1)):
+            talk.user("question")
+            talk.answer("reply", used=used(1_000 + 300 * number, cached=cached))
+        usage = measure(talk)
+        first = usage.add_request(Rereading(), checkpoint_id=None)
+        assert first == Rereading(first=1_000, tokens=300 + 600, cached=True)
+        talk.user("question")
+        talk.answer("reply", used=used(1_100))
+        assert usage.add_request(first, checkpoint_id=None).tokens == 300 + 600 + 100
+
+    @pytest.mark.parametrize(("second", "known"), [(0, False), (1, True)])
+    def test_one_cached_token_of_an_earlier_request_shows_that_there_is_a_cache(self, second: int, *, known: bool) -> None:
+        talk = ConversationBuilder()
+        for cached in (0, second, 0):
+            talk.answer("reply", used=used(1_000, cached=cached))
+        assert measure(talk).add_request(Rereading(), checkpoint_id=None).cached is known
+
+    def test_failed_requests_of_a_conversation_that_is_opened_again_are_not_added(self) -> None:
+        talk = ConversationBuilder()
+        talk.answer("reply", used=used(1_000, cached=1))
+        talk.answer("failed", used=used(0))
+        talk.answer("reply", used=used(1_100))
+        assert measure(talk).add_request(Rereading(), checkpoint_id="c") == Rereading(
+            first=1_000, tokens=100, cached=False, checkpoint_id="c"
+        )
+
+    def test_a_reply_without_a_count_adds_the_rendered_request(self) -> None:
+        talk = ConversationBuilder()
+        talk.user("question")
+        talk.answer("reply", used=used(1_000))
+        usage = measure(talk)
+        usage.on_rendered(1_700, None, items=2, pruned=False)
+        before = Rereading(first=1_000)
+        talk.answer("no count")
+        assert usage.add_request(before, checkpoint_id=None) == Rereading(first=1_000, tokens=700)
+        talk.answer("a useless count", used=used(0))
+        assert usage.add_request(before, checkpoint_id=None) == Rereading(first=1_000, tokens=700)
+        talk.answer("a count", used=used(1_300, cached=1))
+        assert usage.add_request(before, checkpoint_id=None) == Rereading(first=1_000, tokens=300, cached=True)

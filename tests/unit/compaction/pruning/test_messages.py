@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, drop_images, truncate_messages
-from promptkit.errors import BudgetExceededError
+from promptkit.compaction.pruning.messages import CUT_MARKER, cap_results, drop_images
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import build_summary_message
-from tests.conversations import ConversationBuilder, words
+from tests.conversations import words
 
 TOKENIZER = WordTokenizer()
 MARKER = TOKENIZER.count(CUT_MARKER)
@@ -32,124 +30,6 @@ def answer(text: str) -> Message:
 def rounds(call: str, *content: Part, text: str = "call", name: str = "read") -> tuple[Message, Message]:
     made = Message(role="assistant", content=(text,), tool_calls=(ToolCall(id=call, name=name),))
     return made, Message(role="tool", content=content, tool_call_id=call)
-
-
-# One token each: what goes is told by what is left.
-REQUEST = (
-    system("s"),
-    user("u1"),
-    *rounds("a", "r1"),
-    answer("a1"),
-    user("u2"),
-    answer("a2"),
-    user("u3"),
-    *rounds("b", "r2"),
-    *rounds("c", "r3"),
-)
-
-
-def left(limit: int, messages: tuple[Message, ...] = REQUEST, beside: int = 0) -> str:
-    return " ".join(
-        message.text for message in truncate_messages(messages, limit, tokenizer=TOKENIZER, headroom=0, fixed_tokens=beside).messages
-    )
-
-
-@pytest.mark.parametrize(
-    ("limit", "texts"),
-    [
-        (12, "s u1 call r1 a1 u2 a2 u3 call r2 call r3"),
-        (11, "s u1 a1 u2 a2 u3 call r2 call r3"),  # a round is a step
-        (10, "s u1 a1 u2 a2 u3 call r2 call r3"),
-        (9, "s u1 u2 a2 u3 call r2 call r3"),
-        (8, "s u1 u2 u3 call r2 call r3"),
-        (7, "s u2 u3 call r2 call r3"),
-        (6, "s u3 call r2 call r3"),
-        (5, "s u3 call r3"),
-        (4, "s u3 call r3"),
-    ],
-)
-def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: int, texts: str) -> None:
-    assert left(limit) == texts
-
-
-@pytest.mark.spec("E81")
-@pytest.mark.parametrize("limit", [0, 3])
-def test_system_the_last_request_and_the_newest_round_never_go_and_the_failure_is_explicit(limit: int) -> None:
-    with pytest.raises(BudgetExceededError, match=rf"4 required tokens do not fit a budget of {limit}") as caught:
-        truncate_messages(REQUEST, limit, tokenizer=TOKENIZER)
-    names = ("messages[0] (system)", "messages[7] (user)", "messages[10] (assistant)", "messages[11] (tool)")
-    assert caught.value.largest == dict.fromkeys(names, 1)
-    assert caught.value.messages == REQUEST
-
-
-def test_what_stands_beside_the_messages_counts() -> None:
-    assert left(10, beside=6) == "s u3 call r3"
-    with pytest.raises(BudgetExceededError) as caught:
-        truncate_messages(REQUEST, 9, tokenizer=TOKENIZER, fixed_tokens=8)
-    assert caught.value.largest["tools and framing"] == 8
-
-
-def test_headroom_saves_the_next_request_from_being_cut_again() -> None:
-    talk = (*(answer(words(10)) for _ in range(20)), user("go"))
-    done = truncate_messages(talk, 200, tokenizer=TOKENIZER, headroom=0.25)
-    assert done.tokens_after <= 150
-    more = (*done.messages, *rounds("x", words(20)))
-    assert truncate_messages(more, 200, tokenizer=TOKENIZER, headroom=0.25).messages == more
-
-
-def test_headroom_is_a_wish_and_the_limit_is_not() -> None:
-    talk = (answer("old"), user(words(99)))
-    assert truncate_messages(talk, 99, tokenizer=TOKENIZER, headroom=0.5).messages == talk[1:]
-
-
-def test_a_summary_of_what_was_before_goes_last() -> None:
-    talk = (system("s"), build_summary_message("what was"), user("u1"), answer("a1"), user("u2"), *rounds("a", "r"))
-    size = sum(TOKENIZER.count(message.text) for message in (talk[0], talk[1], *talk[4:]))
-    assert [message.text for message in truncate_messages(talk, size, tokenizer=TOKENIZER, headroom=0).messages] == [
-        "s",
-        talk[1].text,
-        "u2",
-        "call",
-        "r",
-    ]
-    assert left(size - 1, talk) == "s u2 call r"
-
-
-@pytest.mark.parametrize("limit", [100, 5])
-def test_results_of_no_call_go_whether_it_fits_or_not(limit: int) -> None:
-    lost = Message(role="tool", content=("lost",), tool_call_id="nobody")
-    late = Message(role="tool", content=("late",), tool_call_id="b")
-    repeated = Message(role="tool", content=("again",), tool_call_id="b")
-    done = truncate_messages((lost, user("u"), late, *rounds("b", "r"), repeated), limit, tokenizer=TOKENIZER, headroom=0)
-    assert [message.text for message in done.messages] == ["u", "call", "r"]
-    assert [(change.index, change.kind) for change in done.changes] == [(0, "orphan"), (2, "orphan"), (5, "orphan")]
-
-
-def test_two_calls_with_one_id_keep_their_results() -> None:
-    call = ToolCall(id="x", name="t")
-    both = (
-        Message(role="assistant", tool_calls=(call, call)),
-        Message(role="tool", content=("1",), tool_call_id="x"),
-        Message(role="tool", content=("2",), tool_call_id="x"),
-    )
-    assert truncate_messages(both, 10, tokenizer=TOKENIZER).messages == both
-
-
-def test_a_request_without_a_user_message_gives_up_its_oldest_rounds() -> None:
-    assert left(2, (*rounds("a", "1"), *rounds("b", "2"))) == "call 2"
-    assert left(0, ()) == ""
-
-
-@pytest.mark.spec("E82")
-def test_a_truncation_leaves_the_transcript_as_it_was() -> None:
-    talk = ConversationBuilder()
-    for number in range(20):
-        talk.user(words(5))
-        talk.round(f"c{number}", words(5))
-    before = list(talk.path)
-    truncate_messages(talk.view.messages, 50, tokenizer=TOKENIZER)
-    assert list(talk.path) == before
-    assert len(talk.view.messages) == 60
 
 
 # -- caps

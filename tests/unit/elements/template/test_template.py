@@ -360,12 +360,12 @@ class TestSizing:
     def test_is_read_by_templates_that_ask(self) -> None:
         size = sizing()
         assert Template(source="{{ token_budget() // 2 }} {{ count_tokens('a b') }}").render(size) == ("500 2",)
-        assert size.budget_read is not None
+        assert size.budget_reads
 
     def test_is_left_alone_by_the_others(self) -> None:
         size = sizing()
         Template(source="{{ count_tokens('a b') }}").render(size)
-        assert size.budget_read is None
+        assert not size.budget_reads
 
 
 class TestSandbox:

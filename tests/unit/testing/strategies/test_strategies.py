@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, note, settings, strategies as st
-from promptkit_components import History
 
 import promptkit
 from promptkit import (
     BudgetExceededError,
     Child,
     First,
+    History,
     KeepWith,
     Message,
     PromptElement,

@@ -161,6 +161,16 @@ def test_is_noticed_by_those_who_have_the_file_open(path: Path) -> None:
     assert len(ids(path)) == len("abcd") + 32
 
 
+def test_is_read_on_after_where_the_last_entry_that_was_read_is_in_the_middle_of_it(path: Path) -> None:
+    talk(path, "one", "two")
+    lean = Transcript(JsonlStore(path, read_archives=False))
+    Transcript(JsonlStore(path), new_id=iter("cd").__next__).append_messages(said("three"))
+    Transcript(JsonlStore(path), new_id=iter("d").__next__).append_messages(said("four"))
+    JsonlStore(path).archive(through="c")
+    assert [entry.id for entry in lean.refresh()] == ["d"]
+    assert lean.problems == ()
+
+
 def test_keeps_who_may_read_it(path: Path) -> None:
     talk(path, "one", "two")
     path.chmod(0o640)

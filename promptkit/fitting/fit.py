@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
-from promptkit.elements.fit_history import fit_history
 from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.fitting.choose import fit_history
 from promptkit.function_tools import tool_definitions
 from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, count_message, is_exact
-from promptkit.tool_pairing import ToolCallPairer
+from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
     from promptkit.emitters.wire import WireMessage
@@ -131,10 +131,8 @@ def fit(  # noqa: PLR0913  # keywords
     instructions = [] if system is None else [Message(role="system", content=(system,))]
     flat = [*instructions, *(message for group in read for message in group.messages)]
     owners = [-1] * len(instructions) + [at for at, group in enumerate(read) for _ in group.messages]
-    paired = ToolCallPairer(describe_turn=lambda at: f"turns[{read[owners[at]].indices[0]}]")  # no system prompt has anything to repair
-    for message in flat:
-        paired.add(message)
-    paired.settle()
+    # No system prompt has anything to repair.
+    paired = pair_tool_calls(flat, describe_turn=lambda at: f"turns[{read[owners[at]].indices[0]}]")
     first = next((message.text for message in paired.messages if message.role == "system"), False)
     overhead, exact = counter.count_overhead(definitions, system=first) if flat or definitions else Count(0)
     fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")

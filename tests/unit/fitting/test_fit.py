@@ -22,10 +22,11 @@ from promptkit import (
     fit,
     render,
 )
-from promptkit.elements import RecordedMessages, element_from_message
-from promptkit.elements.fit_history import CUT_MARKER, find_level, shorten_arguments
+from promptkit.elements import element_from_message
 from promptkit.emitters import messages_from_chat
 from promptkit.errors import InvalidArgumentError
+from promptkit.fitting import RecordedMessages
+from promptkit.fitting.shorten import CUT_MARKER, divide_tokens, find_level, shorten_arguments
 from promptkit.messages import OpaquePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import HeuristicTokenizer, Tokenizer, count_request, tokenizer_for
@@ -138,6 +139,42 @@ class TestLaws:
         fitted = fit_or_refuse([user_message("Hi"), message], budget=budget, tokenizer=CALIBRATED)
         if not isinstance(fitted, int):
             assert fitted.tokens == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens <= budget
+
+    @given(messages=conversations(), shorten=st.booleans(), data=st.data())
+    @settings(deadline=None, max_examples=examples(150 * 2))
+    def test_messages_that_fit_exactly_are_never_changed(self, messages: list[Message], data: st.DataObject, *, shorten: bool) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, COUNTED]))
+        whole = fit(messages, budget=1_000_000, tokenizer=tokenizer)
+        if whole.tokens:
+            exactly = fit(messages, budget=whole.tokens, tokenizer=tokenizer, shorten=shorten)
+            assert (exactly.messages, exactly.changed, exactly.removed) == (whole.messages, (), whole.removed)
+
+    @given(messages=conversations(), budgets=st.lists(st.integers(1, 6_000), max_size=5), shorten=st.booleans(), data=st.data())
+    @settings(deadline=None, max_examples=examples(150 * 2))
+    def test_a_refusal_names_the_smallest_budget_that_works_whatever_the_budget_was(
+        self, messages: list[Message], budgets: list[int], data: st.DataObject, *, shorten: bool
+    ) -> None:
+        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, COUNTED]))
+        needed = fit_or_refuse(messages, budget=1, tokenizer=tokenizer, shorten=shorten)
+        if not isinstance(needed, int):
+            return
+        for budget in (needed - 1, needed, needed + 1, *budgets):
+            fitted = fit_or_refuse(messages, budget=max(1, budget), tokenizer=tokenizer, shorten=shorten)
+            assert isinstance(fitted, int) == (budget < needed)
+            assert fitted == needed if isinstance(fitted, int) else fitted.tokens <= budget
+
+    @given(
+        room=st.integers(0, 300),
+        parts=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted), max_size=9),
+    )
+    def test_tokens_are_divided_without_a_rest(self, room: int, parts: list[list[int]]) -> None:
+        least, needs = [floor for floor, _ in parts], [need for _, need in parts]
+        tokens = sum(least) + room
+        divided = divide_tokens(tokens, needs, least)
+        assert sum(divided) == min(tokens, sum(needs))
+        assert all(floor <= tokens <= need for floor, tokens, need in zip(least, divided, needs, strict=True))
+        above = [tokens - floor for floor, tokens, need in zip(least, divided, needs, strict=True) if tokens < need]
+        assert max(above, default=0) - min(above, default=0) <= 1
 
     @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
     @settings(deadline=None, max_examples=examples(150 * 2))
@@ -281,6 +318,27 @@ class TestErrors:
 
 
 class TestWhatStays:
+    @pytest.mark.parametrize("results", [2, 3, 7])
+    def test_results_that_fit_exactly_are_not_shortened(self, results: int) -> None:
+        names = [f"c{at}" for at in range(results)]
+        messages = [user_message("Read them."), call_message(*names)]
+        messages += [result_message(name, words(20 + at)) for at, name in enumerate(names)]
+        needed = fit(messages, budget="8k", tokenizer=COUNTED).tokens
+        assert fit(messages, budget=needed, tokenizer=COUNTED).changed == ()
+        assert fit(messages, budget=needed - 1, tokenizer=COUNTED).tokens > needed - 20
+
+    @pytest.mark.parametrize("budget", [1_000, 1_100, 1_300])
+    def test_arguments_that_can_be_shortened_are_shortened_beside_others_that_cannot(self, budget: int) -> None:
+        points = ToolCall(id="a", name="plot", arguments=json.dumps({"points": [at * 37 % 1_000 for at in range(450)]}))
+        report = ToolCall(id="b", name="write", arguments=json.dumps({"path": "r.md", "text": "The curve rises and falls. " * 200}))
+        call = Message(role="assistant", tool_calls=(points, report))
+        asked = [user_message("Plot it."), call, result_message("a", "done"), result_message("b", "done")]
+        fitted = fit(asked, budget=budget, tokenizer=GPT)
+        assert fitted.tokens > budget - 60
+        shortened = fitted.messages[1].tool_calls
+        assert shortened[0] == points
+        assert json.loads(shortened[1].arguments)["text"].startswith("The curve rises")
+
     def test_a_long_tool_result_is_shortened_before_a_round_is_removed(self) -> None:
         messages = [
             user_message("Look."),
@@ -354,6 +412,11 @@ class TestArguments:
         shortened = shorten_arguments(arguments, 500, tokenizer=GPT)
         assert 400 < GPT.count(shortened) <= 500
         assert json.loads(shortened)["path"] == "src/a.py"
+
+    @pytest.mark.parametrize("budget", [180, 240, 290])
+    def test_a_call_with_one_long_argument_is_shortened_to_exactly_what_fits(self, budget: int) -> None:
+        call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="write", arguments=json.dumps({"text": words(300)})),))
+        assert fit([user_message("Go."), call, result_message("a", "done")], budget=budget, tokenizer=GPT).tokens == budget
 
 
 class TestRefusals:

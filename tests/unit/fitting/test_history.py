@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
-from promptkit_components import History
 
-from promptkit import BudgetExceededError, Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
+from promptkit import BudgetExceededError, History, Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from tests.examples import examples, keep_first
@@ -247,3 +247,9 @@ class TestLaws:
         for turns in (4, 5, 6):
             tree = (SystemMessage(required=True)["Be brief."], History(turns=chat(turns)))
             assert renderer.render(tree).messages == render(tree, budget=120).messages
+
+
+def test_the_example_in_the_docstring_prints_what_it_says() -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(History, globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0

@@ -9,9 +9,11 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import BudgetExceededError, Group, Message, Rendered, Renderer, Sizing, SystemMessage, UserMessage, render
-from promptkit.elements import RecordedMessages, element_from_message
-from promptkit.elements.fit_history import CUT_MARKER, fit_history
+from promptkit import BudgetExceededError, Group, Message, Rendered, Renderer, SystemMessage, UserMessage, render
+from promptkit.elements import element_from_message
+from promptkit.fitting import RecordedMessages
+from promptkit.fitting.choose import fit_history
+from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.messages import CacheBreakpointPart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -24,7 +26,6 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import PromptElement
 
 GPT = tokenizer_for("gpt-5")
 COUNTED = WordTokenizer(per_message=1, per_call=2)
@@ -83,6 +84,7 @@ class TestLaws:
         assert marked(rendered) == [len(messages) - len(fitted.messages)] * (len(messages) > len(fitted.messages))
         alone = render(Group(required=True)[[element_from_message(each) for each in rendered.messages]], tokenizer=tokenizer)
         assert alone.tokens == rendered.tokens <= budget
+        assert rendered.tokens == (fitted.tokens + tokenizer.count_overhead().tokens if messages else 0), "the marker counts"
         assert not pair_tool_calls(rendered.messages).repairs
 
     @given(messages=conversations(), more=st.integers(0, 1_500), other=st.integers(0, 400), shorten=st.booleans())
@@ -286,16 +288,6 @@ class TestReceipt:
 
 
 class TestReuse:
-    def test_old_rounds_are_equal_elements_from_render_to_render(self) -> None:
-        def build(messages: Sequence[Message]) -> list[PromptElement]:
-            _, rounds = recorded(messages).render(Sizing(lambda: 100_000, COUNTED))  # type: ignore[misc]  # a tuple of metadata and rounds
-            return list(rounds)  # type: ignore[arg-type]  # as above
-
-        messages = [message for at in range(40) for message in (user_message(f"u{at}"), assistant_message(f"a{at}"))]
-        before, after = build(messages), build([*messages, user_message("And now?")])
-        assert after[: len(before) - 1] == before[:-1]
-        assert len(before) > 3
-
     def test_a_long_history_is_counted_only_as_far_as_it_is_kept(self) -> None:
         class Counting(WordTokenizer):
             def count(self, text: str) -> int:

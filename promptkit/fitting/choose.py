@@ -1,0 +1,381 @@
+"""Fit recorded messages into a number of tokens: long messages are shortened, then the oldest rounds are dropped.
+
+What stays is decided in this order:
+
+1. System messages, and others that must stay whole, stay as they are. The last user message and the newest round (the last message, or the last tool calls with their
+   results) always stay; they are shortened if they must be, the user message last.
+2. Older rounds are kept from the newest on. A long message in them is shortened to a share of the budget: a tool result or a message
+   with tool calls to an eighth, another message to a quarter. A user message is dropped after the replies to it.
+3. The first round that does not fit is shortened to the tokens that are left. Older rounds are dropped.
+4. Tokens that are left over lengthen shortened messages again: the newest tool results first, then tool calls, then other messages.
+
+A larger budget keeps every message that a smaller one keeps. This holds because everything that a decision adds up, divided by the
+budget, never grows with the budget.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from promptkit.fitting.shorten import CUT_MARKER, LONG, USEFUL, divide_tokens, measure_content, shorten_message
+from promptkit.tokens.tokenizer import count_frame, count_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from promptkit.messages import Message, Role
+    from promptkit.tokens.tokenizer import Tokenizer
+
+__all__ = ["FittedHistory", "Order", "Shortened", "fit_history", "order_newest", "split_blocks"]
+
+Order = Literal["newest", "oldest", "requests"]
+"""Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest the newest."""
+
+Shortened = Literal["any", "request", "none"]
+"""Which messages may be shortened: any that is too long, only the last user message and the newest round if they must be, or none."""
+
+UNIT = 8
+"""Sizes are compared in eighths of a token, so that the shares are exact."""
+
+RESULT_EIGHTHS = 1
+"""The eighths of the budget that a tool result, or a message with tool calls, of an older round may have at first."""
+
+TEXT_EIGHTHS = 2
+"""The eighths of the budget that another older message may have at first."""
+
+NEWEST_EIGHTHS = 4
+"""The eighths of the budget that the newest round may have at first."""
+
+
+@attrs.frozen(kw_only=True)
+class FittedHistory:
+    """Messages that fit, or if there is no such selection, the least that a request must have."""
+
+    messages: tuple[Message, ...]
+    """The messages that stay, in order. A message that did not change is the same object."""
+    sources: tuple[int, ...]
+    """For each message, its index in the messages that were given."""
+    tokens: int
+    """The tokens of the messages, and of the marker for the omitted ones. They exceed the budget if what always stays does not fit it."""
+
+
+def fit_history(  # noqa: PLR0913  # keywords
+    messages: Sequence[Message],
+    budget: int,
+    *,
+    tokenizer: Tokenizer,
+    overhead: int = 0,
+    shorten: Shortened = "any",
+    keep: Order = "newest",
+    whole: Collection[int] = (),
+    truncate_at: int | None = None,
+    count_marker: Callable[[int], int] | None = None,
+    cut_marker: Callable[[Message], str | None] | None = None,
+    count: Callable[[Message], int] | None = None,
+    step: int = 0,
+) -> FittedHistory:
+    """Choose and shorten messages so that they fit a budget. Takes time linear in the messages and the budget.
+
+    Args:
+        messages: The messages, oldest first. Each tool call is followed by its result (see `pair_tool_calls`).
+        budget: The most tokens of the messages and the overhead together.
+        tokenizer: Counts the tokens.
+        overhead: The tokens of the request besides the messages.
+        shorten: Which messages may be shortened. The others are kept whole, or dropped.
+        keep: Which of the older rounds stay longest.
+        whole: The indices of messages that stay as they are, like system messages. A tool call and its results are in it together.
+        truncate_at: The most tokens of the text of one tool result, however large the budget is.
+        count_marker: Counts the tokens of a marker for a number of omitted messages. None: nothing marks them.
+        cut_marker: Returns what stands in a shortened message where something is missing, if there is room for it. None: `CUT_MARKER`.
+        count: Counts the tokens of a message, for callers that keep the counts of messages. Default: the tokenizer.
+        step: If not 0, the number of tokens that are dropped is rounded up to a multiple of it. Then the next requests drop the same
+            messages and begin with the same bytes, which the provider's prompt cache needs. All messages are counted.
+    """
+    roles: list[Role] = [message.role for message in messages]
+    sizes = _Sizes(
+        messages,
+        tokenizer=tokenizer,
+        count=count or (lambda message: count_message(message, tokenizer)),
+        most=max(budget, LONG),
+        shorten=shorten,
+        truncate_at=truncate_at,
+    )
+    fixed_at = {at for at, role in enumerate(roles) if role == "system"}.union(whole)
+    fixed = {at: sizes.measure_exactly(at) for at in fixed_at}
+    room = budget - overhead - sum(fixed.values())
+    users, newest = _find_request(roles, fixed_at)
+
+    def choose(marker: int) -> _Choice:
+        choice = _Choice(granted=dict(fixed), left=room - marker)
+        if _grant_required(choice, sizes, users, newest, budget):
+            if step:
+                older = sum([sizes.measure(at) for at in range(len(messages)) if at not in choice.granted])
+                choice.left = _round_room(choice.left, older, step)
+            _grant_older(choice, sizes, _order_blocks(messages, roles, keep), budget)
+        return choice
+
+    choice = choose(0)
+    marker = 0
+    if count_marker is not None and len(choice.granted) < len(messages):
+        reserved = count_marker(len(messages) - len(fixed))  # the most that can be omitted: the same for every budget
+        choice = choose(reserved)
+        marker = count_marker(len(messages) - len(choice.granted))
+        choice.left += reserved - marker
+    choice.left = max(0, choice.left)
+    return _build(choice, sizes, marker, cut_marker or (lambda _: None))
+
+
+@attrs.define
+class _Choice:
+    """The messages that stay, by their indices, and the tokens that each of them may have."""
+
+    granted: dict[int, int]
+    left: int
+    """The tokens that are granted to no message."""
+
+
+class _Sizes:
+    """The tokens of messages, whole and shortened as far as possible. Each is counted when it is first needed."""
+
+    def __init__(  # noqa: PLR0913  # the arguments of the call
+        self,
+        messages: Sequence[Message],
+        *,
+        tokenizer: Tokenizer,
+        count: Callable[[Message], int],
+        most: int,
+        shorten: Shortened,
+        truncate_at: int | None,
+    ) -> None:
+        self.messages = messages
+        self.may_shorten_older = shorten == "any"
+        self._may_shorten = shorten != "none"
+        self._tokenizer = tokenizer
+        self._count = count
+        self._most = most
+        self._truncate_at = truncate_at
+        self.whole: dict[int, int] = {}
+        """The tokens of the messages that were measured, as they are."""
+        self.measured: dict[int, int] = self.whole if truncate_at is None else {}
+        """The tokens that `measure` has returned."""
+        self._least: dict[int, int] = {}
+        self._shortest: dict[int, Message] = {}
+
+    def measure(self, at: int) -> int:
+        """Return the most tokens that a message may have: its own, or those of a truncated result.
+
+        Of a message that surely has more than `most`, this is any number above `most`.
+        """
+        tokens = self.measured.get(at)
+        if tokens is None:
+            message = self.messages[at]
+            for part in message.content:
+                if isinstance(part, str) and len(part) > self._most:
+                    tokens = self._bound(message)
+                    break
+            else:
+                tokens = self._count(message)
+            self.whole[at] = tokens
+            if self._truncate_at is not None:
+                tokens = self._truncate(at, self._truncate_at)
+        return tokens
+
+    def measure_exactly(self, at: int) -> int:
+        """Return the same, but the exact number."""
+        if self.whole.get(at, self._most + 1) > self._most:
+            self.whole[at] = self._count(self.messages[at])
+            if self._truncate_at is not None:
+                self._truncate(at, self._truncate_at)
+        return self.measured[at]
+
+    def measure_least(self, at: int) -> int:
+        """Return the tokens of a message that is shortened as far as possible."""
+        if not self._may_shorten:
+            return self.measure_exactly(at)
+        tokens = self._least.get(at)
+        if tokens is None:
+            self._set_least(at, self.measure(at))
+            tokens = self._least[at]
+        return tokens
+
+    def measure_useful(self, at: int) -> int:
+        """Return the tokens of a message that is shortened so far that it still says something."""
+        return min(self.measure(at), self.measure_least(at) + USEFUL)
+
+    def build(self, at: int, tokens: int, marker: str) -> tuple[Message, int]:
+        """Return a message shortened to a number of tokens, or as far as possible, and its tokens."""
+        shortest = self._shortest.get(at)
+        if shortest is not None and tokens <= self._least[at]:
+            return shortest, self._least[at]
+        shortened = shorten_message(self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker)
+        return shortened, count_message(shortened, self._tokenizer)
+
+    def _bound(self, message: Message) -> int:
+        return count_frame(message, self._tokenizer).tokens + measure_content(message, self._most, self._tokenizer).total
+
+    def _truncate(self, at: int, most: int) -> int:
+        """Return the tokens of a message of which the text of a tool result has at most so many."""
+        tokens, message = self.whole[at], self.messages[at]
+        if message.role == "tool":
+            limit = most + count_frame(message, self._tokenizer).tokens
+            if tokens > limit:
+                self._set_least(at, tokens)
+                tokens = max(limit, self._least[at])
+        self.measured[at] = tokens
+        return tokens
+
+    def _set_least(self, at: int, size: int) -> None:
+        shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
+        tokens = count_message(shortest, self._tokenizer)
+        if tokens < size:
+            self._shortest[at] = shortest
+        self._least[at] = min(size, tokens)
+
+
+def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
+    """Return the indices of what always stays: the last user message, and the rest of the newest round."""
+    last_user = next((at for at in range(len(roles) - 1, -1, -1) if roles[at] == "user"), None)
+    newest = next((block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0))
+    users = [at for at in (last_user,) if at is not None and at not in fixed]
+    return users, [at for at in range(*newest) if at not in fixed and at != last_user]
+
+
+def _grant_required(choice: _Choice, sizes: _Sizes, users: Sequence[int], newest: Sequence[int], budget: int) -> bool:
+    """Grant tokens to what always stays. Return whether it fits: otherwise, each message gets as few as possible."""
+    request = sum(map(sizes.measure, users))
+    whole = sum(map(sizes.measure, newest))
+    wanted = whole
+    if sizes.may_shorten_older and 2 * whole > budget:
+        wanted = max(sum(map(sizes.measure_least, newest)), min(whole, budget * NEWEST_EIGHTHS // UNIT))
+    if wanted + request > choice.left:
+        wanted = min(wanted, max(sum(map(sizes.measure_least, newest)), choice.left - request))
+        request = min(request, max(sum(map(sizes.measure_least, users)), choice.left - wanted))
+    fits = wanted + request <= choice.left
+    _divide(choice, sizes, newest, wanted)
+    _divide(choice, sizes, users, request)
+    return fits
+
+
+def _divide(choice: _Choice, sizes: _Sizes, indices: Sequence[int], tokens: int) -> None:
+    """Divide tokens among messages, if they do not have them whole."""
+    divided = needs = list(map(sizes.measure, indices))
+    if sum(needs) > tokens:
+        divided = divide_tokens(tokens, needs, list(map(sizes.measure_least, indices)))
+    choice.granted.update(zip(indices, divided, strict=True))
+    choice.left -= sum(divided)
+
+
+def _grant_older(choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int) -> None:
+    """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
+    granted, measure, find_measured = choice.granted, sizes.measure, sizes.measured.get
+    short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget  # tokens that any older message may have
+    left = choice.left * UNIT
+    spent = 0
+    for start, end in blocks:
+        if start in granted:
+            continue
+        room = left
+        for at in range(start, end):
+            tokens = find_measured(at)
+            if tokens is None:
+                tokens = measure(at)
+            eighths = tokens * UNIT if tokens <= short else _plan(sizes, at, budget)
+            granted[at] = eighths // UNIT
+            left -= eighths
+            spent += eighths // UNIT
+        if left < 0:
+            spent -= sum([granted.pop(at) for at in range(start, end)])
+            choice.left -= spent
+            if sizes.may_shorten_older and sum(map(sizes.measure_useful, range(start, end))) <= room // UNIT:
+                _divide(choice, sizes, range(start, end), room // UNIT)
+            return
+    choice.left -= spent
+
+
+def _round_room(room: int, tokens: int, step: int) -> int:
+    """Return the tokens that messages with so many tokens may keep, so that those that are dropped are a multiple of `step`."""
+    dropped = tokens - room
+    return room if dropped <= 0 else max(0, tokens - -(-dropped // step) * step)
+
+
+def _plan(sizes: _Sizes, at: int, budget: int) -> int:
+    """Return the eighths of a token that a message of an older round has at first."""
+    size = sizes.measure(at)
+    message = sizes.messages[at]
+    share = budget * (RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS)
+    if not sizes.may_shorten_older or size * UNIT <= share:
+        return size * UNIT
+    return max(sizes.measure_useful(at) * UNIT, share)
+
+
+def _rank(message: Message) -> int:
+    return 0 if message.role == "tool" else 1 if message.tool_calls else 2
+
+
+def _build(choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Message], str | None]) -> FittedHistory:
+    """Grant the tokens that are left to shortened messages, and shorten them.
+
+    Tool results are lengthened first, then tool calls, then other messages, each from the newest on. What a shortened message does not use
+    of its tokens goes to the next one, in the opposite order.
+    """
+    messages, granted, left, whole = sizes.messages, choice.granted, choice.left, sizes.whole
+    cut = sorted([at for at, tokens in granted.items() if tokens < whole[at]], reverse=True)
+    cut.sort(key=lambda at: _rank(messages[at]))
+    for at in cut:
+        more = min(left, sizes.measure(at) - granted[at])
+        granted[at] += more
+        left -= more
+    kept = sorted(granted)
+    shown = dict(zip(kept, map(messages.__getitem__, kept), strict=True))
+    for at in reversed(cut):
+        tokens = min(granted[at] + left, sizes.measure(at))
+        left += granted[at]
+        if tokens < whole[at]:
+            shown[at], tokens = sizes.build(at, tokens, cut_marker(messages[at]) or CUT_MARKER)
+        granted[at] = tokens
+        left -= tokens
+    return FittedHistory(messages=tuple(shown.values()), sources=tuple(kept), tokens=sum(granted.values()) + marker)
+
+
+def split_blocks(messages: Sequence[Message]) -> list[tuple[int, int]]:
+    """Split messages into blocks, by the index of the first message and the index after the last one: a message, or tool calls with their results."""
+    starts = [at for at, message in enumerate(messages) if message.role != "tool" or at == 0]
+    return list(pairwise([*starts, len(messages)]))
+
+
+def _order_blocks(messages: Sequence[Message], roles: Sequence[Role], keep: Order) -> Iterable[tuple[int, int]]:
+    """Return blocks from the one that is kept longest."""
+    if keep == "newest":
+        return order_newest(roles)
+    blocks = split_blocks(messages)
+    if keep == "oldest":
+        return blocks
+    blocks.reverse()
+    last_user = next((start for start, _ in blocks if roles[start] == "user"), -1)
+    # The rounds of the newest turn, then user messages, then what was replied to them.
+    return sorted(blocks, key=lambda block: 0 if block[0] >= last_user else 1 if roles[block[0]] == "user" else 2)
+
+
+def order_newest(roles: Sequence[Role]) -> Iterator[tuple[int, int]]:
+    """Iterate over blocks from the one that is kept longest: the newest turn first, in it the user message, then its newest reply."""
+    replies: list[tuple[int, int]] = []
+    for block in _iterate_blocks(roles):
+        if roles[block[0]] == "user":
+            yield block
+            yield from replies
+            replies.clear()
+        else:
+            replies.append(block)
+    yield from replies
+
+
+def _iterate_blocks(roles: Sequence[Role]) -> Iterator[tuple[int, int]]:
+    """Iterate over the blocks of messages with these roles, from the last one on."""
+    end = len(roles)
+    for at in range(end - 1, -1, -1):
+        if roles[at] != "tool" or at == 0:
+            yield at, end
+            end = at

@@ -1,0 +1,202 @@
+"""Paths and labels of the items of a render tree, as receipts, traces and errors show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from promptkit.elements.layout import Chunk, Group, KeepWith
+from promptkit.elements.rounds import Rounds
+from promptkit.rendering.tree import Item, Leaf, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from promptkit.element import PromptElement
+
+__all__ = [
+    "MAX_PATH_STEPS",
+    "PATH_SEPARATOR",
+    "Path",
+    "Paths",
+    "find_label",
+    "format_label",
+    "format_omitted_steps",
+    "format_path",
+    "passes_on",
+]
+
+PATH_SEPARATOR = " > "
+
+MAX_PATH_STEPS = 20
+"""Steps that a shortened path shows at either end."""
+
+
+def format_path(parent: Node, position: int | None = None) -> str:
+    """Format the path of a node, or of the item at `position` in it: `AgentPrompt > History > UserMessage[12]`.
+
+    The middle of a path with more than 2 * MAX_PATH_STEPS nodes is left out.
+    """
+    return Paths().format(parent, position)
+
+
+class Path(NamedTuple):
+    """The path of a node: its first steps, the last of the other steps, and the number of all steps."""
+
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    steps: int = 0
+
+    def append(self, label: str) -> Path:
+        """Return the path of an item in this node."""
+        if self.steps < MAX_PATH_STEPS:
+            return Path((*self.first, label), (), self.steps + 1)
+        return Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
+
+    def __str__(self) -> str:
+        missing = self.steps - len(self.first) - len(self.last)
+        middle = (format_omitted_steps(missing),) if missing else ()
+        return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
+
+
+class Paths:
+    """Formats the paths of many items of one tree, in full and in short. Each step is formatted once."""
+
+    def __init__(self) -> None:
+        self._full: dict[Node, Path] = {}
+        self._public: dict[Node, Path] = {}
+        self._short: dict[Node, Path] = {}
+        self._labels: dict[Node, Path] = {}  # the nearest label at or above a node
+
+    def format(self, parent: Node, position: int | None = None) -> str:
+        """Format the path of a node, or of the item at `position` in it, with every step."""
+        item = parent if position is None else parent.items[position]
+        if type(item) is Node:
+            return str(self._build_path(item, self._full, _append_step))
+        label = [format_label(parent, position)] if position is not None else []
+        return PATH_SEPARATOR.join([step for step in (str(self._build_path(parent, self._full, _append_step)), *label) if step])
+
+    def format_public(self, parent: Node, position: int) -> str:
+        """Format the path of the item at `position` in a node, without private components."""
+        return str(self._build_path(parent, self._public, _append_public_step).append(format_label(parent, position)))
+
+    def shorten(self, parent: Node, position: int | None = None) -> str:
+        """Format what receipts call a node, or the item at `position` in it.
+
+        It is the label of the element, behind that of the nearest element around it that has one (`team > turn 1 · reply`), or else its
+        path from the innermost element around it that has a label. Of the steps that only group, the path has those that are one of
+        several and have several children: of others, a child has the position or none.
+        """
+        item = parent if position is None else parent.items[position]
+        while type(item) is Node and _passes_on(item) and len(item.items) == 1:
+            parent, position = item, 0
+            item = item.items[0]
+        label = None if position is None else find_label(parent, position)
+        if label is not None:
+            return self._qualify(label, parent)
+        if type(item) is not Node:
+            place = (parent, position or 0)
+        elif item.parent is not None:
+            place = (item.parent, item.position)
+        else:
+            return ""
+        element = item.element
+        if element is not None and element.label:
+            return self._qualify(element.label, place[0])
+        around = _find_labelled_around(place[0])
+        if around is not None and around.element is not None and around.element.label:
+            return self._qualify(around.element.label, around.parent)
+        return str(self._build_path(place[0], self._short, self._append_short_step).append(_format_short_label(*place)))
+
+    def _qualify(self, label: str, around: Node | None) -> str:
+        """Put the nearest label around a labelled element before its label."""
+        outer = "" if around is None else str(self._build_path(around, self._labels, _append_label_step))
+        return f"{outer}{PATH_SEPARATOR}{label}" if outer not in ("", label) else label
+
+    def _append_short_step(self, path: Path, node: Node) -> Path:
+        if node.element is not None and node.element.label:
+            return Path().append(self._qualify(node.element.label, node.parent))
+        if node.parent is None or (_passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)):
+            return path
+        return path.append(_format_short_label(node.parent, node.position))
+
+    def _build_path(self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]) -> Path:
+        """Return the path of a node, from the nearest node above it whose path is known."""
+        missing: list[Node] = []
+        above: Node | None = node
+        while above is not None and above not in known:
+            missing.append(above)
+            above = above.parent
+        path = known[above] if above is not None else Path()
+        for each in reversed(missing):
+            path = known[each] = append(path, each)
+        return path
+
+
+def _append_step(path: Path, node: Node) -> Path:
+    return path if node.parent is None else path.append(format_label(node.parent, node.position))
+
+
+def _append_public_step(path: Path, node: Node) -> Path:
+    is_private = node.element is not None and not node.element.label and type(node.element).__name__.startswith("_")
+    return path if is_private else _append_step(path, node)
+
+
+def _append_label_step(path: Path, node: Node) -> Path:
+    return Path().append(node.element.label) if node.element is not None and node.element.label else path
+
+
+def _format_short_label(parent: Node, position: int) -> str:
+    """Format the label of an item. An only child of something that is left out has the position of that."""
+    item = parent.items[position]
+    while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
+        parent, position = parent.parent, parent.position
+    return _format_step(item, position, siblings=len(parent.items))
+
+
+def _find_labelled_around(node: Node) -> Node | None:
+    """Return the group with a label around an only child, which is what the child is called."""
+    while len(node.items) == 1 and node.parent is not None and (node.element is None or passes_on(node.element)):
+        if node.element is not None and node.element.label:
+            return node
+        node = node.parent
+    return None
+
+
+def _passes_on(node: Node) -> bool:
+    """Return whether a node is a fragment, or an element without a label that receipts need not show."""
+    if node.element is None:
+        return not node.label
+    return not node.element.label and passes_on(node.element)
+
+
+def passes_on(element: PromptElement) -> bool:
+    """Return whether an element only groups its children, or is a private component, so that receipts need not show it."""
+    return isinstance(element, Chunk | Group | KeepWith | Rounds) or type(element).__name__.startswith("_")
+
+
+def format_omitted_steps(steps: int) -> str:
+    """Format the note that replaces the middle of a very long path."""
+    return f"… {steps:,} more …"
+
+
+def format_label(parent: Node, position: int) -> str:
+    """Format the last step of an item's path."""
+    return find_label(parent, position) or _format_step(parent.items[position], position, siblings=len(parent.items))
+
+
+def find_label(parent: Node, position: int) -> str | None:
+    """Return the label of a round of a recorded conversation; None for other items."""
+    find_labels = parent.run.find_labels if parent.run is not None else None
+    return None if find_labels is None else find_labels()[position]
+
+
+def _format_step(item: Item, position: int, *, siblings: int) -> str:
+    if type(item) is Node and item.label:
+        return item.label
+    element = item.element
+    if element is None and type(item) is Leaf:
+        return f"text[{position}]"
+    label = type(element).__name__ if element else "fragment"
+    if element and element.label:
+        label += f"({element.label})"
+    return f"{label}[{position}]" if siblings > 1 else label
