@@ -184,19 +184,19 @@ class RemovalOrder:
                     redo(change)
             else:
                 step.count_item(-1)
-        taken: dict[Run, int] = {}
+        final: dict[Run, int] = {}
         for index, step in enumerate(steps):
             mark = -1 if index < state else NEVER_REMOVED
             if isinstance(step, RunStep):
+                final[step.run] = final.get(step.run, step.run.final) + (index < state)
                 step.mark(mark)
-                taken[step.run] = taken.get(step.run, 0) + (index < state)
                 continue
             for change in step:
-                mark_step(change, mark)
                 if isinstance(change, EntryTaken):
-                    taken[change.run] = taken.get(change.run, 0) + (index < state)
-        for run, final in taken.items():
-            run.settle(final)
+                    final[change.run] = final.get(change.run, change.run.final) + (index < state)
+                mark_step(change, mark)
+        for run, entries in final.items():
+            run.settle(entries)
         self.reset()
 
     def make_final(self, steps: list[Step]) -> None:
@@ -205,9 +205,11 @@ class RemovalOrder:
             if isinstance(step, RunStep):
                 step.mark(-1)
                 step.run.settle(step.entry + 1)
-            else:
-                for change in step:
-                    mark_step(change, -1)
+                continue
+            for change in step:
+                mark_step(change, -1)
+                if isinstance(change, EntryTaken):
+                    change.run.settle(len(change.run.steps))
         for node in self._path:
             node.path_index = -1
         self._path = []

@@ -450,9 +450,14 @@ class Run:
         index = len(self.order) - 1 - self.order[::-1].index(position)  # such an item is among the last
         del self.order[index], self.priorities[index]
 
-    def settle(self, steps: int) -> None:
-        """Make the first entries of the order final, which a limit removed, and put the others back."""
-        self.steps = [-1] * steps
+    @property
+    def final(self) -> int:
+        """The number of entries that limits have removed."""
+        return bisect_left(self.steps, 0)
+
+    def settle(self, entries: int) -> None:
+        """Make the first entries of the order final, which limits removed, and put the others back."""
+        self.steps = [-1] * entries
 
     def take(self, step: int) -> EntryTaken:
         """Take the next entry by a step that removes more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -92,6 +92,33 @@ def check_same(prompt: Child, budget: int) -> None:
 @given(nested(3), st.integers(4, 60))
 def test_limits_inside_each_other_keep_what_counting_each_of_them_keeps(prompt: Child, budget: int) -> None:
     check_same(prompt, budget)
+
+
+def outcome_of_chain(limits: Sequence[int], width: int) -> Rendered | str:
+    """Each limit has the one before as its oldest item, and `width` messages of ten tokens."""
+    chain: Child = ()
+    for level, tokens in enumerate(limits):
+        messages = [UserMessage(priority=index)[f"{level}.{index} " * 9] for index in range(width)]
+        chain = TokenLimit(priority=-1, max_tokens=tokens)[chain, messages]
+    return outcome(chain, 10_000)
+
+
+def test_a_limit_that_removes_nothing_puts_back_no_more_than_it_took() -> None:
+    with counted_from_the_end():
+        rendered = outcome_of_chain((10, 30, 30), 2)
+    assert isinstance(rendered, Rendered)
+    assert [removal.path.rpartition(" > ")[2] for removal in rendered.removals] == ["UserMessage[0]", "TokenLimit[0]", "UserMessage[1]"]
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(st.integers(5, 120), min_size=2, max_size=4).map(sorted), st.integers(1, 5))
+def test_chains_of_limits_keep_what_counting_each_of_them_keeps(limits: list[int], width: int) -> None:
+    found = outcome_of_chain(limits, width)
+    with counted_from_the_end():
+        expected = outcome_of_chain(limits, width)
+    assert found == expected
+    if isinstance(found, Rendered) and isinstance(expected, Rendered):
+        assert found.removals == expected.removals
 
 
 @pytest.mark.slow
