@@ -381,7 +381,7 @@ class Usage:
 
 def as_wire_object(value: object) -> Mapping[str, Json] | None:
     """Return a dict of a provider, or an SDK object as a dict without its empty fields. None for any other value."""
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):  # the class first: the check by the abstract class takes ten times as long
         return cast("Mapping[str, Json]", value)  # whoever keeps parts of it checks them
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
     if not callable(dump):

@@ -180,31 +180,44 @@ _ROLES: Mapping[Json, Role | Literal["developer"]] = {
 }
 
 
+_KNOWN_FIELDS = frozenset(
+    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations"}  # `annotations` are in replies only
+)
+"""The fields that a message has a place for, or that requests must not have."""
+
+
 def _read_message(where: str, record: WireRecord) -> Message:
-    role = _ROLES.get(record.get("role")) if isinstance(record.get("role"), str) else None
+    written = record.get("role")
+    role = _ROLES.get(written) if isinstance(written, str) else None
     if role is None:
-        problem = f"{where} must have the role system, developer, user, assistant, tool or function, not {record.get('role')!r:.80}."
+        problem = f"{where} must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
         raise InvalidArgumentError(problem)
-    # `annotations` are in replies only, and requests must not have them.
-    fields = omit_fields(record, "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations")
-    name, call_id = (value if isinstance(value, str) else None for value in (record.get("name"), record.get("tool_call_id")))
-    calls = AssistantContent("chat")
-    if record.get("role") == "function":
+    fields = {} if _KNOWN_FIELDS.issuperset(record) else omit_fields(record, *_KNOWN_FIELDS)
+    name, call_id = record.get("name"), record.get("tool_call_id")
+    name = name if isinstance(name, str) else None
+    call_id = call_id if isinstance(call_id, str) else None
+    if written == "function":
         fields |= {"role": "function", "name": name}
         call_id = name
-    elif role == "assistant":
-        _read_calls(where, record, calls)
     content = read_content(record.get("content"), "chat", where, attachments=role == "user", breakpoints=role != "assistant")
+    if fields:
+        content = [*fields_part(fields, "chat.message"), *content]
+    calls: list[ToolCall] = []
+    if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
+        read = _read_calls(where, record)
+        content += read.parts
+        calls = read.calls
     return Message(
         role=role,
-        content=(*fields_part(fields, "chat.message"), *content, *calls.parts),
+        content=tuple(content),
         name=name,
-        tool_calls=tuple(calls.calls),
+        tool_calls=tuple(calls),
         tool_call_id=call_id,
     )
 
 
-def _read_calls(where: str, record: WireRecord, calls: AssistantContent) -> None:
+def _read_calls(where: str, record: WireRecord) -> AssistantContent:
+    calls = AssistantContent("chat")
     listed = record.get("tool_calls")
     for item in listed if isinstance(listed, list | tuple) else ():
         fields = as_wire_object(item) or {}
@@ -222,3 +235,4 @@ def _read_calls(where: str, record: WireRecord, calls: AssistantContent) -> None
             calls.add_call(ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"})
         case _:
             pass
+    return calls

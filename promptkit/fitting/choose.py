@@ -117,12 +117,19 @@ def fit_history(  # noqa: PLR0913  # keywords
             _grant_older(choice, sizes, _order_blocks(messages, roles, keep), budget)
         return choice
 
-    choice = choose(0)
     marker = 0
-    if count_marker is not None and len(choice.granted) < len(messages):
+    if count_marker is None:
+        choice = choose(0)
+    else:
         reserved = count_marker(len(messages) - len(fixed))  # the most that can be omitted: the same for every budget
         choice = choose(reserved)
-        marker = count_marker(len(messages) - len(choice.granted))
+        omitted = len(messages) - len(choice.granted)
+        is_whole = not omitted and choice.granted == sizes.whole
+        if not is_whole and omitted <= max(0, choice.left) + reserved + step:  # all may fit without a marker: each has a token at least
+            unmarked = choose(0)
+            if len(unmarked.granted) == len(messages):
+                choice, omitted, reserved = unmarked, 0, 0
+        marker = count_marker(omitted) if omitted else 0
         choice.left += reserved - marker
     choice.left = max(0, choice.left)
     return _build(choice, sizes, marker, cut_marker or (lambda _: None))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappush
+from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.candidates import NO_TIE, build_queue, has_items
@@ -149,32 +150,29 @@ class RemovalOrder:
         """
         node, order = run.node, run.order
         items, removed_at = node.items, node.removed_at
-        start = index = len(run.steps)
+        start = len(run.steps)
         end = source.find_run_end(run) if batch else start + 1
-        last = len(order) - 1
-        step = self._step
-        while index < end:
-            position = order[index]
-            if run.marker is None:
-                if node.live_items <= 1:
-                    break
-            elif index == last:
+        if run.marker is not None:
+            end = min(end, len(order) - 1)
+        first = step = self._step
+        for position in order[start:end]:
+            if run.marker is None and node.live_items <= 1:
                 break
             if position != MARKER:
                 removed_at[position] = step
                 item = items[position]
                 if isinstance(item, MessageItem) and item.messages != ():
                     node.live_items -= 1
-            run.steps.append(step)
-            steps.append(RunStep(run, index))
             step += 1
-            index += 1
         self._step = step
-        if index > start:
+        taken = step - first
+        run.steps.extend(range(first, step))
+        steps.extend(map(RunStep, repeat(run), range(start, start + taken)))
+        if taken:
             source.add_run(run)
             if not batch and node.path_index > 0:
                 self._leave_path(node)
-        return index > start
+        return taken > 0
 
     def settle(self, steps: list[Step], state: int, undone: int) -> None:
         """Make the first `state` steps of a subtree final, and forget the others. Steps from `undone` on have been undone already."""

@@ -133,6 +133,9 @@ class Sizer:
         return UNBOUNDED if bound is None else bound + self.count_text_frame(item.role, item.name)
 
     def _bound_message(self, message: Message) -> int:
+        known = self._counts.get(id(message))
+        if known is not None:
+            return known[1]
         total = count_frame(message, self.tokenizer).tokens
         for part in message.content:
             bound = self.tokenizer.upper_bound(part) if isinstance(part, str) else self.count_part(part)
@@ -322,11 +325,11 @@ def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
     """Compute an upper bound for a node's own items. Stops early once the bound exceeds `enough`."""
     upper_bound = sizer.tokenizer.upper_bound
     total = sizer.count_node_frame(node, 0, text=True) if node.role else 0
-    for item in node.items:
+    for item in reversed(node.items):  # the newest of a conversation were counted in the render before, and need no bound
         if total > enough:
             break
         if type(item) is MessageItem:
-            total += sizer.bound_item(item)
+            total += item.tokens if item.tokens >= 0 else sizer.bound_item(item)
         elif type(item) is Leaf:
             bound = sizer.count_leaf(item) if item.part else upper_bound(item.text)
             total += UNBOUNDED if bound is None else bound + 1  # for a line break before it
