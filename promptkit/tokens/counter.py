@@ -89,6 +89,7 @@ class TextCounter:
             return text
         ids = self._encode_excerpt(text, tokens, keep)
         if len(ids) <= tokens:
+            self._cache.put(text, len(ids))  # the ids are those of the whole text
             return text
         # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says so.
         room = tokens

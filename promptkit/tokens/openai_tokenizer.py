@@ -74,8 +74,8 @@ class OpenAITokenizer(Tokenizer):
         return self._counter.count(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Return the bytes that the text may have: every token has at least one byte, and UTF-8 takes up to 4 for a character."""
-        return len(text) if text.isascii() else 4 * len(text)
+        """Return the bytes of the text in UTF-8: every token has at least one byte."""
+        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
     def lower_bound(self, text: str) -> int:
         """Return the tokens that the text has if each is the longest of the vocabulary: every character has at least one byte."""
