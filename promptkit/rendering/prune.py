@@ -16,7 +16,7 @@ from promptkit.errors import BudgetExceededError
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.candidates import is_never_removed
 from promptkit.rendering.counting import BackwardScan, Overhead
-from promptkit.rendering.forward import forget_settled, prune_forward
+from promptkit.rendering.limits import prune_from_first, prune_from_last
 from promptkit.rendering.paths import Paths, format_path
 from promptkit.rendering.removal_order import RemovalOrder, list_prefix
 from promptkit.rendering.removals import PrunedTree, list_removals
@@ -57,32 +57,21 @@ class Pruner:
         self._tree_scan: BackwardScan | None = None
         self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
-        self._may_prune_forward = not fallbacks and not tree.cache_breakpoints and not tree.marked
+        self._may_count_from_first = not fallbacks and not tree.cache_breakpoints and not tree.marked
         self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
 
     def prune_limit(self, node: Node) -> None:
         """Prune the subtree of a limit, permanently. Raises BudgetExceededError if what must stay exceeds the limit."""
         if node.limit is None or not node.is_active or self._surely_fits(node, node.limit):
             return
-        steps = prune_forward(self._order, node, self.sizer) if self._may_prune_forward else None
+        steps = prune_from_first(self._order, node, node.limit, self.sizer) if self._may_count_from_first else None
         if steps is None:
-            steps = self._prune_backward(node, node.limit)
+            pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.marked)
+            if isinstance(pruned, BackwardScan):
+                raise self._exceeded_error(node, node.limit, pruned)
+            steps = pruned
         if steps:
             self.limit_steps = (*self.limit_steps, (node, steps))
-
-    def _prune_backward(self, node: Node, limit: int) -> list[Step]:
-        """Prune the subtree of a limit, and return the steps that were taken."""
-        steps = self._order.run(node)
-        scan = BackwardScan(node, steps, self.sizer, Overhead(), self.tree.marked)
-        state = scan.find_first_fit(limit)
-        if state is None:
-            raise self._exceeded_error(node, limit, scan)
-        self._order.settle(steps, state, scan.state)
-        node.settled_tokens = scan.tokens_at(state) if node.message is None else None
-        for step in steps[:state]:
-            if isinstance(step, list):
-                forget_settled(step, node)
-        return steps[:state]
 
     def forget_order(self) -> None:
         """Forget the order in which the limits left the tree, which is about to grow."""

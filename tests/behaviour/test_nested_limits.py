@@ -74,7 +74,7 @@ def outcome(prompt: Child, budget: int) -> Rendered | str:
 @contextmanager
 def counted_from_the_end() -> Generator[None]:
     """Let every limit be counted from its last state back, which knows nothing of the limits inside it."""
-    with patch.object(prune, "prune_forward", return_value=None):
+    with patch.object(prune, "prune_from_first", return_value=None):
         yield
 
 

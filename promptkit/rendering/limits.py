@@ -1,23 +1,28 @@
-"""Prune a limit whose content has been pruned before: by limits inside it, so that little of it is removed.
+"""Prune the subtree of a limit: find the shortest prefix of its removal order that fits, and make it final.
 
-`BackwardScan` counts from the last state back, which takes the time of everything that is kept. Where limits are nested, each would count
-again what the one inside it kept. Here the tokens of the limits inside are known, and steps are taken until the limit holds, so a
-limit takes the time of what is new in it and of what it removes.
+The order is the same for every limit; what differs is the end that is counted from. From the last state back takes the time of everything
+that is kept. Where limits are nested, each would count again what the one inside it kept, so a limit that contains another one is counted
+from its first state on: the tokens of the limits inside are known, and steps are taken until it holds. That takes the time of what is new
+in it and of what it removes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from promptkit.rendering.counting import BackwardScan, Overhead
 from promptkit.rendering.subtree import iter_message_places, measure
 from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, RunStep
 from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.rendering.removal_order import RemovalOrder, Step
     from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.tree import Run
 
-__all__ = ["forget_settled", "prune_forward"]
+__all__ = ["prune_from_first", "prune_from_last"]
 
 _MOST_LEAVES: Final = 8
 """The leaves of a message that is counted again whenever one of them is removed."""
@@ -26,12 +31,30 @@ _MOST_NEW: Final = 4
 """How many times the limit the upper bound of the content may be. Of much new content most is removed, and need not be counted."""
 
 
-def prune_forward(order: RemovalOrder, root: Node, sizer: Sizer) -> list[Step] | None:
-    """Take steps below a limit until it holds. None, with nothing changed: a scan must tell.
+def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, marked: Sequence[Run]) -> list[Step] | BackwardScan:
+    """Count the states below a limit from the last one back, and make the first one that fits final.
+
+    Returns:
+        The steps that were taken, or the scan if not even the last state fits.
+    """
+    steps = order.run(root)
+    scan = BackwardScan(root, steps, sizer, Overhead(), marked)
+    state = scan.find_first_fit(limit)
+    if state is None:
+        return scan
+    order.settle(steps, state, scan.state)
+    root.settled_tokens = scan.tokens_at(state) if root.message is None else None
+    for step in steps[:state]:
+        if isinstance(step, list):
+            _forget_settled(step, root)
+    return steps[:state]
+
+
+def prune_from_first(order: RemovalOrder, root: Node, limit: int, sizer: Sizer) -> list[Step] | None:
+    """Take steps below a limit that contains others until it holds. None, with nothing changed: it must be counted from the last state.
 
     Needs a tree without fallbacks and cache breakpoints, and upper bounds of its nodes.
     """
-    limit = root.limit or 0
     if root.message is not None or root.token_bound is None or root.token_bound > _MOST_NEW * limit or not _contains_limit(root):
         return None
     tokens = _count(root, sizer)
@@ -96,7 +119,7 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
     """Count the tokens of the messages below a limit that a step removed. None: it left a long message in part."""
     if isinstance(step, RunStep):
         return 0 if step.item is None else sizer.count_item(step.item)
-    forget_settled(step, root)
+    _forget_settled(step, root)
     saved = 0
     for item in _list_messages(step, state, root):
         if isinstance(item, MessageItem):
@@ -125,7 +148,7 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
     return [item for item in found if isinstance(item, MessageItem | Node)]
 
 
-def forget_settled(step: list[Change], root: Node) -> None:
+def _forget_settled(step: list[Change], root: Node) -> None:
     """Forget the tokens of the limits outside a node from which a step below it removed something."""
     for change in step:
         node = change.parent if isinstance(change, ItemRemoved) else change.message if isinstance(change, CallRemoved) else None
