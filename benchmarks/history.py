@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.tokenizing import WitnessedEncoding, encoding, fresh_tokenizer, tokens
 from benchmarks.workload import Shape, fresh
-from promptkit import Rendered, Renderer
+from promptkit import Child, PromptElement, Rendered, Renderer, Sizing, component
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from benchmarks.timing import Case
-    from promptkit.element import Child
 
 __all__ = ["HALF", "HUNDREDTH", "History", "size"]
 
@@ -20,12 +19,21 @@ HALF = 2
 HUNDREDTH = 100
 
 
-class History:
-    """Texts in a shape. Budgets are given as divisors of the tokens of all texts."""
+@component
+class Wrapper(PromptElement):
+    """Shows its children. A prompt with a component is expanded in each render."""
 
-    def __init__(self, contents: Sequence[str], shape: Shape) -> None:
+    def render(self, _sizing: Sizing) -> Child:
+        return self.children
+
+
+class History:
+    """Texts in a shape, by themselves or in a component. Budgets are given as divisors of the tokens of all texts."""
+
+    def __init__(self, contents: Sequence[str], shape: Shape, *, in_component: bool = False) -> None:
         self.contents = contents
         self.shape = shape
+        self.in_component = in_component
         self.read = shape.read(contents)
         """All texts that a request of the whole history has."""
         self.tokens = tokens(self.read)
@@ -44,7 +52,7 @@ class History:
         """Return a case for a first render: nothing is cached except the loaded vocabulary."""
 
         def case() -> Callable[[], Rendered]:
-            elements = self._elements()
+            elements = self._show(self._elements())
             renderer = self._renderer(divisor)
             return lambda: outcome(renderer, elements)
 
@@ -54,9 +62,9 @@ class History:
         """Return a call for the next render with the same Renderer: the same element objects and one new turn."""
         elements = self._elements()
         renderer = self._renderer(HALF)
-        outcome(renderer, elements)
+        outcome(renderer, self._show(elements))
         question, answer = fresh(self.contents[-2:])
-        longer = self.shape.extend(elements, f"Again: {question}", f"Indeed: {answer}")
+        longer = self._show(self.shape.extend(elements, f"Again: {question}", f"Indeed: {answer}"))
         return lambda: outcome(renderer, longer)
 
     def tokenised_share(self, divisor: int) -> float:
@@ -68,7 +76,7 @@ class History:
     def check(self, divisor: int) -> None:
         """Raise RuntimeError if a render does not fill its budget: figures of a broken renderer are worthless."""
         budget = self.tokens // divisor
-        rendered = outcome(self._renderer(divisor), self._elements())
+        rendered = outcome(self._renderer(divisor), self._show(self._elements()))
         contents = [message.text for message in rendered.messages if message.text]
         room = 3 * max(tokens([text]) for text in self.contents[:100])
         whole = "\n".join(self.contents)  # messages hold one text, or lines that follow each other
@@ -79,6 +87,9 @@ class History:
 
     def _elements(self) -> tuple[Child, ...]:
         return self.shape.build(fresh(self.contents))
+
+    def _show(self, elements: tuple[Child, ...]) -> tuple[Child, ...]:
+        return (Wrapper()[elements],) if self.in_component else elements
 
     def _renderer(self, divisor: int) -> Renderer:
         return Renderer(budget=self.tokens // divisor, tokenizer=fresh_tokenizer())

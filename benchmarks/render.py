@@ -58,6 +58,8 @@ class Figures:
     """Shape → the first render of `messages` items at half of their tokens, over the floor of that shape."""
     incremental: dict[str, float]
     """Shape → the next render after one more turn, over the floor of that shape."""
+    in_component: dict[str, dict[str, float]]
+    """Shape → the `first` and the `next` render over the floor, of the same prompt in a component, which is expanded in each render."""
     scaling: dict[str, float]
     """Shape → the time for four times the messages, divided by the time for one times, at half of the tokens."""
     history: dict[int, dict[str, HistoryFigures]]
@@ -104,6 +106,8 @@ class Figures:
                 barred = messages >= BARRED_MESSAGES
                 first, again = ("", "") if barred else (f"{each.first:.3f}", f"{each.next:.3f}")
                 yield f"{f'history of {messages:,}, {budget}':60} {first:>8} {again:>6} {'':6} {each.kept_share:7.1%}"
+        for shape, figures in self.in_component.items():
+            yield f"{f'{shape}, in a component':60} {figures['first']:8.3f} {figures['next']:6.3f}"
         for budget, large in self.agent.items():
             yield f"{f'45 components, {budget} (aim {AIM:g})':60} {large.first:8.3f} {'':6} {large.own:6.3f} {large.kept_share:7.1%}"
 
@@ -120,6 +124,7 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
     )
     floor = seconds["floor"]
     by_shape = {name: over_floor(shape, messages, rounds, seconds) for name, shape in _FLOOR_SHAPES.items()}
+    wrapped = {name: over_floor(shape, messages, rounds, seconds, in_component=True) for name, shape in _FLOOR_SHAPES.items()}
     return Figures(
         cold_over_floor=seconds["cold"] / floor,
         cold_small_over_floor=seconds["cold_small"] / floor,
@@ -128,6 +133,7 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
         peak_memory_over_text=peak(flat.cold(HALF)) / size(contents),
         over_floor={name: cold for name, (cold, _) in by_shape.items()},
         incremental={name: again for name, (_, again) in by_shape.items()},
+        in_component={name: {"first": cold, "next": again} for name, (cold, again) in wrapped.items()},
         scaling={shape.name: scaling(shape, messages, rounds, seconds) for shape in shapes},
         history={size: measure_history(size, rounds, seconds) for size in HISTORY_MESSAGES},
         agent=measure_agent(rounds, seconds),
@@ -146,17 +152,18 @@ _FLOOR_SHAPES: Final = {
 }
 
 
-def over_floor(shape: Shape, items: int, rounds: int, seconds: dict[str, float]) -> tuple[float, float]:
+def over_floor(shape: Shape, items: int, rounds: int, seconds: dict[str, float], *, in_component: bool = False) -> tuple[float, float]:
     """Return the first render at half of the tokens, and the next one after one more turn, both over the floor of a shape.
 
     A chunk is an item, as a message is. Adds the times to `seconds`.
     """
     count = items if shape.name == "chunks" else int(items * shape.per_item)
-    history = History(texts(count, shape.words), shape)
+    history = History(texts(count, shape.words), shape, in_component=in_component)
     history.check(HALF)
     cases = {"floor": history.floor, "cold": history.cold(HALF), "incremental": history.incremental}
     timed = medians(cases, rounds)
-    seconds |= {f"{shape.name}_{name}": spent for name, spent in timed.items()}
+    prefix = f"{shape.name}_in_component" if in_component else shape.name
+    seconds |= {f"{prefix}_{name}": spent for name, spent in timed.items()}
     return timed["cold"] / timed["floor"], timed["incremental"] / timed["floor"]
 
 

@@ -224,6 +224,7 @@ def figures(*, first: float = 1.0, following: float = 0.1, few: float = 9.0, lar
         **dict.fromkeys(BARS, 0.0),  # type: ignore[arg-type]  # all of them are numbers
         over_floor={"messages": 0.5},
         incremental={"messages": 0.05},
+        in_component={"messages": {"first": 9.0, "next": 9.0}},
         scaling={"flat": 4.0},
         history={
             200: {"8k": HistoryFigures(few, few, 1.0)},
