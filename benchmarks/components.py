@@ -1,4 +1,4 @@
-"""What a prompt of 400 small components costs per render: components that run in every render, and pure ones that are kept.
+"""Measure a prompt of 400 small components: those that run in every render, and pure ones that are kept.
 
     python -m benchmarks.components
     python -m benchmarks.components --json

@@ -83,7 +83,7 @@ OWN: Final = Stopwatch()
 
 @attrs.frozen
 class Parts:
-    """What the prompt shows."""
+    """The content of the prompt."""
 
     history: tuple[Message, ...]
     query: str

@@ -222,7 +222,7 @@ class PromptElement:
         __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
 
     __pure__: ClassVar[bool] = False
-    """Whether the class was declared with `@component(pure=True)`."""
+    """True if the class was declared with `@component(pure=True)`."""
 
     __iter__: ClassVar[None] = None  # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
 

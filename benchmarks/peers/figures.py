@@ -103,7 +103,7 @@ class Verdict:
 
     @property
     def missed(self) -> bool:
-        """Whether promptkit took longer."""
+        """True if promptkit took longer."""
         return self.figure > self.bar
 
 

@@ -25,7 +25,7 @@ LOST: Final = "without instructions or request"
 FOREIGN: Final = "text of no message"
 
 MARKERS: Final = re.compile(r"\s*\[…[^\]]*\]\s*|\[truncated\]…\n|\.\.|\[[\d,]+ messages? omitted\]")
-"""What libraries write where they cut a text, or leave out messages."""
+"""The markers that libraries write where they cut a text, or leave out messages."""
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +41,7 @@ class Verdict:
 
     @property
     def fits(self) -> bool:
-        """Whether it is within the budget."""
+        """True if it is within the budget."""
         return OVER not in self.faults
 
     @property

@@ -68,7 +68,8 @@ class History(PromptElement):
     its own."""
 
     omitted_marker: bool | Callable[[int], str] = True
-    """Whether a marker replaces pruned messages. A function gets their number and returns the text of the marker."""
+    """True: a marker tells how many messages were pruned. False: nothing replaces them. A function gets the number of pruned messages and
+    returns the text of the marker."""
 
     shorten: bool = True
     """True: older messages may be shortened. False, and in a render with a `prune_step`: their rounds are shown whole, or pruned."""

@@ -51,7 +51,7 @@ def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, m
 
 
 def prune_from_first(order: RemovalOrder, root: Node, limit: int, sizer: Sizer) -> list[Step] | None:
-    """Take steps below a limit that contains others until it holds. None, with nothing changed: it must be counted from the last state.
+    """Take steps below a limit that contains others, until it holds. Returns None, with nothing changed, if it must be counted from the last state.
 
     Needs a tree without fallbacks and cache breakpoints, and upper bounds of its nodes.
     """
@@ -87,7 +87,7 @@ def _contains_limit(root: Node) -> bool:
 
 
 def _count(root: Node, sizer: Sizer) -> int:
-    """Count the tokens of the living messages below a limit. What a limit inside it has is known, or is known from then on."""
+    """Count the tokens of the living messages below a limit. The tokens of a limit inside it are counted once and kept."""
     total = 0
     stack = [root]
     while stack:
@@ -116,7 +116,7 @@ _UNKNOWN: Final = -1
 
 
 def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None:
-    """Count the tokens of the messages below a limit that a step removed. None: it left a long message in part."""
+    """Count the tokens of the messages below a limit that a step removed. Returns None if it removed a part of a long message."""
     if isinstance(step, RunStep):
         return 0 if step.item is None else sizer.count_item(step.item)
     _forget_settled(step, root)
@@ -132,7 +132,7 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
 
 
 def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageItem | Node]:
-    """List the messages below a limit that a step removed, in whole or in part, each once."""
+    """List the messages below a limit from which a step removed something, each once."""
     places: dict[tuple[Node, int], None] = {}
     for change in step:
         message = change.message if isinstance(change, CallRemoved) else change.parent.message if isinstance(change, ItemRemoved) else None
@@ -149,7 +149,7 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
 
 
 def _forget_settled(step: list[Change], root: Node) -> None:
-    """Forget the tokens of the limits outside a node from which a step below it removed something."""
+    """Mark the token counts of outer limits as unknown that a removal below `root` touched."""
     for change in step:
         node = change.parent if isinstance(change, ItemRemoved) else change.message if isinstance(change, CallRemoved) else None
         while node is not None and not _is_below(node, root):

@@ -1,4 +1,4 @@
-"""What a render may take from an earlier one: message items and pure components, by identity; and the components of one request."""
+"""Caches of renders: message items and pure components by identity, and the components that one request has run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class RenderCache:
 
 
 class RequestRuns:
-    """What components rendered for one request, for the renders that retry it. Created for a request and dropped with it.
+    """The children that components rendered for one request, for the renders that retry it. Created for a request and dropped with it.
 
     A request whose conversation does not fit is rendered again from a shorter view, with elements that the prompt creates anew. An
     element that equals one of an earlier render of the request, with the same model and tokenizer, gets the children of that one: a file

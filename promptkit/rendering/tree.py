@@ -400,7 +400,7 @@ class Run:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether the items are the rounds of a recorded conversation, and all items of the node."""
+        """True if the items are the rounds of a recorded conversation. Then the node has no others."""
         return self.find_labels is not None
 
     def find_priority(self, position: int) -> float:

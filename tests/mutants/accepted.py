@@ -33,5 +33,5 @@ def load_accepted(file: Path) -> list[Accepted]:
 
 
 def accepts(accepted: Iterable[Accepted], file: str, mutant: Mutant) -> bool:
-    """Whether a survivor is known."""
+    """Return whether a survivor is known."""
     return any(known.file == file and known.before == mutant.before and mutant.after in known.after for known in accepted)

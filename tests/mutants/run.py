@@ -72,7 +72,7 @@ class Survivor:
 
 @attrs.frozen
 class Found:
-    """What came of the mutants of a room. `mutants` is the sum of the others."""
+    """The numbers of mutants of a room by their outcome. `mutants` is the sum of the others."""
 
     mutants: int
     killed: int
