@@ -18,6 +18,8 @@ from promptkit.rendering.text_joins import find_last_cut
 from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.rendering.plans import Line, Pair
     from promptkit.rendering.sizing import Sizer
 
@@ -64,7 +66,7 @@ class KeptPlan:
                         break
                     if self.lines is not None:
                         message, first = self.lines
-                        add(_join(message, [message.lines[position] for position in sorted(message.ranked[first:])]))
+                        add(_join(message, sorted(message.ranked[first:])))
             else:
                 stack.pop()
         return tuple(messages)
@@ -82,7 +84,7 @@ def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) ->
         unit.message = Message(role=unit.role, content=content, name=unit.element.name, tool_calls=calls, tool_call_id=unit.answers)
         return unit.message
     if isinstance(unit, LinesMessage):
-        unit.message = _join(unit, unit.lines)
+        unit.message = _join(unit, range(len(unit.lines)))
         return unit.message
     if not isinstance(unit, MessageItem):
         problem = f"{type(unit).__name__} is no message."
@@ -93,14 +95,13 @@ def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) ->
 _ENDS_LINE: Final = operator.methodcaller("endswith", "\n")
 
 
-def _join(message: LinesMessage, lines: list[Line]) -> Message:
-    """Build a message of some of its lines."""
-    texts = [line.text for line in lines]
-    if any(map(_ENDS_LINE, texts)):
-        texts[:-1] = [text if text[-1] == "\n" else f"{text}\n" for text in texts[:-1]]
-        content = "".join(texts)
-    else:
-        content = "\n".join(texts)
+def _join(message: LinesMessage, positions: Sequence[int]) -> Message:
+    """Build a message of its lines at these positions."""
+    lines = message.lines
+    texts = [lines[position].text for position in positions]
+    content = "\n".join(texts)
+    if "\n\n" in content and any(map(_ENDS_LINE, texts[:-1])):
+        content = "".join([text if text[-1] == "\n" else f"{text}\n" for text in texts[:-1]]) + texts[-1]
     return Message(role=message.role, content=(content,), name=message.element.name)
 
 
@@ -204,12 +205,12 @@ class _Counts:
         """
         count, scale = self._base.count, self._scale
         frame = self._sizer.count_text_frame(message.role, message.element.name)
+        room -= frame
         lines, ranked = message.lines, message.ranked
-        best, best_tokens = len(ranked), 0
-        content = line_break = loose = 0
+        index = best = len(ranked)
+        best_tokens = content = line_break = loose = 0
         last = -1
-        for index in range(len(ranked) - 1, -1, -1):
-            position = ranked[index]
+        for position in reversed(ranked):
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
@@ -218,15 +219,18 @@ class _Counts:
                     break
                 tokens = line.tokens = count(text if text[-1] == "\n" else f"{text}\n")
             content += tokens
+            index -= 1
             if position > last:
                 last = position
                 line_break, loose = self._count_end(line)
-            tokens = frame + (content - line_break if scale is None else scale(content - line_break))
+            tokens = content - line_break
+            if scale is not None:
+                tokens = scale(tokens)
             if tokens <= room:
                 best, best_tokens = index, tokens
             elif tokens - (loose if scale is None else scale(loose)) > room:
                 break
-        return best, best_tokens
+        return best, frame + best_tokens if best < len(ranked) else 0
 
     def _count_end(self, line: Line) -> tuple[int, int]:
         """Count what the line break adds to a line, and the end of the line, which the break may change."""

@@ -72,7 +72,9 @@ class LinesMessage:
         self.role: Role = role
         self.lines = lines
         self.priority = priority
-        self.ranked = sorted(range(len(lines)), key=[line.priority for line in lines].__getitem__)
+        priorities = [line.priority for line in lines]
+        places = range(len(lines))
+        self.ranked: Sequence[int] = places if priorities == sorted(priorities) else sorted(places, key=priorities.__getitem__)
         self.message: Message | None = None  # with all lines; not built yet
 
 
@@ -221,15 +223,15 @@ class PlanCache:
 
     def _plan_lines(self, element: MessageElement, role: Role, priority: float) -> LinesMessage | None:
         """Plan a message whose children are lines, or return None if it has others."""
-        known = [*map(self._lines.get, map(id, element.children))]
-        lines = [line for line in known if line is not None]
-        if len(lines) < len(known):
-            lines.clear()
-            for child, line in zip(element.children, known, strict=True):
-                found = line or self._plan_line(child)
-                if found is None:
+        find = self._lines.get
+        lines: list[Line] = []
+        for child in element.children:
+            line = find(id(child))
+            if line is None:
+                line = self._plan_line(child)
+                if line is None:
                     return None
-                lines.append(found)
+            lines.append(line)
         return LinesMessage(element, role, lines, priority)
 
     def _plan_line(self, child: str | PromptElement | None) -> Line | None:
