@@ -32,6 +32,10 @@ class Rounds(PromptElement):
     """Returns the text of a user message that replaces pruned messages, given their number. It stands where the last round was pruned. It
     leaves before the last round that may be pruned, and takes the place of that one. None: nothing replaces them."""
 
+    unspent: int = 0
+    """The tokens that shortened messages leave of those that they were given. They stay free: with a larger budget the messages would take
+    them, and an older round that had used them would leave again."""
+
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[Sequence[Message]]:
     """Iterate over rounds, each as a sequence of messages."""

@@ -60,6 +60,9 @@ class FittedHistory:
     """For each message, its index in the messages that were given."""
     tokens: int
     """The tokens of the messages, and of the marker for the omitted ones. They exceed the budget if what always stays does not fit it."""
+    unspent: int
+    """The tokens that shortened messages leave of the budget, since they end at a line. No older message takes them: with a larger budget
+    the shortened ones would, and it would leave again."""
 
 
 def fit_history(  # noqa: PLR0913  # keywords
@@ -71,7 +74,6 @@ def fit_history(  # noqa: PLR0913  # keywords
     shorten: Shortened = "any",
     keep: Order = "newest",
     whole: Collection[int] = (),
-    truncate_at: int | None = None,
     count_marker: Callable[[int], int] | None = None,
     cut_marker: Callable[[Message], str | None] | None = None,
     count: Callable[[Message], int] | None = None,
@@ -87,7 +89,6 @@ def fit_history(  # noqa: PLR0913  # keywords
         shorten: Which messages may be shortened. The others are kept whole, or dropped.
         keep: Which of the older rounds stay longest.
         whole: The indices of messages that stay as they are, like system messages. A tool call and its results are in it together.
-        truncate_at: The most tokens of the text of one tool result, however large the budget is.
         count_marker: Counts the tokens of a marker for a number of omitted messages. None: nothing marks them.
         cut_marker: Returns what stands in a shortened message where something is missing, if there is room for it. None: `CUT_MARKER`.
         count: Counts the tokens of a message, for callers that keep the counts of messages. Default: the tokenizer.
@@ -101,7 +102,6 @@ def fit_history(  # noqa: PLR0913  # keywords
         count=count or (lambda message: count_message(message, tokenizer)),
         most=max(budget, LONG),
         shorten=shorten,
-        truncate_at=truncate_at,
     )
     fixed_at = {at for at, role in enumerate(roles) if role == "system"}.union(whole)
     fixed = {at: sizes.measure_exactly(at) for at in fixed_at}
@@ -147,7 +147,7 @@ class _Choice:
 class _Sizes:
     """The tokens of messages, whole and shortened as far as possible. Each is counted when it is first needed."""
 
-    def __init__(  # noqa: PLR0913  # the arguments of the call
+    def __init__(  # the arguments of the call
         self,
         messages: Sequence[Message],
         *,
@@ -155,7 +155,6 @@ class _Sizes:
         count: Callable[[Message], int],
         most: int,
         shorten: Shortened,
-        truncate_at: int | None,
     ) -> None:
         self.messages = messages
         self.may_shorten_older = shorten == "any"
@@ -163,20 +162,14 @@ class _Sizes:
         self._tokenizer = tokenizer
         self._count = count
         self._most = most
-        self._truncate_at = truncate_at
         self.whole: dict[int, int] = {}
         """The tokens of the messages that were measured, as they are."""
-        self.measured: dict[int, int] = self.whole if truncate_at is None else {}
-        """The tokens that `measure` has returned."""
         self._least: dict[int, int] = {}
         self._shortest: dict[int, Message] = {}
 
     def measure(self, at: int) -> int:
-        """Return the most tokens that a message may have: its own, or those of a truncated result.
-
-        Of a message that surely has more than `most`, this is any number above `most`.
-        """
-        tokens = self.measured.get(at)
+        """Return the tokens of a message. Of one that surely has more than `most`, this is any number above `most`."""
+        tokens = self.whole.get(at)
         if tokens is None:
             message = self.messages[at]
             for part in message.content:
@@ -186,17 +179,13 @@ class _Sizes:
             else:
                 tokens = self._count(message)
             self.whole[at] = tokens
-            if self._truncate_at is not None:
-                tokens = self._truncate(at, self._truncate_at)
         return tokens
 
     def measure_exactly(self, at: int) -> int:
-        """Return the same, but the exact number."""
+        """Return the exact tokens of a message."""
         if self.whole.get(at, self._most + 1) > self._most:
             self.whole[at] = self._count(self.messages[at])
-            if self._truncate_at is not None:
-                self._truncate(at, self._truncate_at)
-        return self.measured[at]
+        return self.whole[at]
 
     def measure_least(self, at: int) -> int:
         """Return the tokens of a message that is shortened as far as possible."""
@@ -204,8 +193,10 @@ class _Sizes:
             return self.measure_exactly(at)
         tokens = self._least.get(at)
         if tokens is None:
-            self._set_least(at, self.measure(at))
-            tokens = self._least[at]
+            shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
+            tokens = self._least[at] = min(self.measure(at), count_message(shortest, self._tokenizer))
+            if tokens < self.measure(at):
+                self._shortest[at] = shortest
         return tokens
 
     def measure_useful(self, at: int) -> int:
@@ -222,24 +213,6 @@ class _Sizes:
 
     def _bound(self, message: Message) -> int:
         return count_frame(message, self._tokenizer).tokens + measure_content(message, self._most, self._tokenizer).total
-
-    def _truncate(self, at: int, most: int) -> int:
-        """Return the tokens of a message of which the text of a tool result has at most so many."""
-        tokens, message = self.whole[at], self.messages[at]
-        if message.role == "tool":
-            limit = most + count_frame(message, self._tokenizer).tokens
-            if tokens > limit:
-                self._set_least(at, tokens)
-                tokens = max(limit, self._least[at])
-        self.measured[at] = tokens
-        return tokens
-
-    def _set_least(self, at: int, size: int) -> None:
-        shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
-        tokens = count_message(shortest, self._tokenizer)
-        if tokens < size:
-            self._shortest[at] = shortest
-        self._least[at] = min(size, tokens)
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
@@ -277,7 +250,7 @@ def _divide(choice: _Choice, sizes: _Sizes, indices: Sequence[int], tokens: int)
 
 def _grant_older(choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int) -> None:
     """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
-    granted, measure, find_measured = choice.granted, sizes.measure, sizes.measured.get
+    granted, measure, find_measured = choice.granted, sizes.measure, sizes.whole.get
     short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget  # tokens that any older message may have
     left = choice.left * UNIT
     spent = 0
@@ -344,7 +317,9 @@ def _build(choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Me
             shown[at], tokens = sizes.build(at, tokens, cut_marker(messages[at]) or CUT_MARKER)
         granted[at] = tokens
         left -= tokens
-    return FittedHistory(messages=tuple(shown.values()), sources=tuple(kept), tokens=sum(granted.values()) + marker)
+    return FittedHistory(
+        messages=tuple(shown.values()), sources=tuple(kept), tokens=sum(granted.values()) + marker, unspent=left if cut else 0
+    )
 
 
 def split_blocks(messages: Sequence[Message]) -> list[tuple[int, int]]:

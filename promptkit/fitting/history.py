@@ -160,14 +160,13 @@ class RecordedMessages(PromptElement):
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
-        shown = [message for message in paired.messages if self.keep_system or message.role != "system"]
+        shown = [message for message in paired.messages if _is_shown(message) and (self.keep_system or message.role != "system")]
         whole = self._find_whole(shown)  # `keep` is asked about the messages that were given
         messages = [message if len(message.content) == 1 else _join_texts(message) for message in shown]
-        if len(whole) < len(messages):
-            self._shorten(messages, whole, sizing)
         if self.truncate_at is not None:
             messages = [_truncate_result(message, self.truncate_at, sizing.tokenizer) for message in messages]
-        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole)
+        unspent = self._shorten(messages, whole, sizing) if len(whole) < len(messages) else 0
+        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole, unspent)
 
     def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
         """Return the indices of messages that are never pruned and never shortened."""
@@ -180,8 +179,8 @@ class RecordedMessages(PromptElement):
             return frozenset(chain(kept, [at for at, message in enumerate(messages) if message.role == "system"]))
         return frozenset(chain(kept, (at for at, message in enumerate(messages) if message.role == "system" or keep(message))))
 
-    def _shorten(self, messages: list[Message], whole: frozenset[int], sizing: Sizing) -> None:
-        """Replace messages by shortened ones that fit the share of the budget together."""
+    def _shorten(self, messages: list[Message], whole: frozenset[int], sizing: Sizing) -> int:
+        """Replace messages by shortened ones that fit the share of the budget together. Returns the tokens that these leave."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
         fitted = fit_history(
             messages,
@@ -189,15 +188,15 @@ class RecordedMessages(PromptElement):
             tokenizer=tokenizer,
             shorten="any" if self.shorten and not sizing.prune_step else "request",
             whole=whole,
-            truncate_at=self.truncate_at,
             count_marker=None if marker is None else lambda count: count_message(_build_marker(marker, count), tokenizer),
             cut_marker=self.cut_marker,
             count=sizing.count_message,
         )
         for at, message in zip(fitted.sources, fitted.messages, strict=True):
             messages[at] = message
+        return fitted.unspent
 
-    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int]) -> Child:
+    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int], unspent: int) -> Child:
         """Divide the messages into rounds, and order these from the first that is pruned to the last."""
         if not messages:
             return None
@@ -215,6 +214,7 @@ class RecordedMessages(PromptElement):
             order=order,
             priorities=priorities,
             marker=self.marker,
+            unspent=unspent,
             pass_priority=True,
         )
 
@@ -255,6 +255,17 @@ def _require_number(prop: str, value: int, *, least: int) -> None:
     if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < least:  # as above
         problem = f"{prop} must be a whole number of at least {least}, not {value!r:.80}."
         raise BadPropError(problem)
+
+
+def _is_shown(message: Message) -> bool:
+    """Return whether a render shows a message: a blank one is dropped, unless it is a tool result."""
+    for part in message.content:
+        if isinstance(part, str):
+            if part and not part.isspace():
+                return True
+        elif not isinstance(part, CacheBreakpointPart):
+            return True
+    return bool(message.tool_calls) or message.role == "tool"
 
 
 def _truncate_result(message: Message, tokens: int | None, tokenizer: Tokenizer) -> Message:

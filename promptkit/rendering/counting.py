@@ -41,7 +41,7 @@ class BackwardScan:
     `state` is the state that the scan has reached. `tokens` is the count of that state.
     """
 
-    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead, marked: Sequence[Run] = ()) -> None:
+    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead, recorded: Sequence[Run] = ()) -> None:
         """Count the last state.
 
         Args:
@@ -49,7 +49,7 @@ class BackwardScan:
             steps: The steps of the removal order below it, all of which have been taken.
             sizer: Counts the tokens.
             overhead: The tokens of the request apart from its messages.
-            marked: The runs with a marker.
+            recorded: The runs of recorded conversations, which may have markers.
         """
         self.root = root
         self.steps = steps
@@ -64,7 +64,7 @@ class BackwardScan:
         self._messages = 0
         self._systems = 0
         self._entries: dict[Node, _MessageTokens] = {}
-        self._marked = [run for run in marked if self._is_inside(run.node)]
+        self._recorded = [run for run in recorded if self._is_inside(run.node)]
         if root.is_active:
             self._add_root(self.state)
         self._counts = [self._count_state()]  # without markers, from the last state on, for the states that the scan has reached
@@ -84,18 +84,22 @@ class BackwardScan:
     def tokens_at(self, state: int) -> int:
         """Return the tokens of a state that the scan has reached."""
         tokens = self._counts[len(self.steps) - state]
-        markers = self._count_markers(state) if self._marked else 0
+        markers = self._count_markers(state) if self._recorded else 0
         if markers and tokens == self.overhead.without_messages:
             tokens = self.overhead.without_system  # a marker is the only message
         return tokens + markers
 
     def _count_markers(self, state: int) -> int:
         """Count the markers in a state. So only those of states that may be kept are counted."""
-        found = ((run.node, run.find_marker(state)) for run in self._marked)
+        found = ((run.node, run.find_marker(state)) for run in self._recorded)
         return sum(self.sizer.count_item(marker[1]) for node, marker in found if marker is not None and is_node_alive(node, state))
 
+    def unspent_at(self, state: int) -> int:
+        """Return the tokens that recorded conversations keep free in a state."""
+        return sum(run.unspent for run in self._recorded if run.unspent and is_node_alive(run.node, state))
+
     def find_first_fit(self, budget: int) -> int | None:
-        """Return the smallest state that fits the budget, or None if not even the last state does."""
+        """Return the smallest state that fits the budget with the tokens that stay free, or else without. None: not even the last one does."""
         room = budget - min(self.overhead)
         shortest = max(LONG, budget)
         steps = self.steps
@@ -111,7 +115,8 @@ class BackwardScan:
                 break
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
-        return next((state for state in states if self.tokens_at(state) <= budget), None)
+        fitting = next((state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget), None)
+        return next((state for state in states if self.tokens_at(state) <= budget), None) if fitting is None else fitting
 
     def _restores_too_long(self, step: list[Change], shortest: int, budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""

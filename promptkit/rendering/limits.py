@@ -31,14 +31,14 @@ _MOST_NEW: Final = 4
 """How many times the limit the upper bound of the content may be. Of much new content most is removed, and need not be counted."""
 
 
-def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, marked: Sequence[Run]) -> list[Step] | BackwardScan:
+def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, recorded: Sequence[Run]) -> list[Step] | BackwardScan:
     """Count the states below a limit from the last one back, and make the first one that fits final.
 
     Returns:
         The steps that were taken, or the scan if not even the last state fits.
     """
     steps = order.run(root)
-    scan = BackwardScan(root, steps, sizer, Overhead(), marked)
+    scan = BackwardScan(root, steps, sizer, Overhead(), recorded)
     state = scan.find_first_fit(limit)
     if state is None:
         return scan

@@ -41,10 +41,10 @@ class RenderTree:
         "keep_group_calls",
         "keep_groups",
         "limits",
-        "marked",
         "messages",
         "nodes",
         "prompt_tsx",
+        "recorded",
         "reserved",
         "root",
     )
@@ -54,7 +54,7 @@ class RenderTree:
         self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
         self.nodes: list[Node] = []  # in written order
         self.messages: list[Node] = []  # that are nodes
-        self.marked: list[Run] = []  # the runs with a marker
+        self.recorded: list[Run] = []  # the runs of recorded conversations
         self.limits: list[Node] = []
         self.fallback_limits: list[Node] = []  # inside fallbacks
         self.keep_groups: dict[Hashable, list[Node]] = {}  # the members of each KeepWith group
@@ -117,8 +117,8 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             node.keeps_unprioritized = not prompt_tsx
         if node.limit is not None:
             (tree.fallback_limits if node.in_fallback else tree.limits).append(node)
-        if node.run is not None and node.run.marker is not None:
-            tree.marked.append(node.run)
+        if node.run is not None and node.run.is_recorded:
+            tree.recorded.append(node.run)
         for group in node.keep_groups:
             tree.keep_groups.setdefault(group, []).append(node)
         if node.role is not None:

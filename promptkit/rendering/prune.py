@@ -57,7 +57,7 @@ class Pruner:
         self._tree_scan: BackwardScan | None = None
         self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
-        self._may_count_from_first = not fallbacks and not tree.cache_breakpoints and not tree.marked
+        self._may_count_from_first = not fallbacks and not tree.cache_breakpoints and not tree.recorded
         self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
 
     def prune_limit(self, node: Node) -> None:
@@ -66,7 +66,7 @@ class Pruner:
             return
         steps = prune_from_first(self._order, node, node.limit, self.sizer) if self._may_count_from_first else None
         if steps is None:
-            pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.marked)
+            pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.recorded)
             if isinstance(pruned, BackwardScan):
                 raise self._exceeded_error(node, node.limit, pruned)
             steps = pruned
@@ -95,7 +95,7 @@ class Pruner:
             messages=assemble_messages(self.tree.root, -1),
             metadata=self.tree.collect_attachments(0)[0],
             removed=list_removals(
-                self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.marked), 0, 0, reason="limit")
+                self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded), 0, 0, reason="limit")
             ),
             where=format_path(node),
             last_message=path,
@@ -110,7 +110,7 @@ class Pruner:
         root = self.tree.root
         room = budget - self.tree.reserved - max(self.overhead)
         if not rounding.dropped and surely_fits(self.tree, self.sizer, room):
-            return self._build_pruned(BackwardScan(root, [], self.sizer, self.overhead, self.tree.marked), 0, budget)
+            return self._build_pruned(BackwardScan(root, [], self.sizer, self.overhead, self.tree.recorded), 0, budget)
         return self.prune_at(self.scan_tree(), budget, rounding)
 
     def scan_tree(self) -> BackwardScan:
@@ -120,7 +120,7 @@ class Pruner:
             steps = self._order.run(root)
             if not self.tree.prompt_tsx:
                 self._last_message = end_before_last_message(root, steps)
-            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead, self.tree.marked)
+            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead, self.tree.recorded)
         return self._tree_scan
 
     def prune_at(self, scan: BackwardScan, budget: int, rounding: RemovalRounding) -> PrunedTree:
@@ -141,8 +141,8 @@ class Pruner:
         return self._build_pruned(scan, state, budget)
 
     def cost_at(self, scan: BackwardScan, state: int, rounding: RemovalRounding) -> int:
-        """Return the tokens by which a state is chosen: the exact tokens, or with a `prune_step` those of the scan."""
-        return scan.tokens_at(state) - (0 if rounding.step else self.saving_at(scan, state))
+        """Return the tokens by which a state is chosen: those of the scan, without a `prune_step` the exact ones, and those that stay free."""
+        return scan.tokens_at(state) + scan.unspent_at(state) - (0 if rounding.step else self.saving_at(scan, state))
 
     def limits_hold(self, state: int) -> bool:
         """Return whether the limits hold in which a fallback may have been activated after they were pruned."""
@@ -154,7 +154,7 @@ class Pruner:
         if start is None:
             return first_fit
         states = range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
-        return next((state for state in states if scan.tokens_at(state) - self.saving_at(scan, state) <= room), first_fit)
+        return next((state for state in states if self.cost_at(scan, state, RemovalRounding()) <= room), first_fit)
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:
         """Return the tokens by which the scan overestimates the overhead of the request in a state."""

@@ -325,6 +325,8 @@ def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
     """Compute an upper bound for a node's own items. Stops early once the bound exceeds `enough`."""
     upper_bound = sizer.tokenizer.upper_bound
     total = sizer.count_node_frame(node, 0, text=True) if node.role else 0
+    if node.run is not None:
+        total += node.run.unspent
     for item in reversed(node.items):  # the newest of a conversation were counted in the render before, and need no bound
         if total > enough:
             break

@@ -90,7 +90,7 @@ def _count_states(
         if state in changes:
             saving = pruner.saving_at(scan, state)
         counts.append(scan.tokens_at(state) - saving)
-        costs.append(scan.tokens_at(state) - (0 if rounding.step else saving))
+        costs.append(scan.tokens_at(state) + scan.unspent_at(state) - (0 if rounding.step else saving))
     return tuple(counts), tuple(costs)
 
 

@@ -384,6 +384,8 @@ class Run:
         self.priorities = list(priorities)
         self.marker = marker
         self.find_labels = find_labels
+        self.unspent = 0
+        """The tokens that stay free as long as the node is shown."""
         self.steps: list[int] = []
         """For each removed entry, the step that removes it."""
         if marker is not None and order:

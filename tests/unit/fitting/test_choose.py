@@ -117,13 +117,6 @@ class TestShares:
             if any(message is not talk[at] for at, message in zip(fitted.sources, fitted.messages, strict=True)):
                 assert fitted.tokens == budget
 
-    def test_a_result_is_truncated_whether_there_is_room_or_not(self) -> None:
-        talk = [user_message("Go."), call_message("a"), result_message("a", words(90)), user_message("So?")]
-        for budget in (1_000, 60):
-            fitted = fit_history(talk, budget, tokenizer=TOKENIZER, truncate_at=20)
-            assert fitted.tokens == 2 + 20
-        assert fit_history(talk, 1_000, tokenizer=TOKENIZER, truncate_at=90).messages == tuple(talk)
-
     def test_the_marker_is_counted_for_the_messages_that_are_omitted(self) -> None:
         asked: list[int] = []
         talk = [Message(role="system", content=("s",)), *(user_message(words(10)) for _ in range(20))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from promptkit import BudgetExceededError, Group, Message, Rendered, Renderer, SystemMessage, UserMessage, render
 from promptkit.elements import element_from_message
@@ -135,6 +135,27 @@ class TestLaws:
         larger = render(recorded(named, shorten=shorten), budget=budget + more, tokenizer=COUNTED)
         assert {each.name for each in smaller.messages} - {None} <= {each.name for each in larger.messages}
 
+    @given(lines=st.lists(st.sampled_from([0, 0, 1, 12]), min_size=2, max_size=8), marker=st.booleans(), shorten=st.booleans())
+    @example(lines=[0, 0, 12], marker=False, shorten=True)
+    @settings(deadline=None, max_examples=examples(20))
+    def test_no_message_leaves_when_a_token_is_added_and_a_shortened_one_ends_at_a_line(
+        self, lines: list[int], *, marker: bool, shorten: bool
+    ) -> None:
+        turns = [
+            Message(role="assistant" if at % 2 else "user", content=("\n".join([words(2)] + [words(9)] * count),), name=f"n{at}")
+            for at, count in enumerate(lines)
+        ]
+        earlier: set[str | None] = set()
+        for budget in range(20, 9 * sum(lines) + 5 * len(lines)):
+            try:
+                tree = RecordedMessages(messages=turns, marker=mark if marker else None, shorten=shorten)
+                rendered = render((SystemMessage()["Be brief."], tree), budget=budget, tokenizer=COUNTED)
+            except BudgetExceededError:
+                continue
+            now = {each.name for each in rendered.messages if each.name}
+            assert earlier <= now
+            earlier = now
+
     @given(messages=conversations(), budget=st.integers(20, 2_000))
     @settings(deadline=None, max_examples=examples(30))
     def test_the_same_history_gives_the_same_bytes_also_after_other_renders(self, messages: list[Message], budget: int) -> None:
@@ -215,6 +236,19 @@ class TestRoom:
             rendered = render(recorded(messages, truncate_at=20, shorten=shorten), budget=budget, tokenizer=COUNTED)
             assert COUNTED.count(rendered.messages[2].text) <= 20
             assert CUT_MARKER in rendered.messages[2].text
+
+    def test_truncated_results_and_blank_messages_that_fit_exactly_are_shown_as_with_any_room(self) -> None:
+        result = "\n".join(words(7) for _ in range(60))
+        turns = [user_message("Go."), *(each for at in range(6) for each in (call_message(f"c{at}"), result_message(f"c{at}", result)))]
+        turns += [assistant_message(""), user_message("Why?"), assistant_message(words(40)), user_message("  \n")]
+        for truncate_at in (None, 50):
+            whole = render(recorded(turns, truncate_at=truncate_at), budget=100_000, tokenizer=COUNTED)
+            assert render(recorded(turns, truncate_at=truncate_at), budget=whole.tokens, tokenizer=COUNTED).messages == whole.messages
+
+    def test_blank_messages_are_neither_the_request_nor_counted_as_omitted(self) -> None:
+        turns = [user_message("Go."), assistant_message(words(40)), assistant_message(""), user_message("Why?"), user_message("  \n")]
+        rendered = render(recorded(turns), budget=6, tokenizer=COUNTED)
+        assert [message.text for message in rendered.messages] == ["[2 omitted]", "Why?"]
 
     def test_parts_of_a_text_are_counted_as_they_are_sent(self) -> None:
         parts = ("one ", CacheBreakpointPart(), "two", "three")
