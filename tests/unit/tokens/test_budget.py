@@ -6,13 +6,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
     ContextBudget,
+    budget_after_overflow,
     fit_reserve,
     parse_tokens,
     resolve_budget,
@@ -402,3 +403,62 @@ def test_a_model_may_be_an_object_with_a_name() -> None:
     assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model("gpt-5")
     with pytest.raises(TypeError, match=r"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel.*, not 5"):
         ContextBudget.for_model(cast("str", 5))
+
+
+# A refused request of 1,000 tokens, the budget it was made with, the window that the error names, and the window and limit from then on.
+@pytest.mark.parametrize(
+    ("figures", "window", "left", "limit"),
+    [
+        ({}, None, None, 800),  # the provider counts differently, so four fifths are tried
+        ({"max_tokens": 1_200}, None, None, 800),
+        ({"max_tokens": 1_000}, None, None, 800),
+        ({"max_tokens": 999}, None, None, 999),
+        ({}, 900, 900, 675),
+        ({}, 0, None, 800),
+        ({"window": 4_000}, 900, 900, 675),
+        ({"window": 900}, 4_000, 900, 675),  # a larger window than is known teaches nothing
+        ({"window": 4_000}, 3_000, 3_000, 800),
+        ({"window": 4_000, "reserved_output_tokens": 100}, 900, 900, 800),
+        ({"window": 4_000, "reserved_output_tokens": 900}, 900, 900, 675),  # what no longer fits into the window is forgotten
+        ({"window": 4_000, "reserve_tokens": 900}, 900, 900, 675),
+    ],
+)
+def test_after_an_overflow_the_limit_is_below_the_refused_request(
+    figures: dict[str, Any], window: int | None, left: int | None, limit: int
+) -> None:
+    after = budget_after_overflow(ContextBudget(**figures), refused=1_000, window=window)
+    assert (after.window, after.limit) == (left, limit)
+
+
+@given(
+    st.none() | st.integers(1, 10_000),
+    st.none() | st.integers(1, 10_000),
+    st.integers(2, 10_000),
+    st.none() | st.integers(-1, 10_000),
+    st.integers(0, 2_000),
+)
+def test_every_overflow_lowers_the_limit_or_says_that_no_smaller_one_is_possible(
+    size: int | None, chosen: int | None, refused: int, window: int | None, tools: int
+) -> None:
+    try:
+        before = ContextBudget(window=size, max_tokens=chosen, tools=tools)
+    except ToolsFillBudgetError:
+        return
+    try:
+        after = budget_after_overflow(before, refused=refused, window=window)
+    except ContextWindowFullError as error:
+        assert f"refused a request of {refused:,} tokens, and no smaller one is possible" in str(error)  # noqa: PT017  # or none is raised
+        return
+    assert after.limit is not None
+    assert after.limit < refused
+    assert after.limit <= (before.limit or refused)
+
+
+def test_of_a_tiny_refused_request_one_token_is_left_to_try() -> None:
+    assert budget_after_overflow(ContextBudget(), refused=1).limit == 1
+
+
+def test_an_overflow_keeps_the_figures_that_still_fit() -> None:
+    before = ContextBudget(window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5)
+    after = budget_after_overflow(before, refused=1_000, window=900)
+    assert (after.reserved_output_tokens, after.reserve_tokens, after.tools, after.threshold) == (100, 200, 50, 0.5)

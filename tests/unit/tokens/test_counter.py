@@ -84,7 +84,7 @@ class TestHostileText:
     def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base", max_text_bytes=1_000)
         monkeypatch.setattr(counter, "encoding", None)
-        for text in ("x" * 1_001, "é" * 501, "\ud800" * 400):
+        for text in ("x" * 1_001, "é" * 501, "é" * 1_000, "\ud800" * 400, "𐀀" * 251):
             with pytest.raises(TextTooLongError, match="longer than the limit of 1,000: cut it"):
                 counter.count(text)
 
@@ -116,6 +116,16 @@ class TestTruncate:
             kept = COUNTERS[name].truncate(text, tokens, "head" if keep == "head" else "tail")
             assert tokens - 4 <= plain(name, kept) <= tokens
 
+    @pytest.mark.parametrize("tokens", range(1, 20))
+    def test_keeps_every_word_that_fits(self, tokens: int) -> None:
+        word = " responsibilities"  # one token, and so long that some excerpts have as many tokens as are asked for
+        for keep in ("head", "tail"):
+            assert COUNTERS["o200k_base"].truncate(word * 1_000, tokens, "head" if keep == "head" else "tail") == word * tokens
+
+    def test_a_text_of_four_tokens_for_each_character_is_cut(self) -> None:
+        assert plain("o200k_base", "𐀀") == 4
+        assert COUNTERS["o200k_base"].truncate("𐀀" * 10, 39, "head") == "𐀀" * 9
+
     @pytest.mark.parametrize("text", ["some words and\n" * 80_000, "汉字文本没有空格" * 80_000, "x" * 600_000])
     def test_encodes_a_small_part_of_a_long_text(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base")
@@ -139,11 +149,29 @@ class TestTruncate:
     def test_shrinks_until_it_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base")
 
-        def half(text: str) -> int:
-            return len(text) // 2
+        def count_one_more(text: str) -> int:
+            return len(text.split()) + 1
 
-        monkeypatch.setattr(counter, "count", half)
-        assert len(counter.truncate("one two three four five", 4, "head")) <= 9
+        monkeypatch.setattr(counter, "count", count_one_more)
+        assert counter.truncate("one two three four five", 4, "head") == "one two three"
+
+
+class TestAnEncodingWithoutSafeCuts:
+    """That of somebody else, in which no place is known where counts add up."""
+
+    text = "some words and\n" * 40_000
+
+    def test_is_counted_as_tiktoken_counts(self) -> None:
+        counter = TextCounter("o200k_base")
+        counter.safe_cut = None
+        assert counter.count(self.text) == plain("o200k_base", self.text)
+
+    def test_is_truncated_as_others_are(self) -> None:
+        counter = TextCounter("o200k_base")
+        counter.safe_cut = None
+        for keep in ("head", "tail"):
+            end = "head" if keep == "head" else "tail"
+            assert counter.truncate(self.text, 100, end) == COUNTERS["o200k_base"].truncate(self.text, 100, end)
 
 
 # pyright: reportPrivateUsage=false
@@ -174,6 +202,15 @@ def test_holds_about_as_many_bytes_as_it_may() -> None:
         cache.put(f"{number:1000}", number)
     held = sum(text.__sizeof__() for text in [*cache.recent, *cache._older])
     assert 40_000 < held <= 100_000
+
+
+def test_never_holds_more_than_it_may_with_what_a_dict_takes_for_each() -> None:
+    cache = CountCache(10_000)
+    for number in range(30):
+        cache.put(f"{number:1000}", number)
+        held = [*cache.recent, *cache._older]
+        assert len(cache) == len(held)
+        assert sum(text.__sizeof__() + module._ENTRY for text in held) <= 10_000
 
 
 def test_what_is_used_again_outlives_what_is_not() -> None:
