@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import Message
 from promptkit.fitting.choose import FittedHistory, fit_history, order_newest, split_blocks
+from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.conversation_strategies import conversations
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples
+
+if TYPE_CHECKING:
+    from promptkit.messages import Role
 
 TOKENIZER = WordTokenizer()
 COUNTED = WordTokenizer(per_message=1, per_call=2)
@@ -38,6 +43,11 @@ def test_the_newest_turn_is_kept_longest_and_in_it_the_question_then_the_newest_
     ]
     assert list(order_newest([message.role for message in messages])) == [(6, 7), (1, 2), (5, 6), (2, 5), (0, 1)]
     assert list(order_newest([])) == []
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=8))
+def test_the_order_has_every_block_once_and_splits_none(roles: list[Role]) -> None:
+    assert sorted(order_newest(roles)) == split_blocks([Message(role=role) for role in roles])
 
 
 # One token each: what goes is told by what is left.
@@ -122,7 +132,25 @@ class TestShares:
         for budget in (1_000, 60):
             fitted = fit_history(talk, budget, tokenizer=TOKENIZER, truncate_at=20)
             assert fitted.tokens == 2 + 20
+            framed = fit_history(talk, budget, tokenizer=COUNTED, truncate_at=20)
+            assert COUNTED.count(framed.messages[2].text) == 20
         assert fit_history(talk, 1_000, tokenizer=TOKENIZER, truncate_at=90).messages == tuple(talk)
+
+    @pytest.mark.parametrize(("request_tokens", "sources"), [(181, (0, 1)), (182, (1,))])
+    def test_the_first_round_that_does_not_fit_is_cut_if_16_tokens_of_its_text_fit(
+        self, request_tokens: int, sources: tuple[int, ...]
+    ) -> None:
+        talk = [assistant_message(words(100)), user_message(words(request_tokens))]
+        fitted = fit_history(talk, 200, tokenizer=TOKENIZER)
+        assert fitted.sources == sources
+        if len(sources) == 2:
+            assert TOKENIZER.count(fitted.messages[0].text) == 16 + TOKENIZER.count(CUT_MARKER)
+
+    def test_what_the_marker_does_not_need_lengthens_a_message(self) -> None:
+        talk = [*(user_message(words(90)) for _ in range(20)), user_message("So?")]
+        fitted = fit_history(talk, 200, tokenizer=TOKENIZER, count_marker=lambda omitted: omitted)
+        assert len(fitted.messages) < len(talk)
+        assert fitted.tokens == 200
 
     def test_the_marker_is_counted_for_the_messages_that_are_omitted(self) -> None:
         asked: list[int] = []
