@@ -118,6 +118,13 @@ class TestShares:
         assert 200 < count_message(shown.messages[3], tokenizer) < count_message(long, tokenizer)
         assert count_message(shown.messages[5], tokenizer) <= 225
 
+    def test_what_is_left_lengthens_the_newest_result_first(self) -> None:
+        rounds = [message for at in "ab" for message in (call_message(at), result_message(at, words(400)))]
+        talk = [user_message("Go."), *rounds, user_message("So?")]
+        shown = fit_history(talk, 702, tokenizer=TOKENIZER).messages
+        assert TOKENIZER.count(shown[2].text) == 300
+        assert shown[4] == talk[4]
+
     def test_a_budget_is_used_where_a_message_is_shortened(self) -> None:
         talk = [
             message for at in range(9) for message in (user_message(words(30)), call_message(f"c{at}"), result_message(f"c{at}", words(90)))
