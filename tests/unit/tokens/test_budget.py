@@ -399,6 +399,12 @@ def test_in_a_render_a_number_is_exactly_the_limit() -> None:
         assert (budget.limit, budget.base, budget.render_budget) == (tokens,) * 3
 
 
+def test_the_budget_of_a_render_by_an_unknown_model_needs_a_window() -> None:
+    assert ContextBudget.for_model("nobody-knows", window=10_000, for_render=True).window == 10_000
+    with pytest.raises(UnknownModelError, match="nobody-knows"):
+        ContextBudget.for_model("nobody-knows", for_render=True)
+
+
 def test_a_model_may_be_an_object_with_a_name() -> None:
     assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model("gpt-5")
     with pytest.raises(TypeError, match=r"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel.*, not 5"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -21,6 +22,7 @@ PIECES = [
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 NAMES = ["o200k_base", "cl100k_base"]
+KEEPS: list[Literal["head", "tail"]] = ["head", "tail"]
 COUNTERS = {name: TextCounter(name) for name in NAMES}
 
 
@@ -116,11 +118,11 @@ class TestTruncate:
             kept = COUNTERS[name].truncate(text, tokens, "head" if keep == "head" else "tail")
             assert tokens - 4 <= plain(name, kept) <= tokens
 
+    @pytest.mark.parametrize("keep", KEEPS)
     @pytest.mark.parametrize("tokens", range(1, 20))
-    def test_keeps_every_word_that_fits(self, tokens: int) -> None:
+    def test_keeps_every_word_that_fits(self, tokens: int, keep: Literal["head", "tail"]) -> None:
         word = " responsibilities"  # one token, and so long that some excerpts have as many tokens as are asked for
-        for keep in ("head", "tail"):
-            assert COUNTERS["o200k_base"].truncate(word * 1_000, tokens, "head" if keep == "head" else "tail") == word * tokens
+        assert COUNTERS["o200k_base"].truncate(word * 1_000, tokens, keep) == word * tokens
 
     def test_a_text_of_four_tokens_for_each_character_is_cut(self) -> None:
         assert plain("o200k_base", "𐀀") == 4
@@ -166,12 +168,11 @@ class TestAnEncodingWithoutSafeCuts:
         counter.safe_cut = None
         assert counter.count(self.text) == plain("o200k_base", self.text)
 
-    def test_is_truncated_as_others_are(self) -> None:
+    @pytest.mark.parametrize("keep", KEEPS)
+    def test_is_truncated_as_others_are(self, keep: Literal["head", "tail"]) -> None:
         counter = TextCounter("o200k_base")
         counter.safe_cut = None
-        for keep in ("head", "tail"):
-            end = "head" if keep == "head" else "tail"
-            assert counter.truncate(self.text, 100, end) == COUNTERS["o200k_base"].truncate(self.text, 100, end)
+        assert counter.truncate(self.text, 100, keep) == COUNTERS["o200k_base"].truncate(self.text, 100, keep)
 
 
 # pyright: reportPrivateUsage=false
