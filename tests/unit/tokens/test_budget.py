@@ -65,6 +65,11 @@ def test_impossible_figures_are_refused(bad: float) -> None:
         budget("gpt-4o", reply=figure)
 
 
+def test_a_budget_is_finite() -> None:
+    with pytest.raises(InvalidArgumentError, match="budget must be at least 1 tokens, and finite, not inf"):
+        resolve_budget(cast("int", math.inf))
+
+
 def test_a_reply_that_leaves_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="leaves nothing of a window of 8,192 tokens"):
         budget("gpt-4", reply=8_192)

@@ -23,7 +23,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     import re
 
-    from promptkit.messages import Role
+    from promptkit.messages import Json, Role
 
 EXACT = HeuristicTokenizer(margin=1.0)
 USUAL = HeuristicTokenizer()
@@ -49,6 +49,7 @@ def test_four_characters_are_a_token_and_the_margin_comes_on_top() -> None:
     assert EXACT.count("x" * 400) == 100
     assert USUAL.count("x" * 400) == 120
     assert EXACT.count("xxxxx") == 2
+    assert HeuristicTokenizer(characters_per_token=0.5, margin=1.0).count("xx") == 4
     assert EXACT.count("") == 0
     assert USUAL.name == "characters/4*1.2"
 
@@ -74,7 +75,29 @@ def test_opaque_parts_documents_and_tools_are_counted() -> None:
     assert EXACT.count_part(OpaquePart(value=None, tokens=7)) == (7, False)
     assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")) == (100, False)
     assert EXACT.count_framing("user") == (EXACT.message_tokens, False)
-    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]).tokens > 100
+    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]) == (EXACT.message_tokens + 101, False)
+
+
+# What of an opaque part a model reads.
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        ({"type": "tool", "input": {"any": ["a", {"deep": "b"}]}, "id": "c"}, 2),  # everything in what was written
+        ({"type": "text", "data": "a"}, 1),
+        ({"type": "base64", "data": "a"}, 0),
+        ({"type": "text", "id": "a"}, 0),
+        ({"content": [{"text": "a"}, {"url": "b"}, "c"]}, 2),
+    ],
+)
+def test_the_text_in_an_opaque_part_is_what_a_model_reads(value: Json, tokens: int) -> None:
+    assert WordTokenizer().count_part(OpaquePart(value=value)).tokens == tokens
+
+
+def test_a_message_with_calls_and_any_text_has_the_framing_of_a_text() -> None:
+    image, call = ImagePart(url="https://example.org/a.png"), ToolCall(id="c", name="read", arguments="{}")
+    tokenizer = WordTokenizer(per_message=10)
+    assert count_message(Message(role="assistant", content=("text", image), tool_calls=(call,)), tokenizer) == 11
+    assert count_message(Message(role="assistant", content=(image,), tool_calls=(call,)), tokenizer) == 0
 
 
 @given(text=st.text(), more=st.text())
