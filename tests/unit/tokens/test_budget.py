@@ -221,6 +221,10 @@ def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: i
     assert budget.ratio(render) == 1.0
 
 
+def test_messages_of_a_single_render_get_all_that_tools_leave() -> None:
+    assert ContextBudget(max_tokens=1_000, tools=100, for_render=True).message_budget == 900
+
+
 def test_the_base_limits_a_render_with_and_without_tools() -> None:
     assert plain(threshold=0.5).render_budget == 50_000
     assert plain(threshold=0.5, tools=10_000).render_budget == 46_000
@@ -336,7 +340,8 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     budget = ContextBudget.for_model("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
     assert (budget.window, budget.output_reserve, budget.limit) == (128_000, 16_384, 111_616)
     assert budget.base == 100_454
-    assert budget.tools == tokenizer.count_overhead(tools).tokens
+    assert budget.tools == tokenizer.count_overhead(tools).tokens == ContextBudget.for_model("gpt-4o", tools=tools).tools
+    assert ContextBudget.for_model("gpt-4o", tokenizer=WordTokenizer(), tools=tools).tools == 0
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer).limit == 272_000
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
     with pytest.raises(InvalidArgumentError):

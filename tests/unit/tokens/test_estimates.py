@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 from promptkit import TextChunk, UserMessage, render
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, Tokenizer, tokenizer_for
@@ -41,7 +41,7 @@ def test_of_a_tokenizer_that_only_counts_text_all_else_is_0() -> None:
     assert tokenizer.count_framing("user") == tokenizer.count_overhead([ToolDefinition(name="read")]) == (0, True)
     assert (tokenizer.lower_bound("two words"), tokenizer.upper_bound("two words"), tokenizer.safe_cut) == (0, None, None)
     assert tokenizer.truncate("one two three", 2).split() == ["one", "two"]
-    message = Message(role="user", content=("two words", *parts))
+    message = Message(role="user", content=("two words", *parts, CacheBreakpointPart()))
     assert (count_message(message, tokenizer), is_exact(message, tokenizer)) == (2, True)
 
 
@@ -207,6 +207,8 @@ class TestCalibrated:
     def test_margins_without_a_sense_are_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="must be above 0"):
             CalibratedTokenizer(BASE, 0)
+        with pytest.raises(InvalidArgumentError, match="must be above 0"):
+            CalibratedTokenizer(BASE, 1.1, floor=0)
         with pytest.raises(InvalidArgumentError, match="calibrated already"):
             CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
 

@@ -49,6 +49,11 @@ def test_a_tool_without_arguments() -> None:
     assert "type now = () => any;" in format_declarations([ToolDefinition(name="now")], "tools")
 
 
+def test_values_are_written_as_they_are_whatever_their_script() -> None:
+    tool = ToolDefinition(name="cook", parameters={"type": "object", "properties": {"taste": {"enum": ["süß", "辣"]}}})
+    assert 'taste?: "süß" | "辣",' in format_declarations([tool], "tools")
+
+
 def test_a_schema_of_any_depth_is_written() -> None:
     schema: Json = {"type": "string"}
     for _ in range(5_000):
