@@ -85,6 +85,18 @@ def test_no_grapheme_is_split(tokenizer: Tokenizer, text: str, tokens: int, keep
     assert len(text) - len(tail) in clusters
 
 
+@settings(max_examples=examples(300))
+@given(text=texts.map(lambda text: text.replace("\n", "")), tokens=st.integers(1, 50), keep=st.sampled_from(["head", "tail"]))
+@example(text="x" * 30 + "🇩🇪" * 400, tokens=201, keep="head")
+@example(text="x" * 30 + "🇩🇪" * 400, tokens=202, keep="tail")
+def test_every_grapheme_that_fits_is_kept(text: str, tokens: int, keep: Literal["head", "tail"]) -> None:
+    places = [0, *(match.end() for match in regex.finditer(r"\X", text))]
+    head = text[: max(place for place in places if place < tokens)] + "|"
+    tail = "|" + text[min(place for place in places if place > len(text) - tokens) :] if len(text) > tokens else ""
+    expected = text if len(text) <= tokens else head if keep == "head" else tail
+    assert cut(text, tokens, keep, marker="|", tokenizer=Chars()) == expected
+
+
 @pytest.mark.parametrize("marker", ["[…]", "\n[…]\n"])
 @pytest.mark.parametrize("keep", KEEPS)
 def test_cuts_at_the_end_of_a_line_where_one_is_near(keep: Keep, marker: str) -> None:
@@ -145,6 +157,14 @@ def test_where_only_the_marker_fits_it_stands_alone_and_where_it_does_not_nothin
     assert cut("many words " * 9, TOKENIZER.count("[…]")) == "[…]"
     assert cut("many words " * 9, TOKENIZER.count("[…]") - 1) == ""
     assert cut("many words " * 9, 2, tokenizer=Chars()) == ""
+
+
+def test_what_the_marker_costs_beside_text_is_taken_from_the_text() -> None:
+    class Joined(WordTokenizer):
+        def count(self, text: str) -> int:
+            return super().count(text) + 2 * (" |" in text and len(text) > 2)
+
+    assert cut("one two three four five", 4, marker=" |", tokenizer=Joined()).split() == ["one", "|"]
 
 
 def test_works_with_any_tokenizer() -> None:
