@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import Message
 from promptkit.fitting.choose import FittedHistory, fit_history, order_newest, split_blocks
+from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.conversation_strategies import conversations
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples
+
+if TYPE_CHECKING:
+    from promptkit.messages import Role
 
 TOKENIZER = WordTokenizer()
 COUNTED = WordTokenizer(per_message=1, per_call=2)
@@ -38,6 +43,11 @@ def test_the_newest_turn_is_kept_longest_and_in_it_the_question_then_the_newest_
     ]
     assert list(order_newest([message.role for message in messages])) == [(6, 7), (1, 2), (5, 6), (2, 5), (0, 1)]
     assert list(order_newest([])) == []
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=8))
+def test_the_order_has_every_block_once_and_splits_none(roles: list[Role]) -> None:
+    assert sorted(order_newest(roles)) == split_blocks([Message(role=role) for role in roles])
 
 
 # One token each: what goes is told by what is left.
@@ -108,6 +118,13 @@ class TestShares:
         assert 200 < count_message(shown.messages[3], tokenizer) < count_message(long, tokenizer)
         assert count_message(shown.messages[5], tokenizer) <= 225
 
+    def test_what_is_left_lengthens_the_newest_result_first(self) -> None:
+        rounds = [message for at in "ab" for message in (call_message(at), result_message(at, words(400)))]
+        talk = [user_message("Go."), *rounds, user_message("So?")]
+        shown = fit_history(talk, 702, tokenizer=TOKENIZER).messages
+        assert TOKENIZER.count(shown[2].text) == 300
+        assert shown[4] == talk[4]
+
     def test_a_budget_is_used_where_a_message_is_shortened(self) -> None:
         talk = [
             message for at in range(9) for message in (user_message(words(30)), call_message(f"c{at}"), result_message(f"c{at}", words(90)))
@@ -116,6 +133,22 @@ class TestShares:
             fitted = fit_history(talk, budget, tokenizer=TOKENIZER)
             if any(message is not talk[at] for at, message in zip(fitted.sources, fitted.messages, strict=True)):
                 assert fitted.tokens == budget
+
+    @pytest.mark.parametrize(("request_tokens", "sources"), [(181, (0, 1)), (182, (1,))])
+    def test_the_first_round_that_does_not_fit_is_cut_if_16_tokens_of_its_text_fit(
+        self, request_tokens: int, sources: tuple[int, ...]
+    ) -> None:
+        talk = [assistant_message(words(100)), user_message(words(request_tokens))]
+        fitted = fit_history(talk, 200, tokenizer=TOKENIZER)
+        assert fitted.sources == sources
+        if len(sources) == 2:
+            assert TOKENIZER.count(fitted.messages[0].text) == 16 + TOKENIZER.count(CUT_MARKER)
+
+    def test_what_the_marker_does_not_need_lengthens_a_message(self) -> None:
+        talk = [*(user_message(words(90)) for _ in range(20)), user_message("So?")]
+        fitted = fit_history(talk, 200, tokenizer=TOKENIZER, count_marker=lambda omitted: omitted)
+        assert len(fitted.messages) < len(talk)
+        assert fitted.tokens == 200
 
     def test_the_marker_is_counted_for_the_messages_that_are_omitted(self) -> None:
         asked: list[int] = []

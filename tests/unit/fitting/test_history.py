@@ -108,6 +108,10 @@ class TestWhatIsShown:
         assert "[… cut …]" in shown
         assert len(shown) < 400
 
+    def test_nothing_of_a_result_that_may_have_one_token(self) -> None:
+        rendered = render(History(turns=[said("go"), called("a"), returned("a", "word " * 9)], truncate_at=1))
+        assert [message.role for message in rendered.messages] == ["user", "assistant", "tool"]
+
 
 class TestWhatLeaves:
     def test_the_oldest_turn_first(self) -> None:
@@ -145,6 +149,11 @@ class TestWhatLeaves:
         history = History(turns=chat(4), keep_turns=1)
         needed = render(History(turns=chat(4)[-2:])).tokens
         assert texts(render(history, budget=needed)) == texts(render(History(turns=chat(4)[-2:])))
+
+    @pytest.mark.parametrize("turns", [3, 4])
+    def test_no_turn_where_as_many_are_required_as_there_are(self, turns: int) -> None:
+        history = History(turns=chat(3), keep_turns=turns)
+        assert find_least_budget(history) == render(history).tokens
 
     def test_a_long_result_is_shortened_before_its_call_leaves(self) -> None:
         turns = [said("go"), called("a"), returned("a", "word " * 300), said("and now?"), answered("done")]

@@ -6,13 +6,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.errors import InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
     ContextBudget,
+    budget_after_overflow,
     fit_reserve,
     parse_tokens,
     resolve_budget,
@@ -62,6 +63,11 @@ def test_impossible_figures_are_refused(bad: float) -> None:
         budget(given_=figure)
     with pytest.raises(InvalidArgumentError, match="reserved_output_tokens must be at least 0 tokens"):
         budget("gpt-4o", reply=figure)
+
+
+def test_a_budget_is_finite() -> None:
+    with pytest.raises(InvalidArgumentError, match="budget must be at least 1 tokens, and finite, not inf"):
+        resolve_budget(cast("int", math.inf))
 
 
 def test_a_reply_that_leaves_nothing_is_refused() -> None:
@@ -215,6 +221,10 @@ def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: i
     assert budget.ratio(render) == 1.0
 
 
+def test_messages_of_a_single_render_get_all_that_tools_leave() -> None:
+    assert ContextBudget(max_tokens=1_000, tools=100, for_render=True).message_budget == 900
+
+
 def test_the_base_limits_a_render_with_and_without_tools() -> None:
     assert plain(threshold=0.5).render_budget == 50_000
     assert plain(threshold=0.5, tools=10_000).render_budget == 46_000
@@ -330,7 +340,8 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     budget = ContextBudget.for_model("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
     assert (budget.window, budget.output_reserve, budget.limit) == (128_000, 16_384, 111_616)
     assert budget.base == 100_454
-    assert budget.tools == tokenizer.count_overhead(tools).tokens
+    assert budget.tools == tokenizer.count_overhead(tools).tokens == ContextBudget.for_model("gpt-4o", tools=tools).tools
+    assert ContextBudget.for_model("gpt-4o", tokenizer=WordTokenizer(), tools=tools).tools == 0
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer).limit == 272_000
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
     with pytest.raises(InvalidArgumentError):
@@ -398,7 +409,72 @@ def test_in_a_render_a_number_is_exactly_the_limit() -> None:
         assert (budget.limit, budget.base, budget.render_budget) == (tokens,) * 3
 
 
+def test_the_budget_of_a_render_by_an_unknown_model_needs_a_window() -> None:
+    assert ContextBudget.for_model("nobody-knows", window=10_000, for_render=True).window == 10_000
+    with pytest.raises(UnknownModelError, match="nobody-knows"):
+        ContextBudget.for_model("nobody-knows", for_render=True)
+
+
 def test_a_model_may_be_an_object_with_a_name() -> None:
     assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model("gpt-5")
     with pytest.raises(TypeError, match=r"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel.*, not 5"):
         ContextBudget.for_model(cast("str", 5))
+
+
+# A refused request of 1,000 tokens, the budget it was made with, the window that the error names, and the window and limit from then on.
+@pytest.mark.parametrize(
+    ("figures", "window", "left", "limit"),
+    [
+        ({}, None, None, 800),  # the provider counts differently, so four fifths are tried
+        ({"max_tokens": 1_200}, None, None, 800),
+        ({"max_tokens": 1_000}, None, None, 800),
+        ({"max_tokens": 999}, None, None, 999),
+        ({}, 900, 900, 675),
+        ({}, 0, None, 800),
+        ({"window": 4_000}, 900, 900, 675),
+        ({"window": 900}, 4_000, 900, 675),  # a larger window than is known teaches nothing
+        ({"window": 4_000}, 3_000, 3_000, 800),
+        ({"window": 4_000, "reserved_output_tokens": 100}, 900, 900, 800),
+        ({"window": 4_000, "reserved_output_tokens": 900}, 900, 900, 675),  # what no longer fits into the window is forgotten
+        ({"window": 4_000, "reserve_tokens": 900}, 900, 900, 675),
+    ],
+)
+def test_after_an_overflow_the_limit_is_below_the_refused_request(
+    figures: dict[str, Any], window: int | None, left: int | None, limit: int
+) -> None:
+    after = budget_after_overflow(ContextBudget(**figures), refused=1_000, window=window)
+    assert (after.window, after.limit) == (left, limit)
+
+
+@given(
+    st.none() | st.integers(1, 10_000),
+    st.none() | st.integers(1, 10_000),
+    st.integers(2, 10_000),
+    st.none() | st.integers(-1, 10_000),
+    st.integers(0, 2_000),
+)
+def test_every_overflow_lowers_the_limit_or_says_that_no_smaller_one_is_possible(
+    size: int | None, chosen: int | None, refused: int, window: int | None, tools: int
+) -> None:
+    try:
+        before = ContextBudget(window=size, max_tokens=chosen, tools=tools)
+    except ToolsFillBudgetError:
+        return
+    try:
+        after = budget_after_overflow(before, refused=refused, window=window)
+    except ContextWindowFullError as error:
+        assert f"refused a request of {refused:,} tokens, and no smaller one is possible" in str(error)  # noqa: PT017  # or none is raised
+        return
+    assert after.limit is not None
+    assert after.limit < refused
+    assert after.limit <= (before.limit or refused)
+
+
+def test_of_a_tiny_refused_request_one_token_is_left_to_try() -> None:
+    assert budget_after_overflow(ContextBudget(), refused=1).limit == 1
+
+
+def test_an_overflow_keeps_the_figures_that_still_fit() -> None:
+    before = ContextBudget(window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5)
+    after = budget_after_overflow(before, refused=1_000, window=900)
+    assert (after.reserved_output_tokens, after.reserve_tokens, after.tools, after.threshold) == (100, 200, 50, 0.5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -21,6 +22,7 @@ PIECES = [
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 NAMES = ["o200k_base", "cl100k_base"]
+KEEPS: list[Literal["head", "tail"]] = ["head", "tail"]
 COUNTERS = {name: TextCounter(name) for name in NAMES}
 
 
@@ -84,7 +86,7 @@ class TestHostileText:
     def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base", max_text_bytes=1_000)
         monkeypatch.setattr(counter, "encoding", None)
-        for text in ("x" * 1_001, "é" * 501, "\ud800" * 400):
+        for text in ("x" * 1_001, "é" * 501, "é" * 1_000, "\ud800" * 400, "𐀀" * 251):
             with pytest.raises(TextTooLongError, match="longer than the limit of 1,000: cut it"):
                 counter.count(text)
 
@@ -116,6 +118,16 @@ class TestTruncate:
             kept = COUNTERS[name].truncate(text, tokens, "head" if keep == "head" else "tail")
             assert tokens - 4 <= plain(name, kept) <= tokens
 
+    @pytest.mark.parametrize("keep", KEEPS)
+    @pytest.mark.parametrize("tokens", range(1, 20))
+    def test_keeps_every_word_that_fits(self, tokens: int, keep: Literal["head", "tail"]) -> None:
+        word = " responsibilities"  # one token, and so long that some excerpts have as many tokens as are asked for
+        assert COUNTERS["o200k_base"].truncate(word * 1_000, tokens, keep) == word * tokens
+
+    def test_a_text_of_four_tokens_for_each_character_is_cut(self) -> None:
+        assert plain("o200k_base", "𐀀") == 4
+        assert COUNTERS["o200k_base"].truncate("𐀀" * 10, 39, "head") == "𐀀" * 9
+
     @pytest.mark.parametrize("text", ["some words and\n" * 80_000, "汉字文本没有空格" * 80_000, "x" * 600_000])
     def test_encodes_a_small_part_of_a_long_text(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base")
@@ -139,11 +151,28 @@ class TestTruncate:
     def test_shrinks_until_it_fits(self, monkeypatch: pytest.MonkeyPatch) -> None:
         counter = TextCounter("o200k_base")
 
-        def half(text: str) -> int:
-            return len(text) // 2
+        def count_one_more(text: str) -> int:
+            return len(text.split()) + 1
 
-        monkeypatch.setattr(counter, "count", half)
-        assert len(counter.truncate("one two three four five", 4, "head")) <= 9
+        monkeypatch.setattr(counter, "count", count_one_more)
+        assert counter.truncate("one two three four five", 4, "head") == "one two three"
+
+
+class TestAnEncodingWithoutSafeCuts:
+    """That of somebody else, in which no place is known where counts add up."""
+
+    text = "some words and\n" * 40_000
+
+    def test_is_counted_as_tiktoken_counts(self) -> None:
+        counter = TextCounter("o200k_base")
+        counter.safe_cut = None
+        assert counter.count(self.text) == plain("o200k_base", self.text)
+
+    @pytest.mark.parametrize("keep", KEEPS)
+    def test_is_truncated_as_others_are(self, keep: Literal["head", "tail"]) -> None:
+        counter = TextCounter("o200k_base")
+        counter.safe_cut = None
+        assert counter.truncate(self.text, 100, keep) == COUNTERS["o200k_base"].truncate(self.text, 100, keep)
 
 
 # pyright: reportPrivateUsage=false
@@ -174,6 +203,15 @@ def test_holds_about_as_many_bytes_as_it_may() -> None:
         cache.put(f"{number:1000}", number)
     held = sum(text.__sizeof__() for text in [*cache.recent, *cache._older])
     assert 40_000 < held <= 100_000
+
+
+def test_never_holds_more_than_it_may_with_what_a_dict_takes_for_each() -> None:
+    cache = CountCache(10_000)
+    for number in range(30):
+        cache.put(f"{number:1000}", number)
+        held = [*cache.recent, *cache._older]
+        assert len(cache) == len(held)
+        assert sum(text.__sizeof__() + module._ENTRY for text in held) <= 10_000
 
 
 def test_what_is_used_again_outlives_what_is_not() -> None:

@@ -6,34 +6,50 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from promptkit import TextChunk, UserMessage, render
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, Tokenizer, tokenizer_for
 from promptkit.tokens.estimates import CalibratedTokenizer, HeuristicTokenizer
-from promptkit.tokens.tokenizer import truncate_by_counting
+from promptkit.tokens.tokenizer import count_message, is_exact, truncate_by_counting
 from tests.conversations import ConversationBuilder
 from tests.examples import examples
 
 if TYPE_CHECKING:
     import re
 
-    from promptkit.messages import Role
+    from promptkit.messages import Json, Role
 
 EXACT = HeuristicTokenizer(margin=1.0)
 USUAL = HeuristicTokenizer()
 BASE = tokenizer_for("gpt-5")
 
 
+def test_of_a_tokenizer_that_only_counts_text_all_else_is_0() -> None:
+    class Words(Tokenizer):
+        def count(self, text: str) -> int:
+            return len(text.split())
+
+    tokenizer = Words()
+    parts = (ImagePart(url="https://example.org/a.png"), DocumentPart(data="", media_type="application/pdf"), OpaquePart(value="text"))
+    assert [tokenizer.count_part(part) for part in parts] == [(0, True)] * 3
+    assert tokenizer.count_framing("user") == tokenizer.count_overhead([ToolDefinition(name="read")]) == (0, True)
+    assert (tokenizer.lower_bound("two words"), tokenizer.upper_bound("two words"), tokenizer.safe_cut) == (0, None, None)
+    assert tokenizer.truncate("one two three", 2).split() == ["one", "two"]
+    message = Message(role="user", content=("two words", *parts, CacheBreakpointPart()))
+    assert (count_message(message, tokenizer), is_exact(message, tokenizer)) == (2, True)
+
+
 def test_four_characters_are_a_token_and_the_margin_comes_on_top() -> None:
     assert EXACT.count("x" * 400) == 100
     assert USUAL.count("x" * 400) == 120
     assert EXACT.count("xxxxx") == 2
+    assert HeuristicTokenizer(characters_per_token=0.5, margin=1.0).count("xx") == 4
     assert EXACT.count("") == 0
     assert USUAL.name == "characters/4*1.2"
 
@@ -55,10 +71,33 @@ def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_argu
 
 
 def test_opaque_parts_documents_and_tools_are_counted() -> None:
-    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400, "signature": "s" * 400})).tokens == 100
+    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400, "signature": "s" * 400})) == (100, False)
     assert EXACT.count_part(OpaquePart(value=None, tokens=7)) == (7, False)
-    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")).tokens == 100
-    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]).tokens > 100
+    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")) == (100, False)
+    assert EXACT.count_framing("user") == (EXACT.message_tokens, False)
+    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]) == (EXACT.message_tokens + 101, False)
+
+
+# What of an opaque part a model reads.
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        ({"type": "tool", "input": {"any": ["a", {"deep": "b"}]}, "id": "c"}, 2),  # everything in what was written
+        ({"type": "text", "data": "a"}, 1),
+        ({"type": "base64", "data": "a"}, 0),
+        ({"type": "text", "id": "a"}, 0),
+        ({"content": [{"text": "a"}, {"url": "b"}, "c"]}, 2),
+    ],
+)
+def test_the_text_in_an_opaque_part_is_what_a_model_reads(value: Json, tokens: int) -> None:
+    assert WordTokenizer().count_part(OpaquePart(value=value)).tokens == tokens
+
+
+def test_a_message_with_calls_and_any_text_has_the_framing_of_a_text() -> None:
+    image, call = ImagePart(url="https://example.org/a.png"), ToolCall(id="c", name="read", arguments="{}")
+    tokenizer = WordTokenizer(per_message=10)
+    assert count_message(Message(role="assistant", content=("text", image), tool_calls=(call,)), tokenizer) == 11
+    assert count_message(Message(role="assistant", content=(image,), tool_calls=(call,)), tokenizer) == 0
 
 
 @given(text=st.text(), more=st.text())
@@ -67,6 +106,8 @@ def test_more_text_never_has_fewer_tokens(text: str, more: str) -> None:
 
 
 @given(text=st.text(), tokens=st.integers(min_value=0, max_value=30), keep=st.sampled_from(["head", "tail"]))
+@example(text="x" * 40 + "漢" * 40, tokens=20, keep="head")
+@example(text="x" * 40 + "漢" * 40, tokens=20, keep="tail")
 def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: str) -> None:
     kept = USUAL.truncate(text, tokens, keep="head" if keep == "head" else "tail")
     assert USUAL.count(kept) <= tokens
@@ -166,6 +207,8 @@ class TestCalibrated:
     def test_margins_without_a_sense_are_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="must be above 0"):
             CalibratedTokenizer(BASE, 0)
+        with pytest.raises(InvalidArgumentError, match="must be above 0"):
+            CalibratedTokenizer(BASE, 1.1, floor=0)
         with pytest.raises(InvalidArgumentError, match="calibrated already"):
             CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
 

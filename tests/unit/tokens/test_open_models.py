@@ -16,6 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 from promptkit import Message, SystemMessage, TextChunk, ToolCall, ToolDefinition, UserMessage, render
 from promptkit.errors import TokenizerError
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.tokens import HuggingFaceTokenizer, MistralTokenizer, Tokenizer
 from promptkit.tokens.tokenizer import count_message
 from tests.examples import examples
@@ -141,8 +142,40 @@ class TestHuggingFace:
     def test_without_a_template_a_message_costs_a_few_tokens_and_its_calls(self) -> None:
         tokenizer = HuggingFaceTokenizer(train())
         assert [tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")] == [4, 4, 4, 4]
-        assert tokenizer.count_framing("assistant", tool_calls=[CALL]).tokens > 10
+        call = tokenizer.count(json.dumps({"name": "read", "arguments": {"path": "a.py"}}))
+        assert tokenizer.count_framing("assistant", tool_calls=[CALL]) == (4 + 4 + call, False)
+        assert tokenizer.count_framing("assistant", tool_calls=[CALL, CALL]) == (4 + 2 * (4 + call), False)
         assert tokenizer.count_overhead([READ]).tokens > tokenizer.count_overhead().tokens == 4
+
+    def test_parts_that_are_no_text_count_what_is_given_for_them_and_are_estimates(self) -> None:
+        tokenizer = HuggingFaceTokenizer(train())
+        image = ImagePart(url="https://a.b/c")
+        assert tokenizer.count_part(image) == (1_600, False)
+        assert HuggingFaceTokenizer(train(), image_tokens=7).count_part(image) == (7, False)
+        assert tokenizer.count_part(DocumentPart(data="", media_type="application/pdf", tokens=8)) == (8, False)
+        assert tokenizer.count_part(OpaquePart(provider="chat", value={}, tokens=9)) == (9, False)
+
+    def test_a_template_that_writes_only_contents_has_no_framing(self) -> None:
+        tokenizer = HuggingFaceTokenizer(train(), chat_template="{% for m in messages %}{{ m.content }}{% endfor %}")
+        assert [tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")] == [0, 0, 0, 0]
+        assert tokenizer.count_framing("assistant", tool_calls=[CALL]).tokens == 0
+
+    def test_a_system_message_that_a_template_writes_where_there_is_none_counts_with_the_request(self) -> None:
+        template = "{% if messages[0].role != 'system' %}(.){% endif %}{% for m in messages %}[{{ m.content }}]{% endfor %}"
+        tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
+        assert tokenizer.count_overhead() == (tokenizer.count("(.)"), False)
+        assert tokenizer.count_overhead(system=True) == tokenizer.count_overhead(system="Be brief.")
+        assert tokenizer.count_overhead(system=True).tokens + tokenizer.count_framing("system").tokens == tokenizer.count("[") * 2
+
+    def test_of_several_templates_the_default_is_taken(self, folder: Path) -> None:
+        templates = [{"name": "tool_use", "template": "tool"}, {"name": "default", "template": "default"}]
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
+        assert HuggingFaceTokenizer(folder)._template.render() == "default"
+
+    def test_templates_are_rendered_as_transformers_does(self) -> None:
+        template = "  {% for m in messages %}\n{{ m | tojson }}\n    {%- endfor %}\n"
+        tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
+        assert tokenizer._template.render(messages=[{"b": "é", "a": 1}]) == '{"b": "é", "a": 1}'
 
     def test_a_template_may_take_arguments_as_text_or_no_calls(self) -> None:
         head = "{% for m in messages %}[{{ m.content }}"
@@ -175,6 +208,21 @@ class TestHuggingFace:
 
     def test_a_vocabulary_that_is_split_in_another_way_has_no_safe_cut(self) -> None:
         assert HuggingFaceTokenizer(train("a+")).safe_cut is None
+        library: Any = import_module("tokenizers")  # Any: as above
+        spaces = library.pre_tokenizers.Split(library.Regex(r"\s+(?!\S)|\S+"), "isolated")
+        for splitter in (spaces, library.pre_tokenizers.Whitespace(), library.pre_tokenizers.ByteLevel(add_prefix_space=True)):
+            made = train()
+            made.pre_tokenizer = splitter
+            assert HuggingFaceTokenizer(made).safe_cut is None
+
+    def test_a_vocabulary_that_changes_text_or_is_no_bpe_has_no_safe_cut(self) -> None:
+        made = train()
+        library: Any = import_module("tokenizers")  # Any: as above
+        made.normalizer = library.normalizers.Lowercase()
+        assert HuggingFaceTokenizer(made).safe_cut is None
+        listed = library.Tokenizer(library.models.WordLevel({"x": 0}, "x"))
+        listed.pre_tokenizer = train().pre_tokenizer
+        assert HuggingFaceTokenizer(listed).safe_cut is None
 
     @pytest.mark.parametrize("keep", ["head", "tail"])
     def test_a_cut_fits(self, folder: Path, keep: Literal["head", "tail"]) -> None:
@@ -221,6 +269,14 @@ class TestMistral:
         request = mistral._requests.from_openai(messages=as_chat(messages), tools=tools)
         encoded = len(mistral._chat.encode_chat_completion(request).tokens)
         assert encoded <= total(messages, mistral, [READ]) <= encoded + 3
+
+    def test_two_calls_with_their_results_are_about_what_the_library_encodes(self, mistral: MistralTokenizer) -> None:
+        calls = [attrs.evolve(CALL, id=f"abcdef12{number}") for number in range(2)]
+        asked = Message(role="assistant", tool_calls=tuple(calls))
+        answers = [Message(role="tool", content=("def parse",), tool_call_id=call.id) for call in calls]
+        messages = [CONVERSATION[1], asked, *answers]
+        encoded = len(mistral._chat.encode_chat_completion(mistral._requests.from_openai(messages=as_chat(messages))).tokens)
+        assert encoded <= total(messages, mistral) <= encoded + 2 * 3
 
     def test_counts_add_up_at_its_safe_cuts(self, mistral: MistralTokenizer) -> None:
         cut = mistral.safe_cut

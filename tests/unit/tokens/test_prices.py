@@ -41,6 +41,13 @@ def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
     assert Price(input=2.0, output=8.0).cost(bill) == pytest.approx(2.0 + 0.8)
 
 
+def test_bills_are_added_kind_by_kind() -> None:
+    assert BilledTokens() == BilledTokens(input_tokens=0, cached_tokens=0, written_tokens=0, output_tokens=0)
+    one = BilledTokens(input_tokens=1, cached_tokens=2, written_tokens=3, output_tokens=4)
+    two = BilledTokens(input_tokens=10, cached_tokens=20, written_tokens=30, output_tokens=40)
+    assert one + two == BilledTokens(input_tokens=11, cached_tokens=22, written_tokens=33, output_tokens=44)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

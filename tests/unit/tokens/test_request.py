@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Json
+    from promptkit.tokens.tokenizer import Count
 
 
 COUNTING = SHARED / "counting"
@@ -104,6 +105,10 @@ UNCHECKED: list[dict[str, Json]] = [
     {"model": "gpt-4o", "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a.b/c"}}]}]},
     {"model": "gpt-4o", "messages": [user("hello")], "response_format": {"type": "json_schema", "json_schema": {}}},
     {"model": "gpt-4o", "messages": [user("hello")], "tools": [{"function": {"name": "a", "parameters": {"$ref": "#"}}}]},
+    {"model": "gpt-4o", "messages": [user("hello")], "functions": [{"name": "a", "parameters": {"$ref": "#"}}]},
+    {"model": "gpt-4o", "messages": [user("hello")], "functions": [{"name": "a"}], "tools": [{"function": {"name": "b"}}]},
+    {"model": "gpt-4o", "messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}, {"type": "input_audio"}]}]},
+    {"model": "gpt-4o", "messages": [{"role": "assistant", "content": None, "audio": {"id": "a"}}]},
 ]
 
 
@@ -126,6 +131,30 @@ class TestExactness:
     @pytest.mark.parametrize("broken", BROKEN)
     def test_a_request_that_is_none_does_no_harm(self, broken: dict[str, Json]) -> None:
         assert count_request(broken).tokens >= 3
+
+
+class TestParts:
+    def count(self, message: Json, **more: Json) -> Count:
+        return count_request({"model": "gpt-4o", "messages": [message], **more})
+
+    def test_texts_and_a_refusal_count_as_text(self) -> None:
+        texts: Json = [{"type": "text", "text": "hello"}, {"type": "refusal", "refusal": "hello"}]
+        alone = self.count({"role": "assistant", "content": "hello"})
+        assert self.count({"role": "assistant", "content": texts, "refusal": "hello"}) == (alone.tokens + 2, True)
+
+    def test_an_image_counts_by_its_detail(self) -> None:
+        image: Json = {"type": "image_url", "image_url": {"url": "https://a.b/c", "detail": "low"}}
+        assert self.count({"role": "user", "content": [image]}) == (self.count({"role": "user", "content": ""}).tokens + 85, True)
+
+    def test_a_part_of_which_nothing_is_known_counts_nothing(self) -> None:
+        audio: Json = {"type": "input_audio", "input_audio": {"data": ""}}
+        assert self.count({"role": "user", "content": [audio]}).tokens == self.count({"role": "user", "content": ""}).tokens
+
+    @pytest.mark.parametrize("text", ["Be brief.", "Be brief"])  # the line break before tools is part of the token of a full stop
+    def test_a_system_message_of_parts_counts_with_tools_as_one_of_text(self, text: str) -> None:
+        tools: Json = [{"type": "function", "function": {"name": "read"}}]
+        parts: Json = [{"type": "text", "text": text}]
+        assert self.count({"role": "system", "content": parts}, tools=tools) == self.count({"role": "system", "content": text}, tools=tools)
 
 
 names = st.sampled_from(["read", "get_weather", "executeCode"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ToolDefinition
-from promptkit.tokens.tool_schemas import MAX_DEPTH, format_declarations, has_known_keywords
+from promptkit.tokens.tool_schemas import MAX_DEPTH, count_tool_choice, format_declarations, has_known_keywords
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -49,6 +49,11 @@ def test_a_tool_without_arguments() -> None:
     assert "type now = () => any;" in format_declarations([ToolDefinition(name="now")], "tools")
 
 
+def test_values_are_written_as_they_are_whatever_their_script() -> None:
+    tool = ToolDefinition(name="cook", parameters={"type": "object", "properties": {"taste": {"enum": ["süß", "辣"]}}})
+    assert 'taste?: "süß" | "辣",' in format_declarations([tool], "tools")
+
+
 def test_a_schema_of_any_depth_is_written() -> None:
     schema: Json = {"type": "string"}
     for _ in range(5_000):
@@ -56,6 +61,18 @@ def test_a_schema_of_any_depth_is_written() -> None:
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
     assert format_declarations([tool], "tools").count("Array<") < MAX_DEPTH
     assert not has_known_keywords(tool)
+
+
+def test_alternatives_of_any_depth_are_written() -> None:
+    schema: Json = {"type": "string"}
+    for _ in range(5_000):
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
+    assert format_declarations([tool], "tools").count("null") < MAX_DEPTH
+
+
+def test_a_choice_that_names_no_tool_costs_nothing() -> None:
+    assert [count_tool_choice(choice, len) for choice in ("auto", {"a": 1}, {"function": "read"})] == [0, 0, 0]
 
 
 def test_only_what_was_billed_is_plain() -> None:

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.truncation import truncate_text
+from tests.behaviour.tokenizers import Chars, Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def cut(text: str, tokens: int, keep: Keep = "head", marker: str = "[…]", *, r
 @settings(max_examples=examples(300))
 @given(text=texts, tokens=st.integers(-1, 50), keep=st.sampled_from(KEEPS), marker=markers, ratio=st.floats(0, 1))
 def test_never_has_more_tokens_than_it_may(text: str, tokens: int, keep: Keep, marker: str, ratio: float) -> None:
-    assert TOKENIZER.count(cut(text, tokens, keep, marker, ratio=ratio)) <= max(tokens, 0)
+    for tokenizer in (TOKENIZER, Runs()):
+        assert tokenizer.count(cut(text, tokens, keep, marker, ratio=ratio, tokenizer=tokenizer)) <= max(tokens, 0)
 
 
 @given(text=texts, keep=st.sampled_from(KEEPS), marker=markers, more=st.integers(0, 3))
@@ -63,12 +65,15 @@ def test_what_fits_is_unchanged(text: str, keep: Keep, marker: str, more: int) -
 @given(text=texts, tokens=st.integers(0, 50), keep=st.sampled_from(KEEPS))
 @example(text="🇩🇪" * 40, tokens=20, keep="tail")
 @example(text="x" + "🇩🇪" * 400, tokens=200, keep="head")
+@example(text="🇩🇪" * 400, tokens=201, keep="head")
+@example(text="x" + "🇩🇪" * 400, tokens=201, keep="head")
 @example(text="🇩🇪" * 400 + "\u0301" * 90, tokens=80, keep="tail")
 @example(text="👩‍👩‍👧" * 40, tokens=20, keep="middle")
 @example(text="a\r\n" * 40, tokens=10, keep="tail")
 @example(text="e" + "\u0301" * 400, tokens=20, keep="head")
-def test_no_grapheme_is_split(text: str, tokens: int, keep: Keep) -> None:
-    shown = cut(text, tokens, keep, marker="|")
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, Chars()], ids=["gpt-4o", "characters"])
+def test_no_grapheme_is_split(tokenizer: Tokenizer, text: str, tokens: int, keep: Keep) -> None:
+    shown = cut(text, tokens, keep, marker="|", tokenizer=tokenizer)
     head, marker, tail = shown.partition("|")
     if not marker:
         assert shown in {text, ""}
@@ -78,6 +83,18 @@ def test_no_grapheme_is_split(text: str, tokens: int, keep: Keep) -> None:
     assert text.endswith(tail)
     assert len(head) in clusters
     assert len(text) - len(tail) in clusters
+
+
+@settings(max_examples=examples(300))
+@given(text=texts.map(lambda text: text.replace("\n", "")), tokens=st.integers(1, 50), keep=st.sampled_from(["head", "tail"]))
+@example(text="x" * 30 + "🇩🇪" * 400, tokens=201, keep="head")
+@example(text="x" * 30 + "🇩🇪" * 400, tokens=202, keep="tail")
+def test_every_grapheme_that_fits_is_kept(text: str, tokens: int, keep: Literal["head", "tail"]) -> None:
+    places = [0, *(match.end() for match in regex.finditer(r"\X", text))]
+    head = text[: max(place for place in places if place < tokens)] + "|"
+    tail = "|" + text[min(place for place in places if place > len(text) - tokens) :] if len(text) > tokens else ""
+    expected = text if len(text) <= tokens else head if keep == "head" else tail
+    assert cut(text, tokens, keep, marker="|", tokenizer=Chars()) == expected
 
 
 @pytest.mark.parametrize("marker", ["[…]", "\n[…]\n"])
@@ -91,6 +108,45 @@ def test_cuts_at_the_end_of_a_line_where_one_is_near(keep: Keep, marker: str) ->
     assert "\n\n" not in shown
 
 
+# Lines of 20 characters, each a token. Within 15 % of what is kept, the cut moves to a line.
+@pytest.mark.parametrize(
+    ("room", "keep", "marker", "shown"),
+    [
+        (100, "head", "|", 100),
+        (117, "head", "|", 100),
+        (119, "head", "|", 119),
+        (117, "head", "\n|", 99),
+        (101, "tail", "|", 101),
+        (117, "tail", "|", 101),
+        (118, "tail", "|", 118),
+        (117, "tail", "|\n", 100),
+    ],
+)
+def test_moves_to_a_line_within_15_percent_of_what_is_kept(room: int, keep: Keep, marker: str, shown: int) -> None:
+    text = f"{'x' * 19}\n" * 20
+    kept = text[:shown] + marker if keep == "head" else marker + text[-shown:]
+    assert cut(text, room + len(marker), keep, marker, tokenizer=Chars()) == kept
+
+
+@pytest.mark.parametrize(
+    ("room", "keep", "marker", "shown"),
+    [(117, "head", "|", 100), (117, "head", "\n|", 98), (110, "tail", "|", 102), (101, "tail", "|", 100), (110, "tail", "|\n", 100)],
+)
+def test_a_line_break_of_two_characters_stays_or_goes_as_a_whole(room: int, keep: Keep, marker: str, shown: int) -> None:
+    text = f"{'x' * 18}\r\n" * 20
+    kept = text[:shown] + marker if keep == "head" else marker + text[-shown:]
+    assert cut(text, room + len(marker), keep, marker, tokenizer=Chars()) == kept
+
+
+def test_in_the_middle_the_head_has_two_fifths_if_nothing_else_is_said() -> None:
+    assert truncate_text("x" * 1_000, 101, keep="middle", marker="|", tokenizer=Chars()) == "x" * 40 + "|" + "x" * 60
+
+
+@pytest.mark.parametrize(("keep", "shown"), [("head", "x|"), ("tail", "|x")])
+def test_one_token_beside_the_marker_is_used(keep: Keep, shown: str) -> None:
+    assert cut("x" * 100, 2, keep, "|", tokenizer=Chars()) == shown
+
+
 def test_middle_gives_the_head_its_part() -> None:
     text = " ".join(map(str, range(1_000)))
     head, _, tail = cut(text, 100, "middle", ratio=0.25, marker="|").partition("|")
@@ -100,6 +156,15 @@ def test_middle_gives_the_head_its_part() -> None:
 def test_where_only_the_marker_fits_it_stands_alone_and_where_it_does_not_nothing_does() -> None:
     assert cut("many words " * 9, TOKENIZER.count("[…]")) == "[…]"
     assert cut("many words " * 9, TOKENIZER.count("[…]") - 1) == ""
+    assert cut("many words " * 9, 2, tokenizer=Chars()) == ""
+
+
+def test_what_the_marker_costs_beside_text_is_taken_from_the_text() -> None:
+    class Joined(WordTokenizer):
+        def count(self, text: str) -> int:
+            return super().count(text) + 2 * (" |" in text and len(text) > 2)
+
+    assert cut("one two three four five", 4, marker=" |", tokenizer=Joined()).split() == ["one", "|"]
 
 
 def test_works_with_any_tokenizer() -> None:
