@@ -145,7 +145,7 @@ class TestLaws:
             Message(role="assistant" if at % 2 else "user", content=("\n".join([words(2)] + [words(9)] * count),), name=f"n{at}")
             for at, count in enumerate(lines)
         ]
-        earlier: set[str | None] = set()
+        earlier: set[str] = set()
         for budget in range(20, 9 * sum(lines) + 5 * len(lines)):
             try:
                 tree = RecordedMessages(messages=turns, marker=mark if marker else None, shorten=shorten)
