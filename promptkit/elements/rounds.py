@@ -32,9 +32,12 @@ class Rounds(PromptElement):
     """Returns the text of a user message that replaces pruned messages, given their number. It stands where the last round was pruned. It
     leaves before the last round that may be pruned, and takes the place of that one. None: nothing replaces them."""
 
+    dropped: int = 0
+    """The number of rounds, from the start of `order`, that did not fit when the messages were shortened."""
+
     unspent: int = 0
-    """The tokens that shortened messages leave of those that they were given. They stay free: with a larger budget the messages would take
-    them, and an older round that had used them would leave again."""
+    """The tokens that shortened messages leave. They are not for these rounds: with a larger budget the messages would take them, and a round
+    that had used them would leave again."""
 
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[Sequence[Message]]:

@@ -23,6 +23,7 @@ from promptkit.tokens.tokenizer import count_frame, count_message
 from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
+    from promptkit.fitting.choose import FittedHistory
     from promptkit.messages import Part, Role
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -165,8 +166,11 @@ class RecordedMessages(PromptElement):
         messages = [message if len(message.content) == 1 else _join_texts(message) for message in shown]
         if self.truncate_at is not None:
             messages = [_truncate_result(message, self.truncate_at, sizing.tokenizer) for message in messages]
-        unspent = self._shorten(messages, whole, sizing) if len(whole) < len(messages) else 0
-        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole, unspent)
+        fitted = self._fit(messages, whole, sizing) if len(whole) < len(messages) else None
+        if fitted is not None:
+            for at, message in zip(fitted.sources, fitted.messages, strict=True):
+                messages[at] = message
+        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole, fitted)
 
     def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
         """Return the indices of messages that are never pruned and never shortened."""
@@ -179,10 +183,10 @@ class RecordedMessages(PromptElement):
             return frozenset(chain(kept, [at for at, message in enumerate(messages) if message.role == "system"]))
         return frozenset(chain(kept, (at for at, message in enumerate(messages) if message.role == "system" or keep(message))))
 
-    def _shorten(self, messages: list[Message], whole: frozenset[int], sizing: Sizing) -> int:
-        """Replace messages by shortened ones that fit the share of the budget together. Returns the tokens that these leave."""
+    def _fit(self, messages: Sequence[Message], whole: frozenset[int], sizing: Sizing) -> FittedHistory:
+        """Shorten messages so that they fit the share of the budget together."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
-        fitted = fit_history(
+        return fit_history(
             messages,
             budget,
             tokenizer=tokenizer,
@@ -192,11 +196,8 @@ class RecordedMessages(PromptElement):
             cut_marker=self.cut_marker,
             count=sizing.count_message,
         )
-        for at, message in zip(fitted.sources, fitted.messages, strict=True):
-            messages[at] = message
-        return fitted.unspent
 
-    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int], unspent: int) -> Child:
+    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int], fitted: FittedHistory | None) -> Child:
         """Divide the messages into rounds, and order these from the first that is pruned to the last."""
         if not messages:
             return None
@@ -209,11 +210,13 @@ class RecordedMessages(PromptElement):
         if required:
             prunable = [(priority, place) for priority, place in enumerate(order) if blocks[place][0] not in required]
             priorities, order = [priority for priority, _ in prunable], [place for _, place in prunable]
+        unspent, kept = (fitted.unspent, set(fitted.sources)) if fitted is not None else (0, set[int]())
         return Rounds(
             rounds=[messages[start:end] for start, end in blocks],
             order=order,
             priorities=priorities,
             marker=self.marker,
+            dropped=sum(blocks[place][0] not in kept for place in order) if unspent else 0,
             unspent=unspent,
             pass_priority=True,
         )

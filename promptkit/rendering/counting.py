@@ -96,10 +96,10 @@ class BackwardScan:
 
     def unspent_at(self, state: int) -> int:
         """Return the tokens that recorded conversations keep free in a state."""
-        return sum(run.unspent for run in self._recorded if run.unspent and is_node_alive(run.node, state))
+        return sum(run.find_unspent(state) for run in self._recorded if is_node_alive(run.node, state))
 
     def find_first_fit(self, budget: int) -> int | None:
-        """Return the smallest state that fits the budget with the tokens that stay free, or else without. None: not even the last one does."""
+        """Return the smallest state that fits the budget with the tokens that stay free, or None if not even the last state does."""
         room = budget - min(self.overhead)
         shortest = max(LONG, budget)
         steps = self.steps
@@ -115,8 +115,7 @@ class BackwardScan:
                 break
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
-        fitting = next((state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget), None)
-        return next((state for state in states if self.tokens_at(state) <= budget), None) if fitting is None else fitting
+        return next((state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget), None)
 
     def _restores_too_long(self, step: list[Change], shortest: int, budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""

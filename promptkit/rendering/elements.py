@@ -443,7 +443,7 @@ def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Childr
     context.add_rounds(node, element.rounds)
     find_labels = cache(partial(describe_rounds, element.rounds))
     node.run = Run(node, element.order, element.priorities, marker=element.marker, find_labels=find_labels)
-    node.run.unspent = element.unspent
+    node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()
 
 

@@ -384,8 +384,9 @@ class Run:
         self.priorities = list(priorities)
         self.marker = marker
         self.find_labels = find_labels
+        self.dropped = 0
         self.unspent = 0
-        """The tokens that stay free as long as the node is shown."""
+        """The tokens that stay free in a state that shows one of the first `dropped` entries."""
         self.steps: list[int] = []
         """For each removed entry, the step that removes it."""
         if marker is not None and order:
@@ -426,6 +427,10 @@ class Run:
         if self.marker is None or not removed or self.order[removed - 1] == MARKER:
             return None
         return self.order[removed - 1], self.build_marker(self._counts[removed])
+
+    def find_unspent(self, state: int) -> int:
+        """Return the tokens that stay free in a state."""
+        return self.unspent if self.unspent and bisect_left(self.steps, state) < self.dropped else 0
 
     def list_markers(self) -> Iterator[tuple[int, MessageItem, int, int | None]]:
         """Yield (position, item, first state, last state) of each marker. None: it is never removed."""
