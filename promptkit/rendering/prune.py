@@ -204,7 +204,7 @@ class Pruner:
         metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         cache_breakpoint = self.tree.find_last_breakpoint(root)
-        pinned = 0 if cache_breakpoint is None else count_pinned(cache_breakpoint, root, self.sizer, state)
+        pinned = 0 if cache_breakpoint is None else count_pinned(cache_breakpoint, root, self.tree, self.sizer, state)
         return BudgetExceededError(
             budget=budget,
             required=required,
@@ -222,10 +222,16 @@ class Pruner:
         )
 
 
-def count_pinned(cache_breakpoint: Leaf, root: Node, sizer: Sizer, state: int) -> int:
-    """Count the tokens below a node that could be pruned if they did not stand before a cache breakpoint."""
+def count_pinned(cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Sizer, state: int) -> int:
+    """Count the tokens below a node that could be pruned if nothing stood before a cache breakpoint.
+
+    These are the tokens before it, and those of nodes behind it that leave only together with a node before it: results of its tool calls,
+    and members of its KeepWith groups.
+    """
     tokens = 0
-    stack = [(node, node.items[:end]) for node, end in list_prefix(cache_breakpoint, root)]
+    end = -1  # the index of the last node before the breakpoint
+    partners: dict[Node, None] = {}
+    stack = [(node, node.items[:before]) for node, before in list_prefix(cache_breakpoint, root)]
     while stack:
         parent, items = stack.pop()
         if parent.required:
@@ -239,9 +245,14 @@ def count_pinned(cache_breakpoint: Leaf, root: Node, sizer: Sizer, state: int) -
                 tokens += 0 if is_never_removed(item) else sizer.count_leaf(item)
             elif type(item) is Node and not (item.pinned or item.required):
                 tokens += measure(item, sizer, state)
+                end = max(end, item.last_index)
+                for node in tree.nodes[item.index : item.last_index + 1]:
+                    partners.update((result, None) for _, result in node.results)
+                    partners.update((member, None) for group in node.keep_groups for member in tree.keep_groups[group])
             elif type(item) is Node and not item.atomic:
                 stack.append((item, item.items))
-    return tokens
+    behind = [node for node in partners if node.index > end and not (node.pinned or node.required) and is_node_alive(node, state)]
+    return tokens + sum(measure(node, sizer, state) for node in behind)
 
 
 class LastMessage(NamedTuple):

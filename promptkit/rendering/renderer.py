@@ -117,7 +117,7 @@ class Renderer:
         self._prompt_tsx = defaults == "prompt-tsx"
         self._trace = trace
         self._cache = RenderCache(self.tokenizer.base.safe_cut)
-        self._sizer = Sizer(self.tokenizer)
+        self._sizer = Sizer(self.tokenizer, prompt_tsx=self._prompt_tsx)
         counts = (self.tokenizer.count_overhead(definitions), self.tokenizer.count_overhead(definitions, system=True))
         self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
         self._tools = definitions

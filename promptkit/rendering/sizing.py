@@ -2,7 +2,8 @@
 
 The rules are those of prompt-tsx. A container's own text is counted first. Then its flex groups follow one after the other. The
 members of a group share the tokens that are left, without knowing what the others use. A member reports to its container what it
-used, but never more than its share.
+used, but never more than its share, unless it stays whatever its size is: required elements, and in promptkit's own rules system messages
+and user messages without a priority. What they need is not there for others.
 
 Nothing is counted until a component reads its budget, or a later stage asks for a size.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from promptkit.rendering.flex import resolve_reserve, split_shares
-from promptkit.rendering.tree import FlexGroup, Layout, Leaf, MessageItem, Node
+from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
 from promptkit.tokens.tokenizer import count_frame, count_message, count_part
 from promptkit.tokens.truncation import truncate_text
 
@@ -44,8 +45,9 @@ class Sizer:
     Trees can be deeper than Python's recursion limit, so it works on a stack of goals instead of recursing.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
+        self._prompt_tsx = prompt_tsx
         self._text_frames: dict[tuple[Role, str | None], int] = {}
         self._counts: dict[int, tuple[Message, int]] = {}  # by identity: the message is held, so no other gets its id
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
@@ -224,8 +226,7 @@ class Sizer:
                         return missing
         size = self.count_own(node)
         if node.layout:
-            members = (member for group in node.layout.groups for member in group.nodes)
-            missing = [(USED, member) for member in members if member.used is None and member.replaces is None]
+            missing = [(USED, member) for member in _list_members(node.layout) if member.used is None]
             if missing:
                 return missing
             size += sum(self.sum_group(node, group) for group in node.layout.groups)
@@ -233,8 +234,25 @@ class Sizer:
             plain = sum(type(item) is MessageItem or (type(item) is Leaf and _takes_share(item)) for item in node.items)
             share = max(0, node.budget - size) // plain if plain else 0
             size += self.sum_plain_members(node, share) if plain else 0
-        node.used = min(node.budget, size)
+        self._settle_needed(node)
+        node.used = max(min(node.budget, size), node.needed)
         return ()
+
+    def _settle_needed(self, node: Node) -> None:
+        """Set the tokens that a node has whatever its share is, and those of its parts that stay."""
+        members = _list_members(node.layout) if node.layout else ()
+        node.whole = self.count_own(node) + self.sum_plain_members(node, UNBOUNDED) + sum(member.whole for member in members)
+        if self._stays(node):
+            node.needed = node.whole
+            return
+        plain = (self.count_item(item) for item in node.items if type(item) is MessageItem and self._stays(item))
+        node.needed = sum(plain) + sum(member.needed for member in members)
+
+    def _stays(self, item: Node | MessageItem) -> bool:
+        """Return whether an item takes what it needs, also above its share, since no pruning makes it smaller."""
+        if type(item) is Node and item.required:
+            return True
+        return item.role in ("system", "user") and item.priority >= HIGHEST_PRIORITY and not self._prompt_tsx
 
     def sum_group(self, parent: Node, group: FlexGroup) -> int:
         """Sum the tokens that the members of a settled group used."""
@@ -246,7 +264,7 @@ class Sizer:
         size = 0
         for item in node.items:
             if type(item) is MessageItem:
-                size += min(share, self.count_item(item))
+                size += self.count_item(item) if self._stays(item) else min(share, self.count_item(item))
             elif type(item) is Leaf and _takes_share(item):
                 size += min(share, self.count_leaf(item))
         return size
@@ -262,6 +280,11 @@ class Sizer:
                     size += self.count_leaf(item)
             node.own_size = size
         return size
+
+
+def _list_members(layout: Layout) -> list[Node]:
+    """List the members of the flex groups of a container that are nodes, without fallbacks, which use the shares of others."""
+    return [member for group in layout.groups for member in group.nodes if member.replaces is None]
 
 
 def _divide(layout: Layout, index: int) -> None:

@@ -189,6 +189,8 @@ class Node:
     budget: int | None = None
     own_size: int | None = None
     used: int | None = None
+    whole = 0  # the tokens that it has, also those above its share; set with `used`
+    needed = 0  # the tokens of those parts of it that stay, whatever its share is; set with `used`
     layout: Layout | None = None
     group_index = 0  # of its flex group in the parent's layout
     replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses

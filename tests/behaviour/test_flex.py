@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import attrs
 from hypothesis import given, strategies as st
 
-from promptkit import Child, PromptElement, Sizing, SystemMessage, Text, TokenLimit, ToolMessage, UserMessage, component, render
+from promptkit import (
+    Child,
+    Group,
+    PromptElement,
+    Sizing,
+    SystemMessage,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolMessage,
+    UserMessage,
+    component,
+    render,
+)
 from promptkit.testing import WordTokenizer
 
 
@@ -129,3 +143,28 @@ class TestWhatIsTakenBefore:
             (UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]), budget=50, tokenizer=WordTokenizer(per_message=1)
         )
         assert seen[0][1] == 50 - 11 - 1
+
+
+class TestWhatStays:
+    """Elements that no pruning makes smaller count in full, whatever their share is."""
+
+    def budget_beside(self, *siblings: PromptElement, defaults: Literal["promptkit", "prompt-tsx"] = "promptkit") -> int:
+        seen: list[tuple[float, int, int]] = []
+        render((*siblings, UserMessage(flex_grow=1)[Probe(seen=seen)]), budget=100, tokenizer=WordTokenizer(), defaults=defaults)
+        return seen[0][1]
+
+    def test_what_is_required_counts_above_its_share_and_other_content_up_to_it(self) -> None:
+        small = UserMessage(priority=1)["a b c"]
+        assert self.budget_beside(small, UserMessage(required=True)["w " * 70]) == 100 - 3 - 70
+        assert self.budget_beside(small, UserMessage(priority=1)["w " * 70]) == 100 - 3 - 50
+
+    def test_system_and_user_messages_without_a_priority_count_above_their_share(self) -> None:
+        small = UserMessage(priority=1)["a b c"]
+        for message in (SystemMessage()["w " * 70], UserMessage()["w " * 70], UserMessage()["w " * 69, TextChunk()["w"]]):
+            assert self.budget_beside(small, message) == 100 - 3 - 70
+            assert self.budget_beside(small, message, defaults="prompt-tsx") == 100 - 3 - 50
+
+    def test_a_container_counts_what_must_stay_in_it(self) -> None:
+        small = UserMessage(priority=1)["a b c"]
+        group = Group()[UserMessage(required=True)["w " * 70], UserMessage(priority=1)["w " * 20]]
+        assert self.budget_beside(small, group) == 100 - 3 - 70

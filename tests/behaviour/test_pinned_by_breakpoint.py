@@ -18,6 +18,8 @@ from promptkit import (
     SystemMessage,
     TextChunk,
     TokenLimit,
+    ToolCall,
+    ToolMessage,
     UserMessage,
     render,
 )
@@ -46,6 +48,19 @@ def test_the_error_says_which_breakpoint_keeps_how_much_and_what_to_do() -> None
         "may be pruned, make one of them prunable, give it a shorter variant, or raise the budget."
     )
     assert (error.cache_breakpoint, error.pinned) == ("UserMessage[2] > CacheBreakpoint[1]", 201)
+
+
+def test_a_result_behind_the_breakpoint_whose_call_stands_before_it_is_kept_by_it() -> None:
+    call = ToolCall(id="1", name="read", arguments="{}")
+    prompt = (
+        SystemMessage()["s"],
+        AssistantMessage(priority=1, tool_calls=[call])["I read."],
+        UserMessage()["context", CacheBreakpoint()],
+        ToolMessage(priority=1, tool_call_id="1")["line " * 50],
+        QUESTION,
+    )
+    error, without = failure(prompt, 20), failure(tuple(map(without_breakpoints, prompt)), 0)
+    assert error.required - error.pinned == without.required
 
 
 def without_breakpoints(child: Child) -> Child:

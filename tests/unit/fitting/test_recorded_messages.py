@@ -245,6 +245,30 @@ class TestRoom:
             whole = render(recorded(turns, truncate_at=truncate_at), budget=100_000, tokenizer=COUNTED)
             assert render(recorded(turns, truncate_at=truncate_at), budget=whole.tokens, tokenizer=COUNTED).messages == whole.messages
 
+    def test_a_request_of_any_length_leaves_the_rest_of_the_budget_to_the_conversation(self) -> None:
+        turns = [user_message("Run the tests."), call_message("a"), result_message("a", "\n".join(words(7) for _ in range(400)))]
+        for request in ("required", "last"):
+            for size in (100, 500, 900):
+                ask = UserMessage(required=request == "required")[words(size)]
+                rendered = render((SystemMessage()["Be brief."], recorded(turns), ask), budget=1_000, tokenizer=COUNTED)
+                assert [message.role for message in rendered.messages] == ["system", "user", "assistant", "tool", "user"]
+                assert 980 < rendered.tokens <= 1_000
+
+    def test_the_required_tokens_of_a_prompt_with_a_conversation_that_must_stay_are_the_same_at_every_budget(self) -> None:
+        turns = [user_message(" ".join(map(str, range(300))))]
+        ask = UserMessage()["What now? " * 4]
+        required: set[int] = set()
+        fitting: list[int] = []
+        for budget in range(60):
+            try:
+                render((SystemMessage()["s"], recorded(turns, keep_request=True), ask), budget=budget, tokenizer=COUNTED)
+            except BudgetExceededError as error:
+                required.add(error.required)
+            else:
+                fitting.append(budget)
+        assert required == {fitting[0]}
+        assert fitting == [*range(fitting[0], 60)]
+
     def test_blank_messages_are_neither_the_request_nor_counted_as_omitted(self) -> None:
         turns = [user_message("Go."), assistant_message(words(40)), assistant_message(""), user_message("Why?"), user_message("  \n")]
         rendered = render(recorded(turns), budget=6, tokenizer=COUNTED)
