@@ -24,10 +24,12 @@ from promptkit import (
     Rendered,
     SystemMessage,
     Text,
+    TextChunk,
     ToolCall,
     ToolMessage,
     ToolRound,
     UserMessage,
+    count_request,
     render,
 )
 from promptkit.element import flatten
@@ -229,3 +231,11 @@ def test_in_the_receipt_what_is_kept_and_what_was_removed_is_all(prompt: Child, 
 
 def kept_and_removed(made: Rendered) -> int:
     return made.tokens + sum(removal.tokens for removal in made.removals)
+
+
+@pytest.mark.parametrize("line", [".", "!;", "!*"])
+def test_a_line_break_costs_what_it_adds_to_the_line_that_it_ends(line: str) -> None:
+    """`.` and a line break are one token together, `!*` and a line break one more than `!*`."""
+    prompt = UserMessage(priority=1)[TextChunk(priority=9)[line], TextChunk(priority=8)["a"]]
+    made = render(prompt, budget=100, model="gpt-4o", trace=True)
+    assert made.tokens == count_request({"messages": made.to_openai(), "model": "gpt-4o"}).tokens

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from promptkit import AssistantMessage, Text, ToolCall, ToolMessage, UserMessage, render
+from promptkit import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage, render
 from promptkit.elements import LegacyPrioritization
+from promptkit.elements.rounds import Rounds
 from promptkit.testing import WordTokenizer
 
 
@@ -22,3 +23,16 @@ def test_a_message_whose_text_is_gone_leaves_with_its_calls_before_what_has_a_hi
     assert kept[0] == ["assistant", "tool", "user"]
     assert kept[-1] == ["user"]
     assert all("user" in roles for roles in kept)
+
+
+def test_rounds_of_the_priority_of_messages_around_them_go_in_written_order() -> None:
+    rounds = Rounds(rounds=[Message(role="user", content=(text,)) for text in ("two", "three")], order=[0, 1], priorities=[1, 1])
+    prompt = LegacyPrioritization()[
+        UserMessage(priority=1)["one"],
+        rounds,
+        UserMessage(priority=1)["four"],
+        UserMessage(priority=9)["Why?"],
+    ]
+    kept = [[message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages] for budget in range(5, 0, -1)]
+    texts = ["one", "two", "three", "four", "Why?"]
+    assert kept == [texts[dropped:] for dropped in range(5)]

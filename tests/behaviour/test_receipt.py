@@ -80,6 +80,16 @@ class TestRemovals:
         assert made.removals[1].path.startswith("AssistantMessage[0]")
         assert made.removals[1].partner == "ToolMessage[1]"
 
+    def test_of_a_call_and_its_result_are_told_although_only_fallbacks_were_left_in_them(self) -> None:
+        prompt = (
+            AssistantMessage(priority=3, tool_calls=[ToolCall(id="1", name="f")])[TextChunk(priority=1, fallback="[cut]")["said it"]],
+            ToolMessage(tool_call_id="1", priority=2)[TextChunk(priority=1, fallback="[cut]")["r r"]],
+            UserMessage()["more"],
+        )
+        made = rendered(prompt, 1)
+        whole = [removal.path for removal in made.removals if " > " not in removal.path]
+        assert sorted(whole) == ["AssistantMessage[0]", "ToolMessage[1]"]
+
 
 class TestExplain:
     def test_names_the_removed_and_the_sums(self) -> None:
@@ -100,6 +110,13 @@ class TestWhatif:
 
     def test_shows_a_larger_one_too(self) -> None:
         assert rendered(PROMPT, 4).at_budget(9).messages == rendered(PROMPT, 9).messages
+
+    @pytest.mark.parametrize("trace", [False, True])
+    def test_only_the_render_itself_says_where_its_budget_comes_from(self, trace: bool) -> None:
+        made = render(PROMPT, budget=9, tokenizer=WordTokenizer(), trace=trace)
+        assert made.context is not None
+        assert made.context.render_budget == 9
+        assert made.at_budget(4).context is None
 
 
 @component

@@ -11,6 +11,7 @@ from promptkit import (
     Chunk,
     Group,
     KeepWith,
+    Message,
     Metadata,
     SystemMessage,
     Text,
@@ -22,6 +23,7 @@ from promptkit import (
     render,
 )
 from promptkit.elements import LegacyPrioritization
+from promptkit.elements.rounds import Rounds
 from promptkit.testing import WordTokenizer
 
 
@@ -71,6 +73,25 @@ class TestWhatStays:
             AssistantMessage(priority=5)["c"],
         )
         assert texts(prompt, 1) == ["", "r"]
+
+    def test_a_request_that_a_conversation_must_keep_is_the_last_user_message(self) -> None:
+        conversation = Rounds(rounds=[Message(role="user", content=("q",))])
+        assert texts((UserMessage()["an earlier one"], conversation), 1) == ["q"]
+
+    @pytest.mark.parametrize("order", [[0], [0, 1]])
+    def test_a_conversation_without_such_a_request_leaves_the_last_user_message_where_it_is(self, order: list[int]) -> None:
+        rounds = [Message(role="user", content=("q",)), Message(role="assistant", content=("a",))]
+        conversation = Rounds(rounds=rounds, order=order, priorities=order)
+        assert texts((UserMessage()["an earlier one"], conversation), 4)[0] == "an earlier one"
+        with pytest.raises(BudgetExceededError):
+            texts((UserMessage()["an earlier one"], conversation), 2)
+
+    def test_a_blank_request_that_a_conversation_must_keep_does_not_stand_for_the_last_user_message(self) -> None:
+        conversation = Rounds(rounds=[Message(role="user", content=("",))])
+        prompt = (UserMessage()["an earlier one"], conversation, UserMessage(priority=9, required=True)["b"])
+        assert texts(prompt, 4) == ["an earlier one", "b"]
+        with pytest.raises(BudgetExceededError):
+            texts(prompt, 3)
 
     def test_a_limit_takes_nothing_that_is_required(self) -> None:
         with pytest.raises(BudgetExceededError, match="TokenLimit"):

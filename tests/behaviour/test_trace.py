@@ -13,6 +13,8 @@ from promptkit import (
     BudgetExceededError,
     Child,
     Group,
+    KeepWith,
+    Message,
     PromptElement,
     Reserve,
     Sizing,
@@ -27,6 +29,7 @@ from promptkit import (
     render,
     render_async,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 from promptkit.tracing.trace import Trace
@@ -264,3 +267,40 @@ def test_the_path_of_what_is_very_deep_leaves_out_the_middle_as_the_receipt_does
     assert trace is not None
     assert any("more …" in item.path for item in trace.items)
     assert [trace.items[removal.item].path for removal in trace.removals] == [removal.path for removal in trace.removals]
+
+
+def marked_rounds(*priorities: int) -> Rounds:
+    """Rounds that are removed in written order, and a marker of how many are gone."""
+    rounds = [Message(role="user", content=(text,)) for text in ("a b", "c d", "e f")]
+    return Rounds(rounds=rounds, order=[0, 1, 2], priorities=priorities, marker=lambda count: f"{count} left out", pass_priority=True)
+
+
+def markers(prompt: Child) -> list[tuple[str | None, int, int | None, bool]]:
+    trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    return [(item.text, item.since, item.until, item.fallback) for item in trace.items if item.label == "marker"]
+
+
+def test_a_marker_is_there_from_the_removal_of_its_round_to_that_of_the_next() -> None:
+    """Before the last round it leaves, which it must not cost its place."""
+    assert markers((marked_rounds(1, 2, 3), UserMessage()["q"])) == [
+        ("1 left out", 1, 1, True),
+        ("2 left out", 2, 2, True),
+        ("3 left out", 4, 4, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "expected"),
+    [
+        ((1, 8, 9), [("1 left out", 1, 1, True)]),
+        ((1, 2, 9), [("1 left out", 1, 1, True), ("2 left out", 2, 2, True)]),
+    ],
+)
+def test_a_marker_leaves_with_its_conversation(priorities: tuple[int, ...], expected: list[tuple[str, int, int, bool]]) -> None:
+    prompt = (
+        KeepWith(group=1, priority=5)[AssistantMessage()["x"]],
+        KeepWith(group=1, pass_priority=True)[marked_rounds(*priorities)],
+        UserMessage(priority=9)["q"],
+    )
+    assert markers(prompt) == expected
