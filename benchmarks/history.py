@@ -23,7 +23,8 @@ HUNDREDTH = 100
 class Wrapper(PromptElement):
     """Shows its children. A prompt with a component is expanded in each render."""
 
-    def render(self, _sizing: Sizing) -> Child:
+    def render(self, sizing: Sizing) -> Child:
+        _ = sizing
         return self.children
 
 
