@@ -52,3 +52,9 @@ def test_strings_are_choices_too() -> None:
 def test_the_choice_is_pruned_like_anything_else() -> None:
     prompt = UserMessage()[Group(priority=1)[First()[TextChunk()["a a"], TextChunk()["b"]]], TextChunk(priority=2, flex_grow=1)["c c"]]
     assert texts(prompt, 2) == ["c c"]
+
+
+def test_a_choice_is_counted_with_all_that_is_below_it() -> None:
+    choice = First()[Group()[Group()[UserMessage()["whole file with six words"]]], UserMessage()["name"]]
+    rendered = [render(choice, budget=budget, model="gpt-4o").messages[0].text for budget in (100, 10)]
+    assert rendered == ["whole file with six words", "name"]

@@ -32,6 +32,7 @@ from promptkit import (
 from promptkit.elements.rounds import Rounds
 from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import OpenAITokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.examples import examples
@@ -304,3 +305,13 @@ def test_a_marker_leaves_with_its_conversation(priorities: tuple[int, ...], expe
         UserMessage(priority=9)["q"],
     )
     assert markers(prompt) == expected
+
+
+@pytest.mark.parametrize("system", ["Be brief.", "Be brief", "Be brief;", "Be brief\n"])
+def test_tools_after_a_system_message_cost_the_same_with_a_record(system: str) -> None:
+    prompt = (SystemMessage()[system], UserMessage(priority=1)["Hello"])
+    plain = render(prompt, budget=1_000, tools=TOOLS)
+    made = render(prompt, budget=1_000, tools=TOOLS, trace=True)
+    tokenizer = OpenAITokenizer("o200k_base")
+    apart = render(prompt, budget=1_000, tokenizer=tokenizer).tokens - tokenizer.count_overhead((), system=system).tokens
+    assert made.tokens == plain.tokens == apart + tokenizer.count_overhead(TOOLS, system=system).tokens
