@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import attrs
+import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import (
@@ -145,6 +146,7 @@ class TestWhatIsTakenBefore:
         assert seen[0][1] == 50 - 11 - 1
 
 
+@pytest.mark.spec("D14")
 class TestWhatStays:
     """Elements that no pruning makes smaller count in full, whatever their share is."""
 
