@@ -392,7 +392,7 @@ def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[
             break
         if not isinstance(element, Expandable):
             continue
-        size = sizer.tokens_used(node)  # what it reported, which is never more than its share, as in prompt-tsx
+        size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
         room = limit - used
         for limited in _find_limits(node, root):
             room = min(room, (limited.limit or 0) - measure(limited, sizer))

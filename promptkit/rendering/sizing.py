@@ -161,7 +161,7 @@ class Sizer:
         return node.budget or 0
 
     def tokens_used(self, node: Node) -> int:
-        """Return the tokens that a node reports to its container: what it used, but never more than its budget."""
+        """Return the tokens that a node reports to its container: what it used, at most its budget unless it always stays."""
         if node.used is None:
             self._settle(USED, node)
         return node.used or 0

@@ -124,7 +124,7 @@ class TraceItem:
     budget: int | None = None
     """The budget of the item; None if it is not a member of a flex group."""
     used: int | None = None
-    """The tokens that the item reported to its container, never more than its budget."""
+    """The tokens that the item reported to its container: at most its budget, unless it always stays."""
     limit: int | None = None
     """The token limit of a TokenLimit."""
     reserve: int = 0
