@@ -202,7 +202,7 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
         else:
             stack.pop()
     candidates.sort()
-    _break_ties(candidates, runs.values())
+    _break_ties(candidates, runs.values(), {candidate[0] for added in by_fallback.values() for candidate in added})
     candidates += texts
     return CandidateQueue(candidates, by_fallback, runs=runs)
 
@@ -224,15 +224,15 @@ def is_never_removed(leaf: Leaf) -> bool:
     return leaf.is_frame or (leaf.parent.keeps_unprioritized and not has_own_priority(leaf))
 
 
-def _break_ties(candidates: list[Candidate], runs: Collection[QueuedRun]) -> None:
-    """Sort candidates of one priority by the lowest priority of a direct child."""
+def _break_ties(candidates: list[Candidate], runs: Collection[QueuedRun], fallbacks: Collection[float]) -> None:
+    """Sort candidates of one priority by the lowest priority of a direct child. `fallbacks` are the priorities of those that may be added."""
     start = 0
     while start < len(candidates):
         priority = candidates[start][0]
         end = start + 1
         while end < len(candidates) and candidates[end][0] == priority:
             end += 1
-        if end > start + 1 or any(_has_priority_in(queued.run, priority) for queued in runs):
+        if end > start + 1 or priority in fallbacks or any(_has_priority_in(queued.run, priority) for queued in runs):
             candidates[start:end] = sorted(
                 (priority, _find_tie_key(parent.items[at]), order, parent, at) for _, _, order, parent, at in candidates[start:end]
             )
