@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
@@ -13,11 +12,11 @@ from promptkit.emitters.parts import (
     Payload,
     WireDict,
     check_messages,
-    collect_call_fields,
     collect_message_fields,
     has_text_borders,
     parse_arguments,
     parse_data_url,
+    read_call_fields,
     select_parts,
     unsupported_error,
     unsupported_part_error,
@@ -161,15 +160,14 @@ class _RequestBuilder:
         role = collect_message_fields(message, "anthropic.message").get("role", "assistant" if message.role == "assistant" else "user")
         leading = message.role == "system" and role != "system" and not self.turns
         calls = list(message.tool_calls)  # two of them may have one id
-        call_fields = collect_call_fields(message, "anthropic.call")
         for part in select_parts(message, "anthropic", cache=self.cache):
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
             elif isinstance(part, OpaquePart) and part.provider == "anthropic.call":
-                call_id = str(part.value.get("call")) if isinstance(part.value, Mapping) else ""
+                call_id, fields = read_call_fields(part)
                 if call := next((call for call in calls if call.id == call_id), None):
                     calls = [each for each in calls if each is not call]
-                    self._add_call(_to_tool_use_block(index, message, call) | call_fields[call_id])
+                    self._add_call(_to_tool_use_block(index, message, call) | fields)
             elif not _is_blank_text(part):
                 block = _to_block(index, message, part)
                 (self.system if leading else self._open_turn(role).content).append(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Literal
 
 from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
@@ -9,10 +10,10 @@ from promptkit.emitters.parts import (
     Payload,
     WireDict,
     check_messages,
-    collect_call_fields,
     collect_message_fields,
     has_text_borders,
     parse_arguments,
+    read_call_fields,
     select_parts,
     unsupported_part_error,
 )
@@ -128,10 +129,14 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
 
 
 def _add_calls(wire: WireDict, message: Message) -> None:
-    fields = collect_call_fields(message, "chat.call")
+    fields: dict[str, deque[WireDict]] = {}
+    for part in message.content:
+        if isinstance(part, OpaquePart) and part.provider == "chat.call":
+            call_id, more = read_call_fields(part)
+            fields.setdefault(call_id, deque()).append(more)
     calls: Payload = []
     for call in message.tool_calls:
-        more = fields.get(call.id, {})
+        more = fields[call.id].popleft() if fields.get(call.id) else {}
         if more.get("type") == "function_call":  # the older form of a tool call
             wire["function_call"] = {"name": call.name, "arguments": call.arguments}
         else:

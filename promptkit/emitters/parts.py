@@ -20,12 +20,12 @@ __all__ = [
     "WireDict",
     "WireFormat",
     "check_messages",
-    "collect_call_fields",
     "collect_message_fields",
     "has_text_borders",
     "is_foreign",
     "parse_arguments",
     "parse_data_url",
+    "read_call_fields",
     "select_parts",
     "unsupported_error",
     "unsupported_part_error",
@@ -112,14 +112,10 @@ def has_text_borders(message: Message, target: WireFormat) -> bool:
     return any(isinstance(part, OpaquePart) and part.provider == border for part in message.content)
 
 
-def collect_call_fields(message: Message, provider: str) -> dict[str, WireDict]:
-    """Return the other fields of tool calls that opaque parts of this provider have, for each call's id."""
-    fields: dict[str, WireDict] = {}
-    for part in message.content:
-        if isinstance(part, OpaquePart) and part.provider == provider and isinstance(part.value, Mapping):
-            more: WireDict = copy_json(part.value)
-            fields[str(more.pop("call", ""))] = more
-    return fields
+def read_call_fields(part: OpaquePart) -> tuple[str, WireDict]:
+    """Return the id of the tool call whose place an opaque part keeps, and the other fields of that call. Two calls may have one id."""
+    fields: WireDict = copy_json(part.value) if isinstance(part.value, Mapping) else {}
+    return str(fields.pop("call", "")), fields
 
 
 def unsupported_error(index: int, message: Message, what: str, target: WireFormat, advice: str) -> EmitError:

@@ -13,9 +13,9 @@ from promptkit.emitters.parts import (
     Payload,
     WireDict,
     check_messages,
-    collect_call_fields,
     collect_message_fields,
     has_text_borders,
+    read_call_fields,
     select_parts,
     unsupported_part_error,
 )
@@ -153,7 +153,6 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
     items: Payload = []
     pending: list[tuple[Part, WireDict | None]] = []
     role = collect_message_fields(message, "openai.message").get("role", message.role)
-    call_fields = collect_call_fields(message, "responses.call")
     calls = list(message.tool_calls)  # two of them may have one id
     fields: WireDict | None = None
 
@@ -174,11 +173,12 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
             case OpaquePart(provider="responses.message", value=Mapping() as value):
                 close()
                 fields = copy_json(value)
-            case OpaquePart(provider="responses.call", value=Mapping() as value):
+            case OpaquePart(provider="responses.call"):
                 close()
-                if call := next((call for call in calls if call.id == str(value.get("call"))), None):
+                call_id, more = read_call_fields(part)
+                if call := next((call for call in calls if call.id == call_id), None):
                     calls = [each for each in calls if each is not call]
-                    items.append(_convert_call(call) | call_fields[call.id])
+                    items.append(_convert_call(call) | more)
             case OpaquePart() if not _is_message_content(part):
                 close()
                 items.append(copy_json(part.value))
