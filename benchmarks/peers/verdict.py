@@ -46,7 +46,7 @@ class Verdict:
 
     @property
     def sound(self) -> bool:
-        """Whether it consists of the newest items, without gaps, and calls with their results. Its size does not matter here.
+        """True if it consists of the newest items, without gaps, and has each call with its result, whatever its size is.
 
         In the shape `history` messages may be shortened; in the others they are unchanged.
         """

@@ -271,9 +271,9 @@ def _is_shown(message: Message) -> bool:
     return bool(message.tool_calls) or message.role == "tool"
 
 
-def _truncate_result(message: Message, tokens: int | None, tokenizer: Tokenizer) -> Message:
+def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Message:
     """Truncate the text of a tool result."""
-    if tokens is None or message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
+    if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
         return message  # a token has at least one byte
     return shorten_message(message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer)
 

@@ -1,4 +1,5 @@
-"""What has no priority: system messages (D11), literal text (D12), and the last user message (D13); `defaults="prompt-tsx"` takes it back."""
+"""The rules for elements without a priority: system messages (D11), literal text (D12), the last user message (D13). `defaults="prompt-tsx"`
+switches them off."""
 
 from __future__ import annotations
 
@@ -210,7 +211,7 @@ EARLIER = {
     "required": UserMessage(required=True)["context"],
     "a required round": Rounds(rounds=[[Message(role="user", content=("context",))]], order=[], priorities=[]),
 }
-"""What stays whatever happens, with a user message in it. Each has one token."""
+"""Prompts of one token that are never pruned. Each contains a user message."""
 
 FORMS = {
     "a text": UserMessage()["the question"],

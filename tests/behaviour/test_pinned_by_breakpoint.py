@@ -1,4 +1,4 @@
-"""What does not fit because it stands before a cache breakpoint: the error names the breakpoint, and how much it keeps."""
+"""A prompt that a cache breakpoint makes too large: the error names the breakpoint and the number of tokens that it protects."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_half_is_half_of_the_whole_request() -> None:
 
 @attrs.frozen
 class Spoiled:
-    """What a broken renderer returns."""
+    """A result of a broken renderer."""
 
     messages: Sequence[Message]
     tokens: int

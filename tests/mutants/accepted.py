@@ -23,7 +23,7 @@ class Accepted:
     file: str
     before: str
     after: tuple[str, ...] = attrs.field(converter=tuple)
-    """All changes of these lines for which the reason holds."""
+    """The changed lines that the reason covers."""
     reason: str
 
 

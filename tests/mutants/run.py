@@ -44,7 +44,7 @@ MEMORY_BYTES = 6 << 30
 PROCESSOR_SECONDS = 600
 """Of one process. An endless loop ends there also if the process that should end it is gone."""
 SLOWER = 5.0
-"""How many times longer the tests may take than without a mutant."""
+"""A mutant is ended when its tests take this many times as long as without a mutant."""
 OPTIONS = (
     *("-o", "addopts=", "--import-mode=importlib", "-m", "not slow and not static"),
     *("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:benchmark"),

@@ -159,7 +159,7 @@ class TestTruncate:
 
 
 class TestAnEncodingWithoutSafeCuts:
-    """That of somebody else, in which no place is known where counts add up."""
+    """The counter of an encoding without a pattern for safe cuts."""
 
     text = "some words and\n" * 40_000
 

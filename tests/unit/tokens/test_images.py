@@ -172,7 +172,7 @@ def test_newer_models_take_larger_images_at_auto() -> None:
 
 
 NOISE = b"\xff" * 40
-"""What follows a header must not matter."""
+"""Bytes after a header, which readers must ignore."""
 sizes = st.tuples(st.integers(1, 16_383), st.integers(1, 16_383))
 
 
