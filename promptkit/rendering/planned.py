@@ -5,7 +5,6 @@ The count of a message does not change while others leave, so the tokens of a st
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -92,17 +91,12 @@ def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) ->
     return build_messages(unit, 0)[0]
 
 
-_ENDS_LINE: Final = operator.methodcaller("endswith", "\n")
-
-
 def _join(message: LinesMessage, positions: Sequence[int]) -> Message:
     """Build a message of its lines at these positions."""
     lines = message.lines
-    texts = [lines[position].text for position in positions]
-    content = "\n".join(texts)
-    if "\n\n" in content and any(map(_ENDS_LINE, texts[:-1])):
-        content = "".join([text if text[-1] == "\n" else f"{text}\n" for text in texts[:-1]]) + texts[-1]
-    return Message(role=message.role, content=(content,), name=message.element.name)
+    texts = [lines[position].ended for position in positions]
+    texts[-1] = lines[positions[-1]].text
+    return Message(role=message.role, content=("".join(texts),), name=message.element.name)
 
 
 def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
@@ -217,7 +211,7 @@ class _Counts:
                 text = line.text
                 if self._find_excess(text):
                     break
-                tokens = line.tokens = count(text if text[-1] == "\n" else f"{text}\n")
+                tokens = line.tokens = count(line.ended)
             content += tokens
             index -= 1
             if position > last:

@@ -11,6 +11,7 @@ a plan says is what they would say.
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
@@ -53,11 +54,12 @@ class PlannedMessage:
 class Line:
     """A TextChunk whose start is a safe cut of the tokenizer, so that its tokens do not depend on the lines around it."""
 
-    __slots__ = ("element", "priority", "text", "tokens")
+    __slots__ = ("element", "ended", "priority", "text", "tokens")
 
     def __init__(self, element: TextChunk, text: str, priority: float) -> None:
         self.element = element
         self.text = text
+        self.ended = text if text[-1] == "\n" else f"{text}\n"  # as it is before another line
         self.priority = priority
         self.tokens = -1  # with a line break behind it; not counted yet
 
@@ -142,6 +144,7 @@ class PlanCache:
         self._safe_cut = safe_cut
         self._units: dict[int, Unit] = {}
         self._lines: dict[int, Line] = {}
+        self._last_lines: LinesMessage | None = None
         self._size = 0  # of the last plan
 
     def plan(self, children: Children) -> ContainerPlan | None:
@@ -223,16 +226,18 @@ class PlanCache:
 
     def _plan_lines(self, element: MessageElement, role: Role, priority: float) -> LinesMessage | None:
         """Plan a message whose children are lines, or return None if it has others."""
-        find = self._lines.get
+        children = element.children
+        last = self._last_lines
         lines: list[Line] = []
-        for child in element.children:
-            line = find(id(child))
+        if last is not None and len(last.lines) <= len(children) and all(map(is_, last.element.children, children)):
+            lines += last.lines  # the message has grown
+        for child in children[len(lines) :]:
+            line = self._lines.get(id(child)) or self._plan_line(child)
             if line is None:
-                line = self._plan_line(child)
-                if line is None:
-                    return None
+                return None
             lines.append(line)
-        return LinesMessage(element, role, lines, priority)
+        self._last_lines = LinesMessage(element, role, lines, priority)
+        return self._last_lines
 
     def _plan_line(self, child: str | PromptElement | None) -> Line | None:
         if self._safe_cut is None or type(child) is not TextChunk:
