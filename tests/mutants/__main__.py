@@ -15,7 +15,7 @@ import attrs
 
 from tests.mutants.accepted import load_accepted
 from tests.mutants.rooms import ROOMS
-from tests.mutants.run import BrokenTestsError, choose_mutants, run_room
+from tests.mutants.run import BrokenTestsError, Survivor, choose_mutants, run_room
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCEPTED = Path(__file__).with_name("accepted.toml")
@@ -41,20 +41,27 @@ def main() -> int:
         if not mutants:
             continue
         try:
-            found = run_room(ROOT, ROOMS[name], mutants, accepted=accepted, workers=given.workers)
+            found = run_room(ROOT, ROOMS[name], mutants, accepted=accepted, workers=given.workers, report=_ignore if given.json else _show)
         except BrokenTestsError as error:
             print(error, file=sys.stderr)
             parser.error(f"the tests of {name} fail without a mutant: mend them first")
         shown[name] = attrs.asdict(found)
         survived = survived or bool(found.survivors)
         if not given.json:
-            for each in found.survivors:
-                print(f"{each.file}:{each.line}: {each.operator}\n    {each.before}\n    {each.after}".replace("\n", "\n    "))
             figures = f"{found.mutants:,} mutants, {found.killed:,} killed, {found.timeout:,} timeouts, {found.accepted:,} accepted"
             print(f"{name}: {figures}, {len(found.survivors):,} survivors", flush=True)
     if given.json:
         print(json.dumps(shown, indent=2))
     return 1 if survived else 0
+
+
+def _show(survivor: Survivor) -> None:
+    text = f"{survivor.file}:{survivor.line}: {survivor.operator}\n    {survivor.before}\n    {survivor.after}"
+    print(text.replace("\n", "\n    "), flush=True)
+
+
+def _ignore(survivor: Survivor) -> None:
+    """Leave a survivor to the JSON."""
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
@@ -30,7 +30,7 @@ from tests.mutants.accepted import accepts
 from tests.mutants.operators import Mutant, find_mutants
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.mutants.accepted import Accepted
     from tests.mutants.rooms import Room
@@ -119,6 +119,7 @@ def run_room(
     accepted: Sequence[Accepted] = (),
     workers: int = 2,
     least_seconds: float = 10.0,
+    report: Callable[[Survivor], object] = lambda _: None,
 ) -> Found:
     """Run the tests of a room against mutants.
 
@@ -129,6 +130,7 @@ def run_room(
         accepted: Survivors that are known.
         workers: Number of processes at once.
         least_seconds: How long the tests of a mutant may take at least; more if they take long without one.
+        report: Is given each survivor that is not known, when it is found.
 
     Raises:
         BrokenTestsError: The tests fail without a mutant.
@@ -136,17 +138,21 @@ def run_room(
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:  # noqa: S108  # a file system without a disk
         places = [_Place(root, Path(folder, str(number)), room) for number in range(max(1, min(workers, len(mutants))))]
         seconds = _rehearse(places[0])
-        verdicts = dict(_try_all(places, mutants, limit=least_seconds + SLOWER * seconds))
-    survivors = [mutants[at] for at in sorted(verdicts) if verdicts[at] == "survived"]
-    news = [
-        Survivor(file, each.line, each.operator, each.before, each.after) for file, each in survivors if not accepts(accepted, file, each)
-    ]
+        outcomes: Counter[Verdict | Literal["accepted"]] = Counter()
+        survivors: dict[int, Survivor] = {}
+        for number, verdict in _try_all(places, mutants, limit=least_seconds + SLOWER * seconds):
+            file, each = mutants[number]
+            known = verdict == "survived" and accepts(accepted, file, each)
+            outcomes["accepted" if known else verdict] += 1
+            if verdict == "survived" and not known:
+                survivors[number] = Survivor(file, each.line, each.operator, each.before, each.after)
+                report(survivors[number])
     return Found(
         mutants=len(mutants),
-        killed=sum(verdict == "killed" for verdict in verdicts.values()),
-        timeout=sum(verdict == "timeout" for verdict in verdicts.values()),
-        accepted=len(survivors) - len(news),
-        survivors=tuple(news),
+        killed=outcomes["killed"],
+        timeout=outcomes["timeout"],
+        accepted=outcomes["accepted"],
+        survivors=tuple(survivors[number] for number in sorted(survivors)),
     )
 
 
