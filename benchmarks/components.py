@@ -3,10 +3,12 @@
     python -m benchmarks.components
     python -m benchmarks.components --json
 
-Each component is a rule of one sentence, and all are in one system message. A Renderer that has rendered the prompt once renders it again
-at a budget that it fits: the same elements (`kept`), equal elements that are created anew before the clock runs (`anew`), the same
-elements declared pure (`pure`), and the same texts in TextChunks without components (`static`). Printed is the processor time of a render,
-and for each component what it takes more than a text without one. The floor is tokenising every text once.
+Each component is a rule of one sentence, and all are in one system message. A Renderer that has
+rendered the prompt once renders it again at a budget that it fits: the same elements (`kept`),
+equal elements that are created anew before the clock runs (`anew`), the same elements declared pure
+(`pure`), and the same texts in TextChunks without components (`static`). Printed is the processor
+time of a render, and for each component what it takes more than a text without one. The floor is
+tokenising every text once.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.timing import medians
-from promptkit import Child, PromptElement, Renderer, Sizing, SystemMessage, TextChunk, UserMessage, component
+from promptkit import (
+    Child,
+    PromptElement,
+    Renderer,
+    Sizing,
+    SystemMessage,
+    TextChunk,
+    UserMessage,
+    component,
+)
 from promptkit.tokens.encodings import get_encoding
 
 if TYPE_CHECKING:
@@ -60,12 +71,16 @@ class Figures:
 
 def write_rule(number: int) -> str:
     """Return the text of a rule."""
-    return f"Rule {number}: name the file and the line whenever you mention a function of the project."
+    return (
+        f"Rule {number}: name the file and the line whenever you mention a function of the project."
+    )
 
 
 def prompt(make: Callable[[int], PromptElement]) -> Child:
     """Return a prompt of rules."""
-    return SystemMessage()[[make(number) for number in range(COMPONENTS)]], UserMessage()["Which rule is the first?"]
+    return SystemMessage()[[make(number) for number in range(COMPONENTS)]], UserMessage()[
+        "Which rule is the first?"
+    ]
 
 
 def again(make: Callable[[int], PromptElement], *, anew: bool = False) -> Case:
@@ -82,7 +97,10 @@ def again(make: Callable[[int], PromptElement], *, anew: bool = False) -> Case:
 
 def floor() -> Callable[[], object]:
     """Return the floor: tokenising every text once."""
-    encode, texts = get_encoding("o200k_base").encode_ordinary, [write_rule(number) for number in range(COMPONENTS)]
+    encode, texts = (
+        get_encoding("o200k_base").encode_ordinary,
+        [write_rule(number) for number in range(COMPONENTS)],
+    )
     return lambda: [encode(text) for text in texts]
 
 
@@ -100,7 +118,9 @@ def measure(rounds: int) -> Figures:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="What a prompt of 400 small components costs per render.")
+    parser = argparse.ArgumentParser(
+        description="What a prompt of 400 small components costs per render."
+    )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
@@ -112,7 +132,9 @@ def main() -> None:
     for name in ("kept", "anew", "pure", "static"):
         time: float = getattr(figures, name)
         each = (time - figures.static) * 1_000 / COMPONENTS
-        print(f"{name:7} {time:6.1f} ms {time / figures.floor:6.2f} over the floor {each:6.1f} µs for each component")
+        print(
+            f"{name:7} {time:6.1f} ms {time / figures.floor:6.2f} over the floor {each:6.1f} µs for each component"
+        )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,14 @@ from benchmarks.conversation_idle import measure_decisions, measure_idle
 from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summary_request, tools
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import CompactionCommitted, CompactionFailed, Events
-from promptkit.compaction.policy.rules import Policy, compact_on_demand, default_policy, discard_stale, first_match, on_overflow
+from promptkit.compaction.policy.rules import (
+    Policy,
+    compact_on_demand,
+    default_policy,
+    discard_stale,
+    first_match,
+    on_overflow,
+)
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.budget import ContextBudget
@@ -79,22 +86,40 @@ class Figures:
 
 
 async def run_conversation(
-    script: Script, folder: Path, *, background: bool = True, pause: float = 0.0, window: int = WINDOW
+    script: Script,
+    folder: Path,
+    *,
+    background: bool = True,
+    pause: float = 0.0,
+    window: int = WINDOW,
 ) -> ConversationResult:
     """Hold the conversation.
 
-    `pause` is the seconds between two turns. Without `background`, a summary is made only when a request does not fit.
+    `pause` is the seconds between two turns. Without `background`, a summary is made only when a
+    request does not fit.
     """
     made: list[CompactionCommitted | CompactionFailed] = []
-    events = Events(lambda event: made.append(event) if isinstance(event, CompactionCommitted | CompactionFailed) else None)
+    events = Events(
+        lambda event: (
+            made.append(event)
+            if isinstance(event, CompactionCommitted | CompactionFailed)
+            else None
+        )
+    )
     offered = tools()
     budget = ContextBudget.for_model(
-        MODEL, tokenizer=tokenizer_for(MODEL), tools=[tool.definition for tool in offered], window=window, reserved_output_tokens=REPLY
+        MODEL,
+        tokenizer=tokenizer_for(MODEL),
+        tools=[tool.definition for tool in offered],
+        window=window,
+        reserved_output_tokens=REPLY,
     )
     with serve(window=window, rules=[script.rule()], after=script.answer) as server:
         async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
             session = AgentSession(
-                model=OpenAIModel(MODEL, api="chat", client=client, options={"max_output_tokens": REPLY}),
+                model=OpenAIModel(
+                    MODEL, api="chat", client=client, options={"max_output_tokens": REPLY}
+                ),
                 transcript=Transcript(JsonlStore(folder / "conversation.jsonl")),
                 instructions=INSTRUCTIONS,
                 tools=offered,
@@ -117,7 +142,8 @@ async def run_conversation(
         return ConversationResult(
             turns=script.turns,
             overflows=server.stats.overflows,
-            invalid=server.stats.invalid + sum(1 for exchange in server.requests if not _is_valid(exchange.body)),
+            invalid=server.stats.invalid
+            + sum(1 for exchange in server.requests if not _is_valid(exchange.body)),
             facts=sum(value in text for value in FACTS.values()),
             compactions=compactions,
             summary_cached=_cached(server, summaries=True),
@@ -128,15 +154,26 @@ async def run_conversation(
 
 def _policy(*, background: bool) -> Policy:
     chance = random.Random(4).random
-    return default_policy(rng=chance) if background else first_match((compact_on_demand, discard_stale, on_overflow()))
+    return (
+        default_policy(rng=chance)
+        if background
+        else first_match((compact_on_demand, discard_stale, on_overflow()))
+    )
 
 
 def _cached(server: Server, *, summaries: bool) -> float:
-    used = [each.usage for each in server.requests if each.usage is not None and is_summary_request(each) == summaries]
-    return sum(usage.cached_tokens for usage in used) / max(1, sum(usage.input_tokens for usage in used))
+    used = [
+        each.usage
+        for each in server.requests
+        if each.usage is not None and is_summary_request(each) == summaries
+    ]
+    return sum(usage.cached_tokens for usage in used) / max(
+        1, sum(usage.input_tokens for usage in used)
+    )
 
 
-_MESSAGES: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])  # Any: a union of TypedDicts, which nothing is read from
+# Any: a union of TypedDicts, which nothing is read from
+_MESSAGES: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
 _TOOLS: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionToolParam])  # Any: likewise
 
 
@@ -158,13 +195,17 @@ def _read_all(value: object) -> None:
             _read_all(item)  # pyright: ignore[reportUnknownArgumentType]  # likewise
 
 
-async def measure(*, turns: int, conversations: int, answer: float, summary: float, pause: float) -> Figures:
+async def measure(
+    *, turns: int, conversations: int, answer: float, summary: float, pause: float
+) -> Figures:
     """Measure all figures. Times are in seconds."""
     script = Script(turns=turns, answer_seconds=answer, summary_seconds=summary)
     held: dict[str, ConversationResult] = {}
     for name in ("background", "foreground"):
         with tempfile.TemporaryDirectory() as folder:
-            held[name] = await run_conversation(script, Path(folder), background=name == "background", pause=pause)
+            held[name] = await run_conversation(
+                script, Path(folder), background=name == "background", pause=pause
+            )
     background, foreground = held["background"], held["foreground"]
     rest = await measure_idle(conversations)
     return Figures(
@@ -174,7 +215,9 @@ async def measure(*, turns: int, conversations: int, answer: float, summary: flo
         facts_reachable=min(background.facts, foreground.facts) / len(FACTS),
         summary_cached_share=round(background.summary_cached, 4),
         request_cached_share=round(background.request_cached, 4),
-        wait_ratio_foreground_over_background=round(foreground.longest_wait / background.longest_wait, 2),
+        wait_ratio_foreground_over_background=round(
+            foreground.longest_wait / background.longest_wait, 2
+        ),
         memory_per_idle_conversation_kib=round(rest.kib, 1),
         decide_ms_5000_entries=round(await measure_decisions(5_000), 3),
         compactions={name: each.compactions for name, each in held.items()},
@@ -188,15 +231,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conversation", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--turns", type=int, default=200, help="of the conversation, at least 10 (default 200)")
-    parser.add_argument("--conversations", type=int, default=1_000, help="that are idle in one process (default 1,000)")
-    parser.add_argument("--answer", type=float, default=0.02, help="seconds that an answer takes (default 0.02)")
-    parser.add_argument("--summary", type=float, default=2.0, help="seconds that a summary takes (default 2)")
-    parser.add_argument("--pause", type=float, default=0.3, help="seconds between two turns (default 0.3)")
+    parser.add_argument(
+        "--turns", type=int, default=200, help="of the conversation, at least 10 (default 200)"
+    )
+    parser.add_argument(
+        "--conversations",
+        type=int,
+        default=1_000,
+        help="that are idle in one process (default 1,000)",
+    )
+    parser.add_argument(
+        "--answer", type=float, default=0.02, help="seconds that an answer takes (default 0.02)"
+    )
+    parser.add_argument(
+        "--summary", type=float, default=2.0, help="seconds that a summary takes (default 2)"
+    )
+    parser.add_argument(
+        "--pause", type=float, default=0.3, help="seconds between two turns (default 0.3)"
+    )
     asked = parser.parse_args(arguments)
     figures = asyncio.run(
         measure(
-            turns=max(10, asked.turns), conversations=asked.conversations, answer=asked.answer, summary=asked.summary, pause=asked.pause
+            turns=max(10, asked.turns),
+            conversations=asked.conversations,
+            answer=asked.answer,
+            summary=asked.summary,
+            pause=asked.pause,
         )
     )
     found = attrs.asdict(figures)

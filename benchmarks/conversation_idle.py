@@ -1,4 +1,7 @@
-"""Measure the memory of idle conversations, and the time of the decisions around a request in a long one. No network, no model."""
+"""Measure the memory of idle conversations, and the time of the decisions around a request in a long one.
+
+No network, no model.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,11 @@ class Quick:
         await asyncio.sleep(0)
         asked = any(mark in messages[-1].text for mark in ("<summary>", "Write the summary"))
         text = f"<analysis>so</analysis>{summary_answer(SAID)}" if asked else SAID
-        return Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
+        return Reply(
+            message=Message(role="assistant", content=(text,)),
+            usage=Usage(input_tokens=0),
+            finish="stop",
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +109,13 @@ async def measure_decisions(entries: int, *, times: int = 51) -> float:
     for number in range(entries // 2):
         session.transcript.append_messages(Message(role="user", content=(f"{number} {SAID}",)))
         answer = Message(role="assistant", content=(SAID,))
-        session.transcript.append(MessageEntry(message=answer, usage=Usage(input_tokens=100 * number, output_tokens=60), model="quick"))
+        session.transcript.append(
+            MessageEntry(
+                message=answer,
+                usage=Usage(input_tokens=100 * number, output_tokens=60),
+                model="quick",
+            )
+        )
     controller = session.compaction
     took: list[float] = []
     for number in range(times + 1):
@@ -113,7 +126,9 @@ async def measure_decisions(entries: int, *, times: int = 51) -> float:
         controller.on_rendered(state, controller.usage().local)
         seconds = time.perf_counter() - started
         request = LastRequest(messages=controller.view.messages)
-        session.transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=200_000), model="quick"))
+        session.transcript.append(
+            MessageEntry(message=reply, usage=Usage(input_tokens=200_000), model="quick")
+        )
         started = time.perf_counter()
         controller.on_reply(state, request, reply)
         took.append(seconds + time.perf_counter() - started)

@@ -1,6 +1,9 @@
-"""The script of the long conversation: the user's messages, the model's replies and the tools. It is the same each time.
+"""The script of the long conversation: the user's messages, the model's replies and the tools.
 
-The model's summaries contain none of the facts, so the model can only find them through the summary's breadcrumb.
+It is the same each time.
+
+The model's summaries contain none of the facts, so the model can only find them through the
+summary's breadcrumb.
 """
 
 from __future__ import annotations
@@ -52,7 +55,10 @@ def is_summary_request(exchange: Exchange) -> bool:
 
 @attrs.frozen(kw_only=True)
 class Script:
-    """A conversation of `turns` turns. A summary takes `summary_seconds`, any other reply `answer_seconds`."""
+    """A conversation of `turns` turns.
+
+    A summary takes `summary_seconds`, any other reply `answer_seconds`.
+    """
 
     turns: int
     answer_seconds: float
@@ -61,59 +67,107 @@ class Script:
     def asks(self, turn: int) -> str:
         """Return the user's message of a turn, counted from 1."""
         if turn == PLANTED:
-            return "Remember this: " + "; ".join(f"the {name} is {value}" for name, value in FACTS.items()) + "."
+            return (
+                "Remember this: "
+                + "; ".join(f"the {name} is {value}" for name, value in FACTS.items())
+                + "."
+            )
         if turn == self.turns:
             return f"Last question: what are the {', the '.join(FACTS)}?"
         return f"Turn {turn}: look at module_{turn}.py and say whether {words(12, turn)}."
 
     def rule(self) -> Rule:
         """Return the server rule that answers summary requests."""
-        return Rule(match=is_summary_request, answer=Delay(seconds=self.summary_seconds, answer=_summary))
+        return Rule(
+            match=is_summary_request, answer=Delay(seconds=self.summary_seconds, answer=_summary)
+        )
 
     def answer(self, exchange: Exchange) -> Answer:
         """Return the model's reply."""
         return Delay(seconds=self.answer_seconds, answer=self._next(exchange))
 
     def _next(self, exchange: Exchange) -> Answer:
-        asked = max(at for at, message in enumerate(exchange.messages) if message.get("role") == "user")
+        asked = max(
+            at for at, message in enumerate(exchange.messages) if message.get("role") == "user"
+        )
         question = str(exchange.messages[asked].get("content"))
-        results = [str(message.get("content")) for message in exchange.messages[asked:] if message.get("role") == "tool"]
+        results = [
+            str(message.get("content"))
+            for message in exchange.messages[asked:]
+            if message.get("role") == "tool"
+        ]
         if question.startswith("Last question"):
             return self._recall(exchange, results)
         turn = int(match[1]) if (match := re.match(r"Turn (\d+):", question)) else 0
-        rounds = sum(1 for message in exchange.messages[asked:] if message.get("role") == "assistant")
+        rounds = sum(
+            1 for message in exchange.messages[asked:] if message.get("role") == "assistant"
+        )
         if not turn or rounds >= turn % 3:
             return f"Module {turn} is as you say. {words(20, turn + 1_000)}"
         called = [
-            ToolCall(id="", name="read_file", arguments=f'{{"path": "module_{turn}_{rounds}_{at}.py"}}') for at in range(1 + turn % 2)
+            ToolCall(
+                id="", name="read_file", arguments=f'{{"path": "module_{turn}_{rounds}_{at}.py"}}'
+            )
+            for at in range(1 + turn % 2)
         ]
         return Message(role="assistant", content=("I look at it.",), tool_calls=tuple(called))
 
     def _recall(self, exchange: Exchange, results: list[str]) -> Answer:
-        """Return the facts if the request contains them. Otherwise search the transcript, if the summary names it."""
+        """Return the facts if the request contains them.
+
+        Otherwise search the transcript, if the summary names it.
+        """
         shown = "\n".join(str(message.get("content")) for message in exchange.messages)
         place = _BREADCRUMB.search(shown)
         if results or place is None or all(value in shown for value in FACTS.values()):
-            return "; ".join(f"the {name} is {value}" for name, value in FACTS.items() if value in shown) or "I do not know."
-        return [ToolCall(id="", name="search_file", arguments=f'{{"path": "{place[1]}", "text": "Remember this"}}')]
+            return (
+                "; ".join(
+                    f"the {name} is {value}" for name, value in FACTS.items() if value in shown
+                )
+                or "I do not know."
+            )
+        return [
+            ToolCall(
+                id="",
+                name="search_file",
+                arguments=f'{{"path": "{place[1]}", "text": "Remember this"}}',
+            )
+        ]
 
 
 def _summary(exchange: Exchange) -> Answer:
-    sections = "\n".join(f"{number}. {title}: {words(28, exchange.number + number)}" for number, title in enumerate(SECTIONS, 1))
+    sections = "\n".join(
+        f"{number}. {title}: {words(28, exchange.number + number)}"
+        for number, title in enumerate(SECTIONS, 1)
+    )
     return f"<analysis>{words(40, exchange.number)}</analysis>\n<summary>\n{sections}\n</summary>"
 
 
 def tools() -> list[Tool]:
     """Return the tools: one that reads a file, as long as its name says, and one that really searches files."""
-    path: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    path: dict[str, Json] = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}},
+        "required": ["path"],
+    }
     both: dict[str, Json] = {
         "type": "object",
         "properties": {"path": {"type": "string"}, "text": {"type": "string"}},
         "required": ["path", "text"],
     }
     return [
-        Tool(definition=ToolDefinition(name="read_file", description="The text of a file.", parameters=path), run=_read),
-        Tool(definition=ToolDefinition(name="search_file", description="The lines with a text.", parameters=both), run=_search),
+        Tool(
+            definition=ToolDefinition(
+                name="read_file", description="The text of a file.", parameters=path
+            ),
+            run=_read,
+        ),
+        Tool(
+            definition=ToolDefinition(
+                name="search_file", description="The lines with a text.", parameters=both
+            ),
+            run=_search,
+        ),
     ]
 
 

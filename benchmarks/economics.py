@@ -1,7 +1,8 @@
 """Measure the price of recordings under several policies: `python -m benchmarks.economics FOLDER`.
 
-Plays each recording under the default preset, under `break_even` with several settings, and under a naive rule, and compares the prices with
-the optimum in hindsight and the facts that requests show with those of the default. docs/economics.md explains the figures.
+Plays each recording under the default preset, under `break_even` with several settings, and under a
+naive rule, and compares the prices with the optimum in hindsight and the facts that requests show
+with those of the default. docs/economics.md explains the figures.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ POLICIES = (
     "drop_oldest",
 )
 WINDOWS = ("32k", "64k", "128k")
-LABEL_OFFSETS = ((7, 0), (-7, 0), (7, 8), (7, -8), (-7, 8), (-7, -8), (7, 14), (7, -14))  # from the point, in points
+# from the point, in points
+LABEL_OFFSETS = ((7, 0), (-7, 0), (7, 8), (7, -8), (-7, 8), (-7, -8), (7, 14), (7, -14))
 MODELS = ("gpt-5", "claude-sonnet-4-5")
 
 Figures = dict[str, float]
@@ -58,9 +60,13 @@ class Run(TypedDict):
 def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[str]) -> Run:
     """Return the figures of each policy with one model and window."""
     rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model))
-    options = ReplayOptions(policies=tuple(policies), rules=rules, price=read_prices().for_model(model), oracle=True)
+    options = ReplayOptions(
+        policies=tuple(policies), rules=rules, price=read_prices().for_model(model), oracle=True
+    )
     with open_engine("local") as engine:
-        results = [each for each in replay(files, options, executor=engine) if isinstance(each, FileResult)]
+        results = [
+            each for each in replay(files, options, executor=engine) if isinstance(each, FileResult)
+        ]
     total = sum_results(results, options, file="all")
     default = total.policies[0]
     figures: dict[str, Figures] = {}
@@ -80,7 +86,13 @@ def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[s
         }
     prices = total.hindsight
     least, best = (prices.lower_bound, prices.optimum) if prices else (0.0, 0.0)
-    return {"window": window, "model": model, "lower_bound": round(least, 3), "oracle": round(best, 3), "policies": figures}
+    return {
+        "window": window,
+        "model": model,
+        "lower_bound": round(least, 3),
+        "oracle": round(best, 3),
+        "policies": figures,
+    }
 
 
 def draw(runs: Sequence[Run]) -> str:
@@ -94,7 +106,13 @@ def draw(runs: Sequence[Run]) -> str:
     figure, axes = plt.subplots(1, len(runs), figsize=(5.2 * len(runs), 4.2), squeeze=False)
     for axis, run in zip(axes[0], runs, strict=True):
         for name, figures in run["policies"].items():
-            colour = "#c4501b" if name.startswith("break_even") else "#0b5fa5" if name.startswith("vscode") else "#5c5c5c"
+            colour = (
+                "#c4501b"
+                if name.startswith("break_even")
+                else "#0b5fa5"
+                if name.startswith("vscode")
+                else "#5c5c5c"
+            )
             axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
         axis.axvline(run["oracle"], color="#808080", linestyle=":", linewidth=1)
         axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
@@ -103,7 +121,13 @@ def draw(runs: Sequence[Run]) -> str:
         axis.margins(x=0.1, y=0.14)
     figure.tight_layout()
     for axis, run in zip(axes[0], runs, strict=True):
-        place_labels(axis, {label(name): (each["price"], 100 * each["facts"]) for name, each in run["policies"].items()})
+        place_labels(
+            axis,
+            {
+                label(name): (each["price"], 100 * each["facts"])
+                for name, each in run["policies"].items()
+            },
+        )
     content = io.StringIO()
     figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})  # pyright: ignore[reportUnknownMemberType]  # PathLike without a parameter in its signature
     plt.close(figure)
@@ -115,14 +139,25 @@ def place_labels(axis: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     from matplotlib.transforms import Bbox
 
     room = axis.get_window_extent()
-    taken = [Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in (axis.transData.transform(point) for point in points.values())]
+    taken = [
+        Bbox.from_extents(x - 4, y - 4, x + 4, y + 4)
+        for x, y in (axis.transData.transform(point) for point in points.values())
+    ]
     for text, point in points.items():
         for number, (x, y) in enumerate(LABEL_OFFSETS):
             written = axis.annotate(  # pyright: ignore[reportUnknownMemberType]  # its keywords have no types
-                text, point, xytext=(x, y), textcoords="offset points", fontsize=7, ha="right" if x < 0 else "left", va="center"
+                text,
+                point,
+                xytext=(x, y),
+                textcoords="offset points",
+                fontsize=7,
+                ha="right" if x < 0 else "left",
+                va="center",
             )
             box = written.get_window_extent()
-            if number + 1 == len(LABEL_OFFSETS) or (room.containsx(box.x0) and room.containsx(box.x1) and not box.count_overlaps(taken)):
+            if number + 1 == len(LABEL_OFFSETS) or (
+                room.containsx(box.x0) and room.containsx(box.x1) and not box.count_overlaps(taken)
+            ):
                 taken.append(box)
                 break
             written.remove()
@@ -131,9 +166,19 @@ def place_labels(axis: Axes, points: Mapping[str, tuple[float, float]]) -> None:
 def label(name: str) -> str:
     """Shorten the name of a policy for a picture."""
     preset, *settings = name.split(":")
-    short = {"beta": "β ", "tail_tokens": "tail ", "names_tokens": "names ", "threshold": "at ", "summary_tokens": "S "}
-    parts = [f"{short[key]}{value}" for key, _, value in (setting.partition("=") for setting in settings)]
-    return ", ".join([preset if preset != RECOMMENDED or not parts else "", *parts]).removeprefix(", ")
+    short = {
+        "beta": "β ",
+        "tail_tokens": "tail ",
+        "names_tokens": "names ",
+        "threshold": "at ",
+        "summary_tokens": "S ",
+    }
+    parts = [
+        f"{short[key]}{value}" for key, _, value in (setting.partition("=") for setting in settings)
+    ]
+    return ", ".join([preset if preset != RECOMMENDED or not parts else "", *parts]).removeprefix(
+        ", "
+    )
 
 
 def main() -> None:
@@ -141,20 +186,32 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--window", action="append", type=parse_tokens)
     parser.add_argument("--model", action="append")
-    parser.add_argument("--policy", action="append", help="instead of all of them; the first is the default that others are compared with")
+    parser.add_argument(
+        "--policy",
+        action="append",
+        help="instead of all of them; the first is the default that others are compared with",
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
-    files = sorted(path for path in given.folder.rglob("*") if path.is_file() and path.suffix != ".md")
+    files = sorted(
+        path for path in given.folder.rglob("*") if path.is_file() and path.suffix != ".md"
+    )
     windows = given.window or [parse_tokens(window) for window in WINDOWS]
-    runs = [measure(files, window, model, given.policy or POLICIES) for model in given.model or MODELS for window in windows]
+    runs = [
+        measure(files, window, model, given.policy or POLICIES)
+        for model in given.model or MODELS
+        for window in windows
+    ]
     if given.plot:
         given.plot.write_text(draw(runs), encoding="utf-8")
     if given.json:
         sys.stdout.write(json.dumps({"runs": runs}) + "\n")
         return
     for run in runs:
-        sys.stdout.write(f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n")
+        sys.stdout.write(
+            f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n"
+        )
         for name, figures in run["policies"].items():
             sys.stdout.write(
                 f"  {name:50} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "

@@ -3,8 +3,8 @@
     python -m benchmarks.fit PATH ...          # two tables: of fit, and of History
     python -m benchmarks.fit --json PATH ...
 
-Each path is a recording, or a folder of recordings, in any format that promptkit imports. A conversation counts at every budget that it
-does not fit. Exit code 1 if a bar is missed.
+Each path is a recording, or a folder of recordings, in any format that promptkit imports. A
+conversation counts at every budget that it does not fit. Exit code 1 if a bar is missed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ class Figures:
 
     def as_dict(self) -> dict[str, object]:
         """Return the figures of `fit`, and those of `History` below them."""
-        return {"budget": self.budget, **attrs.asdict(self.fit), "history": attrs.asdict(self.history)}
+        return {
+            "budget": self.budget,
+            **attrs.asdict(self.fit),
+            "history": attrs.asdict(self.history),
+        }
 
 
 @attrs.frozen
@@ -89,12 +93,18 @@ def fit_short(messages: Sequence[Message], budget: int, *, shorten: bool) -> Sho
 
 def show_short(messages: Sequence[Message], budget: int, *, shorten: bool) -> Short:
     """Render a conversation with `History`."""
-    rendered = render(History(turns=messages, keep_system=True, shorten=shorten), budget=budget, model=MODEL)
+    rendered = render(
+        History(turns=messages, keep_system=True, shorten=shorten), budget=budget, model=MODEL
+    )
     markers = {describe_omitted(count) for count in range(1, len(messages) + 1)}
-    return Short([message for message in rendered.messages if message.text not in markers], rendered.tokens)
+    return Short(
+        [message for message in rendered.messages if message.text not in markers], rendered.tokens
+    )
 
 
-def measure(conversations: dict[str, list[Message]], budget: int, shorten_with: Callable[..., Short]) -> Use:
+def measure(
+    conversations: dict[str, list[Message]], budget: int, shorten_with: Callable[..., Short]
+) -> Use:
     """Shorten each conversation that does not fit the budget."""
     used: list[float] = []
     refused = over = unpaired = kept = whole = recordings = 0
@@ -128,9 +138,18 @@ def measure(conversations: dict[str, list[Message]], budget: int, shorten_with: 
 
 
 def read_conversations(paths: list[Path]) -> dict[str, list[Message]]:
-    """Read the conversations of recordings, by name. Files that are no recordings are skipped, and named."""
+    """Read the conversations of recordings, by name.
+
+    Files that are no recordings are skipped, and named.
+    """
     found: dict[str, list[Message]] = {}
-    files = [file for path in paths for file in (sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path])]
+    files = [
+        file
+        for path in paths
+        for file in (
+            sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+        )
+    ]
     for file in files:
         try:
             for number, recording in enumerate(read_recordings(file)):
@@ -142,13 +161,22 @@ def read_conversations(paths: list[Path]) -> dict[str, list[Message]]:
 
 def main() -> int:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("paths", nargs="+", type=Path, help="recordings, or folders of recordings")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     arguments = parser.parse_args()
     tokenizer_for(MODEL)
     conversations = read_conversations(arguments.paths)
-    figures = [Figures(budget, measure(conversations, budget, fit_short), measure(conversations, budget, show_short)) for budget in BUDGETS]
+    figures = [
+        Figures(
+            budget,
+            measure(conversations, budget, fit_short),
+            measure(conversations, budget, show_short),
+        )
+        for budget in BUDGETS
+    ]
     if arguments.json:
         print(json.dumps([each.as_dict() for each in figures], indent=2))
     else:
@@ -162,7 +190,9 @@ def print_table(title: str, uses: dict[int, Use]) -> None:
     names = [field.name for field in attrs.fields(Use)]
     print(" | ".join([f"{title:>8}", *names]))
     for budget, use in uses.items():
-        print(" | ".join([f"{budget:8,}", *(f"{getattr(use, name):{len(name)}}" for name in names)]))
+        print(
+            " | ".join([f"{budget:8,}", *(f"{getattr(use, name):{len(name)}}" for name in names)])
+        )
 
 
 if __name__ == "__main__":

@@ -17,7 +17,13 @@ from typing import Final, Literal
 
 import attrs
 
-from benchmarks.peers.environments import ROOT, Environments, InstallError, default_folder, python_of
+from benchmarks.peers.environments import (
+    ROOT,
+    Environments,
+    InstallError,
+    default_folder,
+    python_of,
+)
 
 __all__ = ["PACKAGES", "Framework", "find_framework", "main", "missing_reason", "run_python"]
 
@@ -49,16 +55,29 @@ class Framework:
 def find_framework(name: str) -> Framework:
     """Return a framework of `PACKAGES`, with what promptkit and its tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return Framework(name=name, packages=(*PACKAGES[name], *project["dependencies"], *project["optional-dependencies"]["testing"]))
+    return Framework(
+        name=name,
+        packages=(
+            *PACKAGES[name],
+            *project["dependencies"],
+            *project["optional-dependencies"]["testing"],
+        ),
+    )
 
 
 def missing_reason(name: str) -> str:
     """Return the sentence that says that an environment is missing, and how it is created."""
-    return f"the environment of {name} is not installed: run `python -m benchmarks.frameworks {name}`"
+    return (
+        f"the environment of {name} is not installed: run `python -m benchmarks.frameworks {name}`"
+    )
 
 
-def run_python(name: str, arguments: Sequence[str], *, folder: Path, path: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
-    """Run the Python of an installed framework to its end. Nothing of this Python's environment is passed on.
+def run_python(
+    name: str, arguments: Sequence[str], *, folder: Path, path: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run the Python of an installed framework to its end.
+
+    Nothing of this Python's environment is passed on.
 
     Args:
         name: The framework.
@@ -69,12 +88,28 @@ def run_python(name: str, arguments: Sequence[str], *, folder: Path, path: Seque
     python = find_framework(name).python
     if python is None:
         raise LookupError(missing_reason(name))
-    kept = {each: value for each, value in os.environ.items() if not each.startswith(("PYTHON", "PYTEST_"))}
+    kept = {
+        each: value
+        for each, value in os.environ.items()
+        if not each.startswith(("PYTHON", "PYTEST_"))
+    }
     paths = os.pathsep.join(map(str, (*path, ROOT, ROOT / "components")))
     # litellm otherwise downloads its table of prices when it is imported.
-    environment = {**kept, "PYTHONPATH": paths, "PYTHONUTF8": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    environment = {
+        **kept,
+        "PYTHONPATH": paths,
+        "PYTHONUTF8": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
     return subprocess.run(  # noqa: S603  # our own programs
-        [str(python), *arguments], cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False, timeout=LIMIT
+        [str(python), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        timeout=LIMIT,
     )
 
 
@@ -83,9 +118,17 @@ def _place() -> Environments:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 0, or 1 if an environment could not be created."""
+    """Run the command line.
+
+    Returns the exit status: 0, or 1 if an environment could not be created.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="FRAMEWORK", help=f"some of {', '.join(PACKAGES)} (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="FRAMEWORK",
+        help=f"some of {', '.join(PACKAGES)} (default: all)",
+    )
     asked: list[str] = parser.parse_args(arguments).names or [*PACKAGES]
     unknown = sorted({*asked} - {*PACKAGES})
     if unknown:

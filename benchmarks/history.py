@@ -29,9 +29,14 @@ class Wrapper(PromptElement):
 
 
 class History:
-    """Texts in a shape, by themselves or in a component. Budgets are given as divisors of the tokens of all texts."""
+    """Texts in a shape, by themselves or in a component.
 
-    def __init__(self, contents: Sequence[str], shape: Shape, *, in_component: bool = False) -> None:
+    Budgets are given as divisors of the tokens of all texts.
+    """
+
+    def __init__(
+        self, contents: Sequence[str], shape: Shape, *, in_component: bool = False
+    ) -> None:
         self.contents = contents
         self.shape = shape
         self.in_component = in_component
@@ -71,7 +76,10 @@ class History:
     def tokenised_share(self, divisor: int) -> float:
         """Return the bytes that a first render tokenises, as a share of all bytes of the texts."""
         witness = WitnessedEncoding(encoding())
-        outcome(Renderer(budget=self.tokens // divisor, tokenizer=fresh_tokenizer(witness)), self._elements())
+        outcome(
+            Renderer(budget=self.tokens // divisor, tokenizer=fresh_tokenizer(witness)),
+            self._elements(),
+        )
         return witness.bytes / size(self.read)
 
     def check(self, divisor: int) -> None:
@@ -82,7 +90,11 @@ class History:
         room = 3 * max(tokens([text]) for text in self.contents[:100])
         whole = "\n".join(self.contents)  # messages hold one text, or lines that follow each other
         foreign = [text for text in {*contents} - {*self.contents} if text not in whole]
-        if not budget - room < rendered.tokens <= budget or tokens(contents) > rendered.tokens or foreign:
+        if (
+            not budget - room < rendered.tokens <= budget
+            or tokens(contents) > rendered.tokens
+            or foreign
+        ):
             message = f"{self.shape.name}: {rendered.tokens:,} tokens in {len(contents):,} messages is no full render for {budget:,}."
             raise RuntimeError(message)
 

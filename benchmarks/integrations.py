@@ -1,8 +1,9 @@
 """Run one conversation through real frameworks in a small context window, without promptkit and with it, and count what goes wrong.
 
-Each turn has two long tool results. The model is promptkit's server on this machine, which refuses requests that are too large or
-ill-formed. Variants: `without`, `own` (the framework's own means), `fit` and `compaction`. A framework that is not installed here runs in
-its environment (see `benchmarks.frameworks`); without one it is not measured.
+Each turn has two long tool results. The model is promptkit's server on this machine, which refuses
+requests that are too large or ill-formed. Variants: `without`, `own` (the framework's own means),
+`fit` and `compaction`. A framework that is not installed here runs in its environment (see
+`benchmarks.frameworks`); without one it is not measured.
 """
 
 from __future__ import annotations
@@ -52,17 +53,24 @@ VARIANTS = ("without", "own", "fit", "compaction")
 INSTRUCTIONS = "You review code."
 SUMMARY = (
     "<summary>"
-    + "\n".join(f"{at}. {heading}: parts were read; all are sound so far." for at, heading in enumerate(SECTIONS, 1))
+    + "\n".join(
+        f"{at}. {heading}: parts were read; all are sound so far."
+        for at, heading in enumerate(SECTIONS, 1)
+    )
     + "</summary>"
 )
 BUDGET = ContextBudget(window=WINDOW, reserved_output_tokens=REPLY_TOKENS)
 CLOSED = {"Connection": "close"}
-"""Headers with which clients keep no connections, so that those of several event loops need not be closed."""
+"""Headers with which clients keep no connections, so that those of several event loops need not be
+closed."""
 
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """The figures of one conversation. In promptkit's variants every turn is answered, and nothing is refused."""
+    """The figures of one conversation.
+
+    In promptkit's variants every turn is answered, and nothing is refused.
+    """
 
     turns: int
     """Turns that were answered."""
@@ -92,9 +100,21 @@ def start_server(turns: int) -> Server:
     """Start a model that reads two files in each turn and then answers."""
     script: list[str | list[ToolCall]] = []
     for turn in range(turns):
-        calls = [ToolCall(id=f"{each}{turn}", name="read_file", arguments=json.dumps({"path": f"{each}{turn}.py"})) for each in "ab"]
+        calls = [
+            ToolCall(
+                id=f"{each}{turn}",
+                name="read_file",
+                arguments=json.dumps({"path": f"{each}{turn}.py"}),
+            )
+            for each in "ab"
+        ]
         script += [calls, f"Part {turn} is sound."]
-    return serve(window=WINDOW, script=script, rules=[Rule(match="(?i)summar|extract", answer=SUMMARY)], after=lambda _: "Done.")
+    return serve(
+        window=WINDOW,
+        script=script,
+        rules=[Rule(match="(?i)summar|extract", answer=SUMMARY)],
+        after=lambda _: "Done.",
+    )
 
 
 async def _count_turns(turns: int, ask: Callable[[str], Awaitable[object]]) -> int:
@@ -141,8 +161,11 @@ async def run_langchain(variant: str, turns: int = TURNS, *, sync: bool = False)
             http_client=client,
             http_async_client=async_client,
         )
-        make: Mapping[str, Callable[[], AgentMiddleware[Any, Any, Any]]] = {  # Any: of any state and context
-            "own": lambda: SummarizationMiddleware(model, trigger=("tokens", 3_000), keep=("messages", 4)),
+        # Any stands for of any state and context
+        make: Mapping[str, Callable[[], AgentMiddleware[Any, Any, Any]]] = {
+            "own": lambda: SummarizationMiddleware(
+                model, trigger=("tokens", 3_000), keep=("messages", 4)
+            ),
             "fit": lambda: FitMiddleware(BUDGET),
             "compaction": lambda: CompactionMiddleware(budget=BUDGET, summarizer=model),
         }
@@ -161,7 +184,9 @@ async def run_langchain(variant: str, turns: int = TURNS, *, sync: bool = False)
 
         async with async_client:
             answered = await _count_turns(turns, ask)
-        return _read_figures(server, turns=answered, state_messages=len(agent.get_state(config).values["messages"]))
+        return _read_figures(
+            server, turns=answered, state_messages=len(agent.get_state(config).values["messages"])
+        )
 
 
 async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool = True) -> Figures:
@@ -177,31 +202,47 @@ async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool
     )
     from agents.extensions.tool_output_trimmer import ToolOutputTrimmer
 
-    from promptkit.integrations.openai_agents import TranscriptSession, compaction_input_filter, fit_input_filter
+    from promptkit.integrations.openai_agents import (
+        TranscriptSession,
+        compaction_input_filter,
+        fit_input_filter,
+    )
 
     with start_server(turns) as server:
         client, summaries = (
             openai.AsyncOpenAI(
-                base_url=server.url, api_key="none", max_retries=0, http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED)
+                base_url=server.url,
+                api_key="none",
+                max_retries=0,
+                http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED),
             )
             for _ in range(2)
         )
         make: Mapping[str, Callable[[], Any]] = {  # Any: filters of the framework's own type
             "own": lambda: ToolOutputTrimmer(recent_turns=2),
             "fit": lambda: fit_input_filter(BUDGET),
-            "compaction": lambda: compaction_input_filter(budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)),
+            "compaction": lambda: compaction_input_filter(
+                budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)
+            ),
         }
         agent = Agent[None](
             name="reviewer",
             instructions=INSTRUCTIONS,
             tools=[function_tool(read_text, name_override="read_file")],
-            model=(OpenAIResponsesModel if responses else OpenAIChatCompletionsModel)(model="gpt-4.1", openai_client=client),
+            model=(OpenAIResponsesModel if responses else OpenAIChatCompletionsModel)(
+                model="gpt-4.1", openai_client=client
+            ),
             model_settings=ModelSettings(max_tokens=REPLY_TOKENS),
         )
-        config = RunConfig(call_model_input_filter=make[variant]() if variant in make else None, tracing_disabled=True)
+        config = RunConfig(
+            call_model_input_filter=make[variant]() if variant in make else None,
+            tracing_disabled=True,
+        )
         session = TranscriptSession("review", Transcript())
         async with client:
-            answered = await _count_turns(turns, lambda text: Runner.run(agent, text, session=session, run_config=config))
+            answered = await _count_turns(
+                turns, lambda text: Runner.run(agent, text, session=session, run_config=config)
+            )
         return _read_figures(server, turns=answered, state_messages=len(await session.get_items()))
 
 
@@ -217,16 +258,23 @@ async def run_pydantic_ai(variant: str, turns: int = TURNS, *, responses: bool =
     with start_server(turns) as server:
         client, summaries = (
             openai.AsyncOpenAI(
-                base_url=server.url, api_key="none", max_retries=0, http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED)
+                base_url=server.url,
+                api_key="none",
+                max_retries=0,
+                http_client=openai.DefaultAsyncHttpxClient(headers=CLOSED),
             )
             for _ in range(2)
         )
         make: Mapping[str, Callable[[], Fit | Compaction]] = {
             "fit": lambda: Fit(BUDGET),
-            "compaction": lambda: Compaction(budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)),
+            "compaction": lambda: Compaction(
+                budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)
+            ),
         }
         agent = Agent(
-            (OpenAIResponsesModel if responses else OpenAIChatModel)("gpt-4.1", provider=OpenAIProvider(openai_client=client)),
+            (OpenAIResponsesModel if responses else OpenAIChatModel)(
+                "gpt-4.1", provider=OpenAIProvider(openai_client=client)
+            ),
             instructions=INSTRUCTIONS,
             tools=[Tool(read_text, name="read_file")],
             capabilities=[make[variant]()] if variant in make else [],
@@ -248,7 +296,10 @@ async def run_pydantic_ai(variant: str, turns: int = TURNS, *, responses: bool =
 
 
 async def run_litellm(variant: str, turns: int = TURNS, *, router: bool = True) -> Figures:
-    """Run the conversation through litellm, which has no agent: the loop is the program's. With its `Router`, or with `acompletion`."""
+    """Run the conversation through litellm, which has no agent: the loop is the program's.
+
+    With its `Router`, or with `acompletion`.
+    """
     litellm: Any = import_module("litellm")  # Any: only in its own environment
     trim: Any = import_module("litellm.utils").trim_messages  # Any: as above
 
@@ -257,7 +308,13 @@ async def run_litellm(variant: str, turns: int = TURNS, *, router: bool = True) 
     with start_server(turns) as server:
         litellm.callbacks = [FitHook(BUDGET)] if variant == "fit" else []
         place = {"model": "openai/gpt-4.1", "api_base": server.url, "api_key": "none"}
-        asked = litellm.Router(model_list=[{"model_name": "reviewer", "litellm_params": place}], num_retries=0) if router else litellm
+        asked = (
+            litellm.Router(
+                model_list=[{"model_name": "reviewer", "litellm_params": place}], num_retries=0
+            )
+            if router
+            else litellm
+        )
         own = {"model": "reviewer"} if router else place
         function = {
             "name": "read_file",
@@ -269,21 +326,33 @@ async def run_litellm(variant: str, turns: int = TURNS, *, router: bool = True) 
         async def ask(text: str) -> object:
             messages.append({"role": "user", "content": text})
             while True:
-                shown = trim(messages, model="gpt-4.1", max_tokens=WINDOW - REPLY_TOKENS) if variant == "own" else messages
+                shown = (
+                    trim(messages, model="gpt-4.1", max_tokens=WINDOW - REPLY_TOKENS)
+                    if variant == "own"
+                    else messages
+                )
                 answer = await asked.acompletion(
-                    messages=shown, tools=[{"type": "function", "function": function}], max_tokens=REPLY_TOKENS, **own
+                    messages=shown,
+                    tools=[{"type": "function", "function": function}],
+                    max_tokens=REPLY_TOKENS,
+                    **own,
                 )
                 reply = answer.choices[0].message
                 messages.append(reply.model_dump(exclude_none=True))
                 if not reply.tool_calls:
                     return reply
                 messages.extend(
-                    {"role": "tool", "tool_call_id": call.id, "content": read_text(**json.loads(call.function.arguments))}
+                    {
+                        "role": "tool",
+                        "tool_call_id": call.id,
+                        "content": read_text(**json.loads(call.function.arguments)),
+                    }
                     for call in reply.tool_calls
                 )
 
         answered = await _count_turns(turns, ask)
-        return _read_figures(server, turns=answered, state_messages=len(messages) - 1)  # without the system prompt
+        # without the system prompt
+        return _read_figures(server, turns=answered, state_messages=len(messages) - 1)
 
 
 async def run_llama_index(variant: str, turns: int = TURNS, *, streaming: bool = True) -> Figures:
@@ -295,16 +364,34 @@ async def run_llama_index(variant: str, turns: int = TURNS, *, streaming: bool =
     from promptkit.integrations.llama_index import WindowMemory
 
     with start_server(turns) as server:
-        model = models.OpenAI(model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=REPLY_TOKENS)
+        model = models.OpenAI(
+            model="gpt-4.1",
+            api_base=server.url,
+            api_key="none",
+            max_retries=0,
+            max_tokens=REPLY_TOKENS,
+        )
         agent = core.FunctionAgent(
-            name="reviewer", tools=[read_file], llm=model, system_prompt=INSTRUCTIONS, streaming=streaming, timeout=None
+            name="reviewer",
+            tools=[read_file],
+            llm=model,
+            system_prompt=INSTRUCTIONS,
+            streaming=streaming,
+            timeout=None,
         )
         make: Mapping[str, Callable[[], Any]] = {  # Any: memories of the framework's own type
             "without": lambda: memories.Memory.from_defaults(token_limit=1_000_000),
             "own": lambda: memories.Memory.from_defaults(token_limit=3_000),
-            "fit": lambda: WindowMemory.from_defaults(llm=model, instructions=INSTRUCTIONS, tools=[read_file], budget=BUDGET),
+            "fit": lambda: WindowMemory.from_defaults(
+                llm=model, instructions=INSTRUCTIONS, tools=[read_file], budget=BUDGET
+            ),
             "compaction": lambda: WindowMemory.from_defaults(
-                llm=model, instructions=INSTRUCTIONS, tools=[read_file], budget=BUDGET, preset="vscode", summarizer=model
+                llm=model,
+                instructions=INSTRUCTIONS,
+                tools=[read_file],
+                budget=BUDGET,
+                preset="vscode",
+                summarizer=model,
             ),
         }
         memory = make[variant]()
@@ -325,7 +412,8 @@ FRAMEWORKS: Mapping[str, tuple[str, Callable[[str, int], Awaitable[Figures]]]] =
 }
 """Each framework's module, and what runs it."""
 LACKING: Mapping[str, str] = {"pydantic-ai": "own", "litellm": "compaction"}
-"""Framework → the variant that it lacks: pydantic-ai has no means of its own for every provider; litellm knows no conversations."""
+"""Framework → the variant that it lacks: pydantic-ai has no means of its own for every provider;
+litellm knows no conversations."""
 
 
 @attrs.frozen
@@ -340,7 +428,11 @@ async def _run(names: Sequence[str], turns: int) -> _Found:
     for name in names:
         module, run = FRAMEWORKS[name]
         if find_spec(module) is not None:
-            found.measured[name] = {variant: await run(variant, turns) for variant in VARIANTS if variant != LACKING.get(name)}
+            found.measured[name] = {
+                variant: await run(variant, turns)
+                for variant in VARIANTS
+                if variant != LACKING.get(name)
+            }
         elif name not in PACKAGES:
             found.not_measured[name] = f"{module} is not installed"
         elif find_framework(name).python is None:
@@ -351,25 +443,41 @@ async def _run(names: Sequence[str], turns: int) -> _Found:
 
 
 def _run_elsewhere(name: str, turns: int) -> dict[str, Figures]:
-    done = run_python(name, ["-m", "benchmarks.integrations", name, "--json", "--turns", str(turns)], folder=ROOT)
+    done = run_python(
+        name, ["-m", "benchmarks.integrations", name, "--json", "--turns", str(turns)], folder=ROOT
+    )
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return {variant: Figures(**figures) for variant, figures in json.loads(done.stdout)["frameworks"][name].items()}
+    return {
+        variant: Figures(**figures)
+        for variant, figures in json.loads(done.stdout)["frameworks"][name].items()
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.integrations", description=__doc__)
-    parser.add_argument("frameworks", nargs="*", metavar="FRAMEWORK", default=[*FRAMEWORKS], help="names of frameworks (default: all)")
+    parser.add_argument(
+        "frameworks",
+        nargs="*",
+        metavar="FRAMEWORK",
+        default=[*FRAMEWORKS],
+        help="names of frameworks (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--turns", type=int, default=TURNS, help=f"of the conversation (default {TURNS})")
+    parser.add_argument(
+        "--turns", type=int, default=TURNS, help=f"of the conversation (default {TURNS})"
+    )
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.frameworks) - set(FRAMEWORKS))
     if unknown:
         parser.error(f"there is no framework {unknown[0]!r}: use {', '.join(FRAMEWORKS)}")
     found = asyncio.run(_run(asked.frameworks, max(1, asked.turns)))
     if asked.json:
-        shown = {name: {variant: attrs.asdict(figures) for variant, figures in each.items()} for name, each in found.measured.items()}
+        shown = {
+            name: {variant: attrs.asdict(figures) for variant, figures in each.items()}
+            for name, each in found.measured.items()
+        }
         print(json.dumps({"frameworks": shown, "not_measured": found.not_measured}, indent=2))
         return 0
     columns = [field.name for field in attrs.fields(Figures)]
@@ -380,8 +488,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for variant, figures in each.items()
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows))
-    print("".join(f"{name} is not measured: {reason}.\n" for name, reason in found.not_measured.items()), end="")
+    print(
+        "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+    )
+    print(
+        "".join(
+            f"{name} is not measured: {reason}.\n" for name, reason in found.not_measured.items()
+        ),
+        end="",
+    )
     return 0
 
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["AIM", "COMPONENTS", "OWN", "AgentFigures", "Parts", "Stopwatch", "measure_agent"]
 
 AIM: Final = 2.0
-"""The first render over the floor, without the components' own `render`, that is aimed at. It is no bar."""
+"""The first render over the floor, without the components' own `render`, that is aimed at. It is no
+bar."""
 
 COMPONENTS: Final = 45
 TURNS: Final = 100
@@ -78,7 +79,8 @@ class Stopwatch:
 
 
 OWN: Final = Stopwatch()
-"""Measures the `render` methods of the components below: a program's own work, which no engine makes faster."""
+"""Measures the `render` methods of the components below: a program's own work, which no engine
+makes faster."""
 
 
 @attrs.frozen
@@ -90,13 +92,17 @@ class Parts:
     paragraphs: tuple[str, ...]
     """Texts of some 100 tokens."""
     files: tuple[str, ...]
-    """Texts of some 500 tokens in 30 lines: five attached files, the folder tree, and the results of three tool calls."""
+    """Texts of some 500 tokens in 30 lines: five attached files, the folder tree, and the results
+    of three tool calls."""
 
     @classmethod
     def make(cls) -> Parts:
         """Create the parts. They are the same every time."""
         recorded = record(TURN * TURNS)
-        lines = [f"{number:04} {' '.join(line.split())}" for number, line in enumerate(texts(270, SHORT, seed=3))]
+        lines = [
+            f"{number:04} {' '.join(line.split())}"
+            for number, line in enumerate(texts(270, SHORT, seed=3))
+        ]
         files = tuple("\n".join(lines[start : start + 30]) for start in range(0, len(lines), 30))
         return cls(recorded.turns, recorded.query, texts(22, LONG, seed=4), files)
 
@@ -112,7 +118,11 @@ class Parts:
 
 @component
 class CodingAgent(PromptElement):
-    """The whole prompt. Nothing before the last cache breakpoint is pruned, so what is to be pruned there has a `TokenLimit`."""
+    """The whole prompt.
+
+    Nothing before the last cache breakpoint is pruned, so what is to be pruned there has a
+    `TokenLimit`.
+    """
 
     parts: Parts
 
@@ -122,11 +132,26 @@ class CodingAgent(PromptElement):
         return (
             SystemMessage(priority=1000)[Instructions(paragraphs=paragraphs[:9])],
             UserMessage(priority=800, flex_grow=2)[
-                TokenLimit(max_tokens=budget // 8)[WorkspaceInfo(paragraphs=paragraphs[9:14], tree=files[0])]
+                TokenLimit(max_tokens=budget // 8)[
+                    WorkspaceInfo(paragraphs=paragraphs[9:14], tree=files[0])
+                ]
             ],
             Conversation(turns=self.parts.history, priority=700, flex_grow=1),
-            UserMessage(priority=900)[UserRequest(query=self.parts.query, limit=budget // 5, files=files[1:6], problems=paragraphs[14:16])],
-            CurrentSteps(limit=budget // 10, results=files[6:], thoughts=paragraphs[16:19], priority=899, flex_grow=3),
+            UserMessage(priority=900)[
+                UserRequest(
+                    query=self.parts.query,
+                    limit=budget // 5,
+                    files=files[1:6],
+                    problems=paragraphs[14:16],
+                )
+            ],
+            CurrentSteps(
+                limit=budget // 10,
+                results=files[6:],
+                thoughts=paragraphs[16:19],
+                priority=899,
+                flex_grow=3,
+            ),
             UserMessage(priority=950)[Reminders(paragraphs=paragraphs[19:])],
         )
 
@@ -167,7 +192,10 @@ class Conduct(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
         titles = ("Before a change", "After a change", "When in doubt")
-        return [Paragraph(title=title, text=text) for title, text in zip(titles, self.paragraphs, strict=True)]
+        return [
+            Paragraph(title=title, text=text)
+            for title, text in zip(titles, self.paragraphs, strict=True)
+        ]
 
 
 @component
@@ -178,7 +206,9 @@ class ToolRules(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
         names = ("read_file", "write_file", "search", "run_tests")
-        return "# Tools", [ToolRule(name=name, text=text) for name, text in zip(names, self.rules, strict=True)]
+        return "# Tools", [
+            ToolRule(name=name, text=text) for name, text in zip(names, self.rules, strict=True)
+        ]
 
 
 @component
@@ -226,7 +256,10 @@ class OpenEditors(PromptElement):
     @OWN.measure
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
-        return [OpenEditor(number=number, text=text, priority=-number) for number, text in enumerate(self.texts)]
+        return [
+            OpenEditor(number=number, text=text, priority=-number)
+            for number, text in enumerate(self.texts)
+        ]
 
 
 @component
@@ -273,7 +306,10 @@ class Attachments(PromptElement):
     @OWN.measure
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
-        return [FileContext(path=f"src/part_{number}.py", text=text, priority=-number) for number, text in enumerate(self.files)]
+        return [
+            FileContext(path=f"src/part_{number}.py", text=text, priority=-number)
+            for number, text in enumerate(self.files)
+        ]
 
 
 @component
@@ -304,7 +340,10 @@ class Diagnostics(PromptElement):
     @OWN.measure
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
-        return [Diagnostic(line=10 * number, text=text, priority=-10 - number) for number, text in enumerate(self.problems)]
+        return [
+            Diagnostic(line=10 * number, text=text, priority=-10 - number)
+            for number, text in enumerate(self.problems)
+        ]
 
 
 @component
@@ -329,8 +368,16 @@ class CurrentSteps(PromptElement):
         _ = sizing
         last = len(self.results) - 1
         return [
-            ToolStep(number=number, thought=thought, result=result, limit=self.limit, is_last=number == last)
-            for number, (thought, result) in enumerate(zip(self.thoughts, self.results, strict=True))
+            ToolStep(
+                number=number,
+                thought=thought,
+                result=result,
+                limit=self.limit,
+                is_last=number == last,
+            )
+            for number, (thought, result) in enumerate(
+                zip(self.thoughts, self.results, strict=True)
+            )
         ]
 
 
@@ -345,9 +392,17 @@ class ToolStep(PromptElement):
     @OWN.measure
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
-        call = ToolCall(id=f"step_{self.number}", name="read_file", arguments=f'{{"path": "src/step_{self.number}.py"}}')
+        call = ToolCall(
+            id=f"step_{self.number}",
+            name="read_file",
+            arguments=f'{{"path": "src/step_{self.number}.py"}}',
+        )
         result = Truncate(keep="middle", tokens=self.limit)[self.result]
-        return ToolRound(calls=[call], results={call.id: (result, CacheBreakpoint() if self.is_last else None)}, text=self.thought)
+        return ToolRound(
+            calls=[call],
+            results={call.id: (result, CacheBreakpoint() if self.is_last else None)},
+            text=self.thought,
+        )
 
 
 @component
@@ -358,7 +413,9 @@ class Reminders(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         _ = sizing
         todo, *reminders = self.paragraphs
-        return TodoList(text=todo, priority=2), [Paragraph(title="Reminder", text=text, priority=1) for text in reminders]
+        return TodoList(text=todo, priority=2), [
+            Paragraph(title="Reminder", text=text, priority=1) for text in reminders
+        ]
 
 
 @component
@@ -373,25 +430,37 @@ class TodoList(PromptElement):
 
 @attrs.frozen
 class AgentFigures:
-    """The figures of the prompt at one budget. Times are over the floor: every text and every call's arguments tokenised once."""
+    """The figures of the prompt at one budget.
+
+    Times are over the floor: every text and every call's arguments tokenised once.
+    """
 
     first: float
-    """A render with nothing cached except the vocabulary, without the time in the components' own `render`."""
+    """A render with nothing cached except the vocabulary, without the time in the components' own
+    `render`."""
     own: float
     """The time in the components' own `render`."""
     kept_share: float
-    """The tokens of the render, over the budget or, if they are fewer, the tokens of the whole prompt."""
+    """The tokens of the render, over the budget or, if they are fewer, the tokens of the whole
+    prompt."""
 
 
 def measure_agent(rounds: int, seconds: dict[str, float]) -> dict[str, AgentFigures]:
-    """Return the figures at each budget. Adds the times to `seconds`. The collector is on, as for the history."""
+    """Return the figures at each budget.
+
+    Adds the times to `seconds`. The collector is on, as for the history.
+    """
     parts = Parts.make()
     whole = outcome(_renderer(UNLIMITED), (parts.prompt(),))
     figures: dict[str, AgentFigures] = {}
     for name, budget in budgets(whole.tokens).items():
         tokens = check_agent(parts, whole, budget)
         own: list[float] = []
-        spent = medians({"floor": floor(whole.messages), "first": _first(parts, budget, own)}, rounds, collector=True)
+        spent = medians(
+            {"floor": floor(whole.messages), "first": _first(parts, budget, own)},
+            rounds,
+            collector=True,
+        )
         seconds |= {f"agent_{name}_{key}": value for key, value in spent.items()}
         of_program = median(own[1:])  # the first round is the warm-up
         figures[name] = AgentFigures(
@@ -403,7 +472,10 @@ def measure_agent(rounds: int, seconds: dict[str, float]) -> dict[str, AgentFigu
 
 
 def _first(parts: Parts, budget: int, own: list[float]) -> Case:
-    """Return a case for a first render. The time in the components' own `render` is added to `own`."""
+    """Return a case for a first render.
+
+    The time in the components' own `render` is added to `own`.
+    """
 
     def case() -> Callable[[], Rendered]:
         renderer, prompt = _renderer(budget), parts.fresh().prompt()
@@ -420,13 +492,19 @@ def _first(parts: Parts, budget: int, own: list[float]) -> Case:
 
 
 def check_agent(parts: Parts, whole: Rendered, budget: int) -> int:
-    """Return the tokens of a first render. Raise RuntimeError if it is a bad one: figures of a broken renderer are worthless."""
+    """Return the tokens of a first render.
+
+    Raise RuntimeError if it is a bad one: figures of a broken renderer are worthless.
+    """
     OWN.reset()
     rendered = outcome(_renderer(budget), (parts.prompt(),))
     problems = {
-        f"{rendered.tokens:,} tokens are no full render": not LEAST_KEPT * min(budget, whole.tokens) < rendered.tokens <= budget,
+        f"{rendered.tokens:,} tokens are no full render": not LEAST_KEPT * min(budget, whole.tokens)
+        < rendered.tokens
+        <= budget,
         f"{OWN.calls} components were rendered": OWN.calls != COMPONENTS,
-        "instructions or request are missing": not {parts.paragraphs[0], parts.query} <= {*_find_shown(rendered, parts)},
+        "instructions or request are missing": not {parts.paragraphs[0], parts.query}
+        <= {*_find_shown(rendered, parts)},
         "no cache breakpoint is at the last tool result": not _ends_with_breakpoint(rendered),
     }
     if found := [problem for problem, holds in problems.items() if holds]:
@@ -444,7 +522,11 @@ def _find_shown(rendered: Rendered, parts: Parts) -> Iterator[str]:
 def _ends_with_breakpoint(rendered: Rendered) -> bool:
     """Return whether the last tool result, and no other message, ends with a cache breakpoint."""
     last = max(at for at, message in enumerate(rendered.messages) if message.role == "tool")
-    marked = [at for at, message in enumerate(rendered.messages) if any(isinstance(part, CacheBreakpointPart) for part in message.content)]
+    marked = [
+        at
+        for at, message in enumerate(rendered.messages)
+        if any(isinstance(part, CacheBreakpointPart) for part in message.content)
+    ]
     return marked == [last]
 
 

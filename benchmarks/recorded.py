@@ -62,7 +62,8 @@ TURN: Final = 4
 """The messages of a turn: request, call, result, reply."""
 
 LOG_LINES: Final = 400
-"""The lines of the log, some 6,000 tokens. A conversation with fewer messages has as many lines as messages."""
+"""The lines of the log, some 6,000 tokens. A conversation with fewer messages has as many lines as
+messages."""
 
 LOG_SHARE: Final = 4
 """The log may take this part of the budget, a quarter, as in the README."""
@@ -88,21 +89,27 @@ class ReadmePrompt(PromptElement):
         return (
             SystemMessage(required=True)[INSTRUCTIONS],
             History(turns=self.history, priority=700, flex_grow=1),
-            UserMessage(priority=800, flex_grow=2)[Truncate(keep="tail", tokens=sizing.token_budget // LOG_SHARE)[self.log]],
+            UserMessage(priority=800, flex_grow=2)[
+                Truncate(keep="tail", tokens=sizing.token_budget // LOG_SHARE)[self.log]
+            ],
             UserMessage(required=True)[self.query],
         )
 
 
 @attrs.frozen
 class HistoryFigures:
-    """The figures of one conversation at one budget. Times are over the floor: every text and every call's arguments tokenised once."""
+    """The figures of one conversation at one budget.
+
+    Times are over the floor: every text and every call's arguments tokenised once.
+    """
 
     first: float
     """A render with nothing cached except the vocabulary."""
     next: float
     """The next render with the same Renderer, after one more turn."""
     kept_share: float
-    """The tokens of the first render, over the budget or, if they are fewer, the tokens of the whole request."""
+    """The tokens of the first render, over the budget or, if they are fewer, the tokens of the
+    whole request."""
 
 
 @attrs.frozen
@@ -129,14 +136,20 @@ class Recorded:
         return Recorded(fresh_messages(self.turns), log, query)
 
     def extend(self, turn: Sequence[Message], query: str) -> Recorded:
-        """Return the conversation with one more turn and another request. The messages that were there keep their objects."""
+        """Return the conversation with one more turn and another request.
+
+        The messages that were there keep their objects.
+        """
         return attrs.evolve(self, turns=(*self.turns, *turn), query=query)
 
 
 def record(messages: int) -> Recorded:
-    """Record a conversation of whole turns. The same number gives the same conversation, and a larger one begins with it.
+    """Record a conversation of whole turns.
 
-    Every other call writes a file, with the whole text in its arguments; the others read one, and have a text of their own.
+    The same number gives the same conversation, and a larger one begins with it.
+
+    Every other call writes a file, with the whole text in its arguments; the others read one, and
+    have a text of their own.
     """
     contents = texts(messages, WORDS)
     lines = texts(min(messages, LOG_LINES), SHORT, seed=1)
@@ -149,8 +162,14 @@ def _message(index: int, text: str) -> Message:
     match index % TURN:
         case 1:
             path, writes = f"src/module_{index}.py", index // TURN % 2 > 0
-            arguments = json.dumps({"path": path, "content": text} if writes else {"path": path}, ensure_ascii=False)
-            call = ToolCall(id=f"call_{index}", name="write_file" if writes else "read_file", arguments=arguments)
+            arguments = json.dumps(
+                {"path": path, "content": text} if writes else {"path": path}, ensure_ascii=False
+            )
+            call = ToolCall(
+                id=f"call_{index}",
+                name="write_file" if writes else "read_file",
+                arguments=arguments,
+            )
             return Message(role="assistant", content=() if writes else (text,), tool_calls=(call,))
         case 2:
             return Message(role="tool", content=(text,), tool_call_id=f"call_{index - 1}")
@@ -164,7 +183,10 @@ def fresh_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
         attrs.evolve(
             message,
             content=fresh([part for part in message.content if isinstance(part, str)]),
-            tool_calls=tuple(attrs.evolve(call, arguments=fresh([call.arguments])[0]) for call in message.tool_calls),
+            tool_calls=tuple(
+                attrs.evolve(call, arguments=fresh([call.arguments])[0])
+                for call in message.tool_calls
+            ),
         )
         for message in messages
     )
@@ -177,7 +199,10 @@ def read_texts(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def count(messages: Sequence[Message]) -> int:
-    """Return the tokens of a request of these messages, with framing. The renderer has no part in it."""
+    """Return the tokens of a request of these messages, with framing.
+
+    The renderer has no part in it.
+    """
     return count_request({"model": MODEL, "messages": to_chat(messages)}).tokens
 
 
@@ -212,7 +237,10 @@ def first(recorded: Recorded, budget: int) -> Case:
 
 
 def following(recorded: Recorded, budget: int, turns: Sequence[Sequence[Message]]) -> Case:
-    """Return a case for the next render with one Renderer. Each run has one more of the turns, as the conversation goes on."""
+    """Return a case for the next render with one Renderer.
+
+    Each run has one more of the turns, as the conversation goes on.
+    """
     renderer, shown = _renderer(budget), recorded.fresh()
     outcome(renderer, (shown.prompt(),))
 
@@ -235,10 +263,13 @@ def _renderer(budget: int) -> Renderer:
     return Renderer(budget=budget, tokenizer=fresh_tokenizer())
 
 
-def measure_history(messages: int, rounds: int, seconds: dict[str, float]) -> dict[str, HistoryFigures]:
+def measure_history(
+    messages: int, rounds: int, seconds: dict[str, float]
+) -> dict[str, HistoryFigures]:
     """Return the figures of a conversation at each budget. Adds the times to `seconds`.
 
-    The collector is on: a program that renders has it on, and what a render allocates is what the collector looks through.
+    The collector is on: a program that renders has it on, and what a render allocates is what the
+    collector looks through.
     """
     longer = record(messages + TURN * (rounds + 1))
     recorded = attrs.evolve(longer, turns=longer.turns[:messages])
@@ -248,33 +279,59 @@ def measure_history(messages: int, rounds: int, seconds: dict[str, float]) -> di
     figures: dict[str, HistoryFigures] = {}
     for name, budget in budgets(whole).items():
         kept = check(recorded, turns[0], budget)
-        cold = medians({"floor": floor(recorded.request()), "first": first(recorded, budget)}, rounds, collector=True)
-        warm = medians({"floor": floor(recorded.request()), "next": following(recorded, budget, turns)}, rounds, collector=True)
-        seconds |= {f"history_{messages}_{name}_{key}": spent for key, spent in (*warm.items(), *cold.items())}
-        figures[name] = HistoryFigures(cold["first"] / cold["floor"], warm["next"] / warm["floor"], kept / min(budget, whole))
+        cold = medians(
+            {"floor": floor(recorded.request()), "first": first(recorded, budget)},
+            rounds,
+            collector=True,
+        )
+        warm = medians(
+            {"floor": floor(recorded.request()), "next": following(recorded, budget, turns)},
+            rounds,
+            collector=True,
+        )
+        seconds |= {
+            f"history_{messages}_{name}_{key}": spent
+            for key, spent in (*warm.items(), *cold.items())
+        }
+        figures[name] = HistoryFigures(
+            cold["first"] / cold["floor"], warm["next"] / warm["floor"], kept / min(budget, whole)
+        )
     return figures
 
 
 def check(recorded: Recorded, turn: Sequence[Message], budget: int) -> int:
-    """Return the tokens of a first render. Raise RuntimeError if it is a bad one: figures of a broken renderer are worthless.
+    """Return the tokens of a first render.
 
-    It is within its budget, and uses it; has nothing that the conversation has not; and the next render is what a first one would be.
+    Raise RuntimeError if it is a bad one: figures of a broken renderer are worthless.
+
+    It is within its budget, and uses it; has nothing that the conversation has not; and the next
+    render is what a first one would be.
     """
     whole = count(recorded.request())
     renderer = _renderer(budget)
     rendered = outcome(renderer, (recorded.prompt(),))
     longer = recorded.extend(turn, recorded.query)
-    again, anew = outcome(renderer, (longer.prompt(),)), outcome(_renderer(budget), (longer.prompt(),))
+    again, anew = (
+        outcome(renderer, (longer.prompt(),)),
+        outcome(_renderer(budget), (longer.prompt(),)),
+    )
     problems = {
-        f"{rendered.tokens:,} tokens are not what its messages have": rendered.tokens != count(rendered.messages),
-        f"{rendered.tokens:,} tokens are no full render": not LEAST_KEPT * min(budget, whole) < rendered.tokens <= budget,
-        "a text is not of the conversation": bool(find_foreign(rendered.messages, recorded.request())),
+        f"{rendered.tokens:,} tokens are not what its messages have": rendered.tokens
+        != count(rendered.messages),
+        f"{rendered.tokens:,} tokens are no full render": not LEAST_KEPT * min(budget, whole)
+        < rendered.tokens
+        <= budget,
+        "a text is not of the conversation": bool(
+            find_foreign(rendered.messages, recorded.request())
+        ),
         "instructions or request are missing": rendered.messages[:1] + rendered.messages[-1:]
         != recorded.request()[:1] + recorded.request()[-1:],
         "the next render is not that of a new Renderer": again.messages != anew.messages,
     }
     if found := [problem for problem, holds in problems.items() if holds]:
-        message = f"history, {len(recorded.turns):,} messages, budget {budget:,}: {'; '.join(found)}."
+        message = (
+            f"history, {len(recorded.turns):,} messages, budget {budget:,}: {'; '.join(found)}."
+        )
         raise RuntimeError(message)
     return rendered.tokens
 
@@ -289,4 +346,6 @@ def find_foreign(messages: Sequence[Message], known: Sequence[Message]) -> list[
     ids = {call.id for message in known for call in message.tool_calls}
     pieces = [piece for message in messages for piece in _MARKERS.split(message.text)]
     calls = [call.id for message in messages for call in message.tool_calls]
-    return [piece for piece in pieces if piece not in whole] + [call for call in calls if call not in ids]
+    return [piece for piece in pieces if piece not in whole] + [
+        call for call in calls if call not in ids
+    ]

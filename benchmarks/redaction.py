@@ -3,7 +3,8 @@
     python -m benchmarks.redaction            # the table
     python -m benchmarks.redaction --json
 
-Found: the secret is gone. False positives: texts without a secret that were changed. A scanner that is not installed is left out.
+Found: the secret is gone. False positives: texts without a secret that were changed. A scanner that
+is not installed is left out.
 """
 
 from __future__ import annotations
@@ -64,13 +65,18 @@ def measure(redactor: Redactor) -> Figures:
 
 
 def _count_found(redactor: Redactor, shapes: Mapping[str, tuple[str, str]]) -> int:
-    texts = [(redactor(f"Before: x. {template.format(secret)} And behind."), secret) for template, secret in shapes.values()]
+    texts = [
+        (redactor(f"Before: x. {template.format(secret)} And behind."), secret)
+        for template, secret in shapes.values()
+    ]
     return sum(secret not in shown and secret[-12:] not in shown for shown, secret in texts)
 
 
 def main() -> int:
     """Run the command line. Returns the exit status 0."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.redaction", description="Measure redactors.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.redaction", description="Measure redactors."
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     asked = parser.parse_args()
     redactors: dict[str, Redactor] = {"redact_secrets": redact_secrets}

@@ -28,7 +28,8 @@ BARS: Final = {
 """Figure → its upper limit, and its description."""
 
 OVER_FLOOR_BARS: Final = {"messages": 0.8, "tools": 0.9, "nested": 0.9, "deep": 1.0, "chunks": 2.5}
-"""Shape → the upper limit of the first render at half of the tokens, over the floor of that shape."""
+"""Shape → the upper limit of the first render at half of the tokens, over the floor of that
+shape."""
 
 INCREMENTAL_BAR: Final = 0.1
 """The upper limit of the next render after one more turn over the floor, in every shape."""
@@ -40,14 +41,18 @@ HISTORY_MESSAGES: Final = (200, 1_000, 4_000)
 """The messages of the recorded conversations."""
 
 HISTORY_BARS: Final = {"first": 2.5, "next": 0.3}
-"""The upper limits of the README's prompt over its floor, at each budget, from `BARRED_MESSAGES` on."""
+"""The upper limits of the README's prompt over its floor, at each budget, from `BARRED_MESSAGES`
+on."""
 
 BARRED_MESSAGES: Final = 1_000
 
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """The figures of one run. Ratios are of medians that were measured in turns; the floor is every text tokenised once."""
+    """The figures of one run.
+
+    Ratios are of medians that were measured in turns; the floor is every text tokenised once.
+    """
 
     cold_over_floor: float
     cold_small_over_floor: float
@@ -55,13 +60,16 @@ class Figures:
     tokenised_share_small: float
     peak_memory_over_text: float
     over_floor: dict[str, float]
-    """Shape → the first render of `messages` items at half of their tokens, over the floor of that shape."""
+    """Shape → the first render of `messages` items at half of their tokens, over the floor of that
+    shape."""
     incremental: dict[str, float]
     """Shape → the next render after one more turn, over the floor of that shape."""
     in_component: dict[str, dict[str, float]]
-    """Shape → the `first` and the `next` render over the floor, of the same prompt in a component, which is expanded in each render."""
+    """Shape → the `first` and the `next` render over the floor, of the same prompt in a component,
+    which is expanded in each render."""
     scaling: dict[str, float]
-    """Shape → the time for four times the messages, divided by the time for one times, at half of the tokens."""
+    """Shape → the time for four times the messages, divided by the time for one times, at half of
+    the tokens."""
     history: dict[int, dict[str, HistoryFigures]]
     """Messages of a recorded conversation → budget → the README's prompt over its floor."""
     agent: dict[str, AgentFigures]
@@ -76,12 +84,27 @@ class Figures:
 
     def verdicts(self) -> list[tuple[str, float, float]]:
         """Return the figures that have a limit, as (description, figure, limit)."""
-        lines: list[tuple[str, float, float]] = [(says, getattr(self, name), bar) for name, (bar, says) in BARS.items()]
-        lines += [(f"first render over the floor, {shape}", ratio, OVER_FLOOR_BARS[shape]) for shape, ratio in self.over_floor.items()]
-        lines += [(f"next render over the floor, {shape}", ratio, INCREMENTAL_BAR) for shape, ratio in self.incremental.items()]
-        lines += [(f"four times the messages, {shape}", ratio, SCALING_BAR) for shape, ratio in self.scaling.items()]
+        lines: list[tuple[str, float, float]] = [
+            (says, getattr(self, name), bar) for name, (bar, says) in BARS.items()
+        ]
+        lines += [
+            (f"first render over the floor, {shape}", ratio, OVER_FLOOR_BARS[shape])
+            for shape, ratio in self.over_floor.items()
+        ]
+        lines += [
+            (f"next render over the floor, {shape}", ratio, INCREMENTAL_BAR)
+            for shape, ratio in self.incremental.items()
+        ]
+        lines += [
+            (f"four times the messages, {shape}", ratio, SCALING_BAR)
+            for shape, ratio in self.scaling.items()
+        ]
         return lines + [
-            (f"{name} render over the floor, history of {messages:,}, {budget}", getattr(figures, name), bar)
+            (
+                f"{name} render over the floor, history of {messages:,}, {budget}",
+                getattr(figures, name),
+                bar,
+            )
             for messages, by_budget in self.history.items()
             if messages >= BARRED_MESSAGES
             for budget, figures in by_budget.items()
@@ -91,8 +114,16 @@ class Figures:
     def table(self) -> str:
         """Return the figures and their limits as a table, one per line, and the software versions."""
         lines = [f"{'':60} {'figure':>8} {'bar':>6}"]
-        lines += [f"{says:60} {figure:8.3f} {bar:6.2f}  {'ok' if figure <= bar else 'MISSED'}" for says, figure, bar in self.verdicts()]
-        lines += ["", f"{'without a bar':60} {'first':>8} {'next':>6} {'own':>6} {'kept':>7}", *self._unbarred(), ""]
+        lines += [
+            f"{says:60} {figure:8.3f} {bar:6.2f}  {'ok' if figure <= bar else 'MISSED'}"
+            for says, figure, bar in self.verdicts()
+        ]
+        lines += [
+            "",
+            f"{'without a bar':60} {'first':>8} {'next':>6} {'own':>6} {'kept':>7}",
+            *self._unbarred(),
+            "",
+        ]
         lines.append(
             f"{self.messages:,} messages, {self.text_bytes:,} bytes, {self.text_tokens:,} tokens; floor {self.seconds['floor'] * 1000:.0f} ms; "
             f"medians of {self.rounds} rounds; Python {self.python}, tiktoken {self.tiktoken}"
@@ -119,12 +150,22 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
     flat.check(HALF)
     flat.check(HUNDREDTH)
     seconds = medians(
-        {"floor": flat.floor, "cold": flat.cold(HALF), "cold_small": flat.cold(HUNDREDTH), "incremental": flat.incremental},
+        {
+            "floor": flat.floor,
+            "cold": flat.cold(HALF),
+            "cold_small": flat.cold(HUNDREDTH),
+            "incremental": flat.incremental,
+        },
         rounds,
     )
     floor = seconds["floor"]
-    by_shape = {name: over_floor(shape, messages, rounds, seconds) for name, shape in _FLOOR_SHAPES.items()}
-    wrapped = {name: over_floor(shape, messages, rounds, seconds, in_component=True) for name, shape in _FLOOR_SHAPES.items()}
+    by_shape = {
+        name: over_floor(shape, messages, rounds, seconds) for name, shape in _FLOOR_SHAPES.items()
+    }
+    wrapped = {
+        name: over_floor(shape, messages, rounds, seconds, in_component=True)
+        for name, shape in _FLOOR_SHAPES.items()
+    }
     return Figures(
         cold_over_floor=seconds["cold"] / floor,
         cold_small_over_floor=seconds["cold_small"] / floor,
@@ -133,7 +174,9 @@ def measure(messages: int, rounds: int, shapes: Sequence[Shape]) -> Figures:
         peak_memory_over_text=peak(flat.cold(HALF)) / size(contents),
         over_floor={name: cold for name, (cold, _) in by_shape.items()},
         incremental={name: again for name, (_, again) in by_shape.items()},
-        in_component={name: {"first": cold, "next": again} for name, (cold, again) in wrapped.items()},
+        in_component={
+            name: {"first": cold, "next": again} for name, (cold, again) in wrapped.items()
+        },
         scaling={shape.name: scaling(shape, messages, rounds, seconds) for shape in shapes},
         history={size: measure_history(size, rounds, seconds) for size in HISTORY_MESSAGES},
         agent=measure_agent(rounds, seconds),
@@ -152,7 +195,9 @@ _FLOOR_SHAPES: Final = {
 }
 
 
-def over_floor(shape: Shape, items: int, rounds: int, seconds: dict[str, float], *, in_component: bool = False) -> tuple[float, float]:
+def over_floor(
+    shape: Shape, items: int, rounds: int, seconds: dict[str, float], *, in_component: bool = False
+) -> tuple[float, float]:
     """Return the first render at half of the tokens, and the next one after one more turn, both over the floor of a shape.
 
     A chunk is an item, as a message is. Adds the times to `seconds`.
@@ -168,11 +213,17 @@ def over_floor(shape: Shape, items: int, rounds: int, seconds: dict[str, float],
 
 
 def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float]) -> float:
-    """Return how much longer four times the messages take, at half of their tokens; 4 is linear. Adds both times to `seconds`."""
+    """Return how much longer four times the messages take, at half of their tokens; 4 is linear.
+
+    Adds both times to `seconds`.
+    """
     contents = texts(4 * int(messages * shape.per_item), shape.words)
     few, many = History(contents[: len(contents) // 4], shape), History(contents, shape)
     timed = medians({"few": few.cold(HALF), "many": many.cold(HALF)}, rounds)
-    seconds |= {f"{shape.name}_{len(history.contents)}": timed[key] for key, history in (("few", few), ("many", many))}
+    seconds |= {
+        f"{shape.name}_{len(history.contents)}": timed[key]
+        for key, history in (("few", few), ("many", many))
+    }
     return timed["many"] / timed["few"]
 
 
@@ -188,22 +239,44 @@ def profile(messages: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 0, or with --check 1 if a limit is exceeded."""
+    """Run the command line.
+
+    Returns the exit status: 0, or with --check 1 if a limit is exceeded.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--quick", action="store_true", help="1,000 messages and five rounds, where no other number is given")
-    parser.add_argument("--messages", type=int, help="messages of the flat history, a quarter of the largest (default 5,000)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="1,000 messages and five rounds, where no other number is given",
+    )
+    parser.add_argument(
+        "--messages",
+        type=int,
+        help="messages of the flat history, a quarter of the largest (default 5,000)",
+    )
     parser.add_argument("--rounds", type=int, help="repetitions, at least 5 (default 7)")
-    parser.add_argument("--shape", action="append", choices=[shape.name for shape in SHAPES], help="scale this shape only; repeatable")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        choices=[shape.name for shape in SHAPES],
+        help="scale this shape only; repeatable",
+    )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")
-    parser.add_argument("--profile", action="store_true", help="print where a cold render spends its time instead")
+    parser.add_argument(
+        "--profile", action="store_true", help="print where a cold render spends its time instead"
+    )
     options = parser.parse_args(arguments)
     messages: int = options.messages or (1_000 if options.quick else 5_000)
     rounds: int = max(5, options.rounds or (5 if options.quick else 7))
     if options.profile:
         profile(messages)
         return 0
-    figures = measure(messages, rounds, [shape for shape in SHAPES if not options.shape or shape.name in options.shape])
+    figures = measure(
+        messages,
+        rounds,
+        [shape for shape in SHAPES if not options.shape or shape.name in options.shape],
+    )
     print(json.dumps(attrs.asdict(figures), indent=2) if options.json else figures.table())
     return int(options.check and any(figure > bar for _, figure, bar in figures.verdicts()))
 

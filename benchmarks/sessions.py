@@ -60,22 +60,29 @@ CONCURRENT = 3
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """The figures of one preset. Zero is right for `invalid_requests`, `lost`, `repeated_tool_runs` and `longest_wait_over_limit`."""
+    """The figures of one preset.
+
+    Zero is right for `invalid_requests`, `lost`, `repeated_tool_runs` and
+    `longest_wait_over_limit`.
+    """
 
     requests: int
     """Requests to the provider, those for summaries included."""
     invalid_requests: int
     """Requests that the provider refused as ill-formed, or that have a message without content."""
     overflows: int
-    """Requests that the provider refused as too large, and turns that the session gave up because nothing fits."""
+    """Requests that the provider refused as too large, and turns that the session gave up because
+    nothing fits."""
     lost: int
-    """Messages that are not in the transcript, or neither in the view nor found by following the breadcrumb; and tasks that no request showed."""
+    """Messages that are not in the transcript, or neither in the view nor found by following the
+    breadcrumb; and tasks that no request showed."""
     repeated_tool_runs: int
     """Reads of files that the model had read before, because its request did not show it."""
     longest_wait_over_limit: float
     """Seconds by which a summary in the foreground took longer than it may."""
     details_found: float | None
-    """The share of details that were asked for after they had been dropped, and that the model found. None: none was dropped."""
+    """The share of details that were asked for after they had been dropped, and that the model
+    found. None: none was dropped."""
     details_dropped: int
     compactions: int
     unfinished: int
@@ -90,7 +97,11 @@ class _Limited:
 
     def decide(self, state: PolicyState) -> Decision:
         decision = self.policy.decide(state)
-        return attrs.evolve(decision, seconds=WAIT_SECONDS) if isinstance(decision, Compact | Wait) else decision
+        return (
+            attrs.evolve(decision, seconds=WAIT_SECONDS)
+            if isinstance(decision, Compact | Wait)
+            else decision
+        )
 
 
 @attrs.define
@@ -134,23 +145,55 @@ async def run_preset(name: str, *, rounds: int = 2, seed: int = 1) -> Figures:
         seed: For the jitter of thresholds.
     """
     model, files, outcome = Model(), Files(), _Outcome()
-    with tempfile.TemporaryDirectory() as folder, serve(window=WINDOWS, after=model.answer) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serve(window=WINDOWS, after=model.answer) as server,
+    ):
         file = Path(folder) / "talk.jsonl"
-        async with openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS) as client:
-            await _converse(name, file, client, files=files, outcome=outcome, tasks=make_tasks(rounds), rng=random.Random(seed))
-        outcome.lost += _count_unrecorded(Transcript(JsonlStore(file)), outcome.users, model.delivered, files.reads)
-        answers = {text.partition(":")[0].removesuffix(" is done") for text in model.delivered if text.startswith("Task ")}
-        outcome.lost += max(0, outcome.answered - len(answers))  # a request without the task has another answer
+        async with openai.AsyncOpenAI(
+            base_url=server.url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS
+        ) as client:
+            await _converse(
+                name,
+                file,
+                client,
+                files=files,
+                outcome=outcome,
+                tasks=make_tasks(rounds),
+                rng=random.Random(seed),
+            )
+        outcome.lost += _count_unrecorded(
+            Transcript(JsonlStore(file)), outcome.users, model.delivered, files.reads
+        )
+        answers = {
+            text.partition(":")[0].removesuffix(" is done")
+            for text in model.delivered
+            if text.startswith("Task ")
+        }
+        # a request without the task has another answer
+        outcome.lost += max(0, outcome.answered - len(answers))
         return _collect(server, model, files, outcome)
 
 
 async def _converse(  # noqa: PLR0913  # keywords
-    name: str, file: Path, client: openai.AsyncOpenAI, *, files: Files, outcome: _Outcome, tasks: Sequence[Task], rng: random.Random
+    name: str,
+    file: Path,
+    client: openai.AsyncOpenAI,
+    *,
+    files: Files,
+    outcome: _Outcome,
+    tasks: Sequence[Task],
+    rng: random.Random,
 ) -> None:
     tool = files.tool()
     models = {each: OpenAIModel(each, api="chat", client=client) for each in WINDOWS}
     budgets = {
-        each: ContextBudget.for_model(each, window=window, reserved_output_tokens=REPLY_TOKENS, tools=[tool.definition, RECALL])
+        each: ContextBudget.for_model(
+            each,
+            window=window,
+            reserved_output_tokens=REPLY_TOKENS,
+            tools=[tool.definition, RECALL],
+        )
         for each, window in WINDOWS.items()
     }
     large, small = WINDOWS
@@ -221,20 +264,51 @@ def _count_unreachable(session: AgentSession) -> int:
     view = session.window.view
     shown = {item.entry_id for item in view.items}
     path = session.transcript.path()
-    recalls = {call.id for entry in path if entry.message for call in entry.message.tool_calls if call.name == RECALL.name}
-    hidden = [entry for entry in path if entry.message is not None and entry.id not in shown and entry.message.tool_call_id not in recalls]
-    hidden = [entry for entry in hidden if entry.message and not any(call.id in recalls for call in entry.message.tool_calls)]
+    recalls = {
+        call.id
+        for entry in path
+        if entry.message
+        for call in entry.message.tool_calls
+        if call.name == RECALL.name
+    }
+    hidden = [
+        entry
+        for entry in path
+        if entry.message is not None
+        and entry.id not in shown
+        and entry.message.tool_call_id not in recalls
+    ]
+    hidden = [
+        entry
+        for entry in hidden
+        if entry.message and not any(call.id in recalls for call in entry.message.tool_calls)
+    ]
     if not any("kept in the transcript" in message.text for message in view.messages):
         return len(hidden)
-    return sum(recall(path, {"entry": entry.id}, max_tokens=50).startswith("Error: ") for entry in hidden)
+    return sum(
+        recall(path, {"entry": entry.id}, max_tokens=50).startswith("Error: ") for entry in hidden
+    )
 
 
-def _count_unrecorded(transcript: Transcript, users: Counter[str], replies: Counter[str], reads: Counter[str]) -> int:
+def _count_unrecorded(
+    transcript: Transcript, users: Counter[str], replies: Counter[str], reads: Counter[str]
+) -> int:
     """Count what was said, answered and read, and is not in the transcript as often."""
     messages = [entry.message for entry in transcript.entries if entry.message is not None]
-    recorded = {role: Counter(message.text for message in messages if message.role == role) for role in ("user", "assistant")}
-    results = Counter(message.text.split("\n", 1)[0].removeprefix("# ") for message in messages if message.role == "tool")
-    return (users - recorded["user"]).total() + (replies - recorded["assistant"]).total() + (reads - results).total()
+    recorded = {
+        role: Counter(message.text for message in messages if message.role == role)
+        for role in ("user", "assistant")
+    }
+    results = Counter(
+        message.text.split("\n", 1)[0].removeprefix("# ")
+        for message in messages
+        if message.role == "tool"
+    )
+    return (
+        (users - recorded["user"]).total()
+        + (replies - recorded["assistant"]).total()
+        + (reads - results).total()
+    )
 
 
 def _collect(server: Server, model: Model, files: Files, outcome: _Outcome) -> Figures:
@@ -272,20 +346,33 @@ async def _run(names: Sequence[str], rounds: int, seed: int) -> dict[str, Figure
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sessions", description=__doc__)
-    parser.add_argument("presets", nargs="*", metavar="PRESET", default=[*PRESETS], help="names of presets (default: all)")
+    parser.add_argument(
+        "presets",
+        nargs="*",
+        metavar="PRESET",
+        default=[*PRESETS],
+        help="names of presets (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--rounds", type=int, default=2, help="of nine tasks each (default 2)")
-    parser.add_argument("--seed", type=int, default=1, help="of the jitter of thresholds (default 1)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the jitter of thresholds (default 1)"
+    )
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.presets) - set(PRESETS))
     if unknown:
         parser.error(f"there is no preset {unknown[0]!r}: use {', '.join(PRESETS)}")
     found = asyncio.run(_run(asked.presets, max(1, asked.rounds), asked.seed))
     if asked.json:
-        print(json.dumps({name: attrs.asdict(figures) for name, figures in found.items()}, indent=2))
+        print(
+            json.dumps({name: attrs.asdict(figures) for name, figures in found.items()}, indent=2)
+        )
         return 0
     columns = [field.name for field in attrs.fields(Figures)]
-    rows = [[name, *(str(getattr(figures, column)) for column in columns)] for name, figures in found.items()]
+    rows = [
+        [name, *(str(getattr(figures, column)) for column in columns)]
+        for name, figures in found.items()
+    ]
     print("\n".join(_format_table([["preset", *columns], *rows])))
     return 0
 
@@ -293,7 +380,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(cell.ljust(width) if at == 0 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.ljust(width) if at == 0 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         for row in rows
     ]
 

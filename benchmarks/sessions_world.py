@@ -1,6 +1,7 @@
 """The world of the benchmark of sessions: files with details, the tasks of a user, a model that decides by its request alone, and faults.
 
-The model repeats a call whose result its request does not show, and finds a detail only if its request shows it or shows the way to it.
+The model repeats a call whose result its request does not show, and finds a detail only if its
+request shows it or shows the way to it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Task:
     wanted: str | None = None
     """The file whose detail is asked for."""
     before: str | None = None
-    """`smaller`, `larger`: another model. `compact`. `branch`: back to before the previous two tasks."""
+    """`smaller`, `larger`: another model. `compact`. `branch`: back to before the previous two
+    tasks."""
 
     @property
     def message(self) -> str:
@@ -62,7 +64,8 @@ class Task:
 
 def make_tasks(rounds: int) -> list[Task]:
     """Return the tasks of a conversation: four files and more at once, look-backs, two models, a branch."""
-    plan: list[tuple[str, int, int, str | None]] = []  # kind, files or the task looked back to, words of a file, what comes before
+    # kind, files or the task looked back to, words of a file, what comes before
+    plan: list[tuple[str, int, int, str | None]] = []
     for start in range(0, 9 * rounds, 9):
         plan += [
             ("read", 2, 700, None),
@@ -79,12 +82,30 @@ def make_tasks(rounds: int) -> list[Task]:
     for number, (kind, count, words, before) in enumerate(plan, 1):
         if kind == "read":
             paths = tuple(f"src/task{number}_{at}_of_{words}.py" for at in range(count))
-            tasks.append(Task(number=number, text=f"read {', '.join(paths)}, and say when you have seen them.", paths=paths, before=before))
+            tasks.append(
+                Task(
+                    number=number,
+                    text=f"read {', '.join(paths)}, and say when you have seen them.",
+                    paths=paths,
+                    before=before,
+                )
+            )
         elif kind == "look":
             wanted = tasks[count - 1].paths[-1]
-            tasks.append(Task(number=number, text=f"what is the detail of {wanted}?", wanted=wanted, before=before))
+            tasks.append(
+                Task(
+                    number=number,
+                    text=f"what is the detail of {wanted}?",
+                    wanted=wanted,
+                    before=before,
+                )
+            )
         else:
-            tasks.append(Task(number=number, text=f"is it true that {_make_words(40, number)}?", before=before))
+            tasks.append(
+                Task(
+                    number=number, text=f"is it true that {_make_words(40, number)}?", before=before
+                )
+            )
     return tasks
 
 
@@ -102,8 +123,18 @@ class Files:
 
     def tool(self) -> Tool:
         """Return the tool that reads a file."""
-        parameters: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}  # Any: JSON
-        return Tool(definition=ToolDefinition(name="read_file", description="Read a file.", parameters=parameters), run=self._read)
+        # Any stands for JSON
+        parameters: dict[str, Any] = {
+            "type": "object",
+            "properties": {"path": {"type": "string"}},
+            "required": ["path"],
+        }
+        return Tool(
+            definition=ToolDefinition(
+                name="read_file", description="Read a file.", parameters=parameters
+            ),
+            run=self._read,
+        )
 
     def _read(self, arguments: Mapping[str, object]) -> str:
         path = str(arguments["path"])
@@ -115,7 +146,8 @@ class Files:
 
 
 SUMMARIES = ("good", "refusal", "vague", "cut", "busy", "good", "hang", "good", "good")
-"""The outcomes of the first, second, … summary request; after the last one they start over. A vague summary has all headings, and names no file."""
+"""The outcomes of the first, second, … summary request; after the last one they start over. A vague
+summary has all headings, and names no file."""
 
 
 class Model:
@@ -156,7 +188,9 @@ class Model:
         paths = _PATH.findall(text)
         if text.startswith("read "):
             missing = [path for path in paths if not shown.knows(path)]
-            return [_call("read_file", path=path) for path in missing] or f"Task {number} is done: I have seen {len(paths)} files."
+            return [
+                _call("read_file", path=path) for path in missing
+            ] or f"Task {number} is done: I have seen {len(paths)} files."
         if text.startswith("what is the detail"):
             return self._look_back(number, paths[0], shown)
         return f"Task {number}: yes. {_make_words(30, number)}"
@@ -181,12 +215,19 @@ class _Shown:
         self.tools = {tool["function"]["name"] for tool in exchange.chat.get("tools") or ()}
         texts = [_text(message) for message in self.messages]
         tasks = [
-            match for text, message in zip(texts, self.messages, strict=True) if message["role"] == "user" for match in _TASK.finditer(text)
+            match
+            for text, message in zip(texts, self.messages, strict=True)
+            if message["role"] == "user"
+            for match in _TASK.finditer(text)
         ]
         latest = max(tasks, key=lambda match: int(match[1]), default=None)
         self.task = None if latest is None else (latest[1], latest[2])
         self._all = "\n".join(texts)
-        calls = {call["id"]: call["function"] for message in self.messages for call in message.get("tool_calls") or ()}
+        calls = {
+            call["id"]: call["function"]
+            for message in self.messages
+            for call in message.get("tool_calls") or ()
+        }
         self._results = [
             (function["name"], json.loads(function["arguments"]), text)
             for text, message in zip(texts, self.messages, strict=True)
@@ -194,14 +235,22 @@ class _Shown:
         ]
 
     def knows(self, path: str) -> bool:
-        """Return whether a file was read, as far as the request shows: a call, or a summary that tells it. What the user asks tells nothing."""
-        return any(name == "read_file" and arguments["path"] == path for name, arguments, _ in self._results) or path in _TASK.sub(
-            "", self._all
-        )
+        """Return whether a file was read, as far as the request shows: a call, or a summary that tells it.
+
+        What the user asks tells nothing.
+        """
+        return any(
+            name == "read_file" and arguments["path"] == path
+            for name, arguments, _ in self._results
+        ) or path in _TASK.sub("", self._all)
 
     def find_detail(self, path: str) -> str | None:
         """Return the detail that the file's result shows."""
-        texts = [text for name, arguments, text in self._results if name == "read_file" and arguments["path"] == path]
+        texts = [
+            text
+            for name, arguments, text in self._results
+            if name == "read_file" and arguments["path"] == path
+        ]
         return next((match[1] for text in texts if (match := _DETAIL.search(text))), None)
 
     def read_back(self, path: str) -> str | ToolCall | None:
@@ -217,8 +266,14 @@ class _Shown:
         named = re.search(_RESULT.format(re.escape(path)), searched[-1], re.MULTILINE)
         if named is None:
             return None
-        pages = {arguments.get("page", 1): text for arguments, text in recalls if arguments.get("entry") == named[1]}
-        if found := next((match[1] for text in pages.values() if (match := _DETAIL.search(text))), None):
+        pages = {
+            arguments.get("page", 1): text
+            for arguments, text in recalls
+            if arguments.get("entry") == named[1]
+        }
+        if found := next(
+            (match[1] for text in pages.values() if (match := _DETAIL.search(text))), None
+        ):
             return found
         if not pages:
             return _call(tool, entry=named[1])
@@ -233,7 +288,10 @@ def _answer_summary(number: int, exchange: Exchange) -> Answer:
             return "I am sorry, but I cannot help with that."
         case "cut":
             return ScriptedReply(
-                message=Message(role="assistant", content=f"<summary>\n{SECTIONS[0]}\n{_make_words(60, number)}"), finish="length"
+                message=Message(
+                    role="assistant", content=f"<summary>\n{SECTIONS[0]}\n{_make_words(60, number)}"
+                ),
+                finish="length",
             )
         case "busy":
             return rate_limit_error(0.2)
@@ -243,7 +301,10 @@ def _answer_summary(number: int, exchange: Exchange) -> Answer:
             body = exchange.raw.decode()
             earlier = (path for told in _TOLD.findall(body) for path in told.split(", "))
             read = dict.fromkeys((*earlier, *_READ.findall(body))) if kind == "good" else {}
-            sections = "\n".join(f"{at}. {title}: {_make_words(20, f'{title}{number}')}" for at, title in enumerate(SECTIONS, 1))
+            sections = "\n".join(
+                f"{at}. {title}: {_make_words(20, f'{title}{number}')}"
+                for at, title in enumerate(SECTIONS, 1)
+            )
             told = f"The files {', '.join(read)} were read." if read else "Files were read."
             return f"<analysis>{_make_words(30, number)}</analysis>\n<summary>\n{sections}\n{told}\n</summary>"
 
@@ -254,7 +315,9 @@ def _call(tool: str, **arguments: str) -> ToolCall:
 
 def _text(message: Mapping[str, Any]) -> str:  # Any: JSON
     content = message.get("content") or ""
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def _make_words(count: int, seed: object) -> str:

@@ -1,7 +1,8 @@
 """Measure the stores of transcripts: several processes that append to one conversation, one append, and opening a long conversation.
 
-PostgreSQL and a server of S3 are started on loopback; where there is none, the store is left out, and stderr says why. The S3 server is a
-simulation in this process, so its times say nothing about S3.
+PostgreSQL and a server of S3 are started on loopback; where there is none, the store is left out,
+and stderr says why. The S3 server is a simulation in this process, so its times say nothing about
+S3.
 
     python -m benchmarks.stores            # the table
     python -m benchmarks.stores --json
@@ -71,7 +72,9 @@ class StoreFigures:
     """Milliseconds to open a conversation of 10,000 entries, best of three."""
 
 
-def measure_store(place: Callable[[str], Callable[[], TranscriptStore]], sizes: Sizes) -> StoreFigures:
+def measure_store(
+    place: Callable[[str], Callable[[], TranscriptStore]], sizes: Sizes
+) -> StoreFigures:
     """Measure a store. `place` returns for the id of a conversation what opens its store."""
     shared = place("writers")
     writers = [start_writer(shared, f"w{number}", sizes.appends) for number in range(sizes.writers)]
@@ -86,7 +89,8 @@ def measure_store(place: Callable[[str], Callable[[], TranscriptStore]], sizes: 
     return StoreFigures(
         appends=len(lines),
         writers=sizes.writers,
-        lost=len(set(acknowledged) - set(stored)) + max(0, sizes.writers * sizes.appends - len(lines)),
+        lost=len(set(acknowledged) - set(stored))
+        + max(0, sizes.writers * sizes.appends - len(lines)),
         duplicated=len(stored) - len(set(stored)),
         unwanted_branches=len(transcript.leaves()) - 1,
         append_ms=round(_append_ms(place("single"), sizes.single), 3),
@@ -96,7 +100,10 @@ def measure_store(place: Callable[[str], Callable[[], TranscriptStore]], sizes: 
 
 @contextmanager
 def open_places() -> Generator[dict[str, Callable[[str], Callable[[], TranscriptStore]]]]:
-    """Give the places of conversations by the name of the store. Servers that cannot be started are left out."""
+    """Give the places of conversations by the name of the store.
+
+    Servers that cannot be started are left out.
+    """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         run = uuid.uuid4().hex  # a database that is there already may be used
@@ -119,7 +126,10 @@ def open_places() -> Generator[dict[str, Callable[[str], Callable[[], Transcript
 
 @contextmanager
 def _reported_as_left_out(name: str) -> Generator[None]:
-    """Report a store whose server cannot be started. The servers are those of the tests, which skip a test where a program is missing."""
+    """Report a store whose server cannot be started.
+
+    The servers are those of the tests, which skip a test where a program is missing.
+    """
     try:
         yield
     except pytest.skip.Exception as reason:  # raised by the fixtures that start the servers
@@ -132,7 +142,14 @@ def _long_conversation(entries: int) -> Iterator[list[Entry]]:
         batch: list[Entry] = []
         for number in range(start, min(start + 10, entries)):
             message = Message(role="user", content=(f"{number}: {TEXT}",))
-            batch.append(Entry(id=f"e{number}", parent_id=parent, time=float(number), payload=MessageEntry(message=message)))
+            batch.append(
+                Entry(
+                    id=f"e{number}",
+                    parent_id=parent,
+                    time=float(number),
+                    payload=MessageEntry(message=message),
+                )
+            )
             parent = f"e{number}"
         yield batch
 
@@ -158,7 +175,10 @@ def _open_ms(open_store: Callable[[], TranscriptStore], entries: int) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the figures of every store. Returns 1 if an entry was lost or is there twice, or a branch was made."""
+    """Print the figures of every store.
+
+    Returns 1 if an entry was lost or is there twice, or a branch was made.
+    """
     parser = argparse.ArgumentParser(description="Measure the stores of transcripts.")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--store", action="append", help="measure only this store; repeatable")
@@ -175,7 +195,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{'store':<11}" + "".join(f"{column:>19}" for column in columns))
         for name, each in figures.items():
             print(f"{name:<11}" + "".join(f"{getattr(each, column):>19,}" for column in columns))
-    return int(any(each.lost or each.duplicated or each.unwanted_branches for each in figures.values()))
+    return int(
+        any(each.lost or each.duplicated or each.unwanted_branches for each in figures.values())
+    )
 
 
 if __name__ == "__main__":

@@ -64,7 +64,9 @@ def counted(sizer: Sizer) -> Sizer:
 
 
 def rendered(history: History) -> Rendered:
-    return Renderer(budget=history.tokens // HALF, tokenizer=fresh_tokenizer()).render(FLAT.build(CONTENTS))
+    return Renderer(budget=history.tokens // HALF, tokenizer=fresh_tokenizer()).render(
+        FLAT.build(CONTENTS)
+    )
 
 
 def test_count_of_new_texts(benchmark: Benchmark) -> None:
@@ -72,7 +74,9 @@ def test_count_of_new_texts(benchmark: Benchmark) -> None:
         for text in contents:
             count(text)
 
-    benchmark.pedantic(count_all, setup=lambda: given(fresh_tokenizer().count, fresh(CONTENTS)), rounds=ROUNDS)
+    benchmark.pedantic(
+        count_all, setup=lambda: given(fresh_tokenizer().count, fresh(CONTENTS)), rounds=ROUNDS
+    )
 
 
 def test_count_of_known_texts(benchmark: Benchmark) -> None:
@@ -82,12 +86,17 @@ def test_count_of_known_texts(benchmark: Benchmark) -> None:
 
 @pytest.mark.parametrize("members", [3, 1_000])
 def test_flex_shares(benchmark: Benchmark, members: int) -> None:
-    bases, limits = [1 + index % 3 for index in range(members)], [None if index % 5 else 40 for index in range(members)]
+    bases, limits = (
+        [1 + index % 3 for index in range(members)],
+        [None if index % 5 else 40 for index in range(members)],
+    )
     benchmark(split_shares, 128_000, bases, limits)
 
 
 def test_expand(benchmark: Benchmark) -> None:
-    benchmark.pedantic(expanded, setup=lambda: given(Sizer(fresh_tokenizer()), elements(), 100_000), rounds=ROUNDS)
+    benchmark.pedantic(
+        expanded, setup=lambda: given(Sizer(fresh_tokenizer()), elements(), 100_000), rounds=ROUNDS
+    )
 
 
 def test_prune_with_counts_known(benchmark: Benchmark, history: History) -> None:

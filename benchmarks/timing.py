@@ -16,10 +16,13 @@ Case: TypeAlias = Callable[[], Callable[[], object]]
 
 
 def medians(cases: Mapping[str, Case], rounds: int, *, collector: bool = False) -> dict[str, float]:
-    """Return the median seconds of processor time of each case. Waiting for a busy machine is not counted.
+    """Return the median seconds of processor time of each case.
 
-    Each round runs every case once, so that a machine that slows down affects all of them alike; every other round runs backwards.
-    The garbage collector is off while a case runs, as in `timeit`, unless `collector` is set. The first round is a warm-up and is not counted.
+    Waiting for a busy machine is not counted.
+
+    Each round runs every case once, so that a machine that slows down affects all of them alike;
+    every other round runs backwards. The garbage collector is off while a case runs, as in
+    `timeit`, unless `collector` is set. The first round is a warm-up and is not counted.
     """
     times: dict[str, list[float]] = {name: [] for name in cases}
     order = list(cases)

@@ -24,9 +24,13 @@ def encoding() -> Encoding:
 
 
 def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer:
-    """Return the default tokenizer with an empty cache. With a witness, the tokenised bytes are counted."""
+    """Return the default tokenizer with an empty cache.
+
+    With a witness, the tokenised bytes are counted.
+    """
     counter = TextCounter(ENCODING)
-    counter.encoding = encoding() if witness is None else cast("Encoding", witness)  # has the methods that a counter uses
+    # has the methods that a counter uses
+    counter.encoding = encoding() if witness is None else cast("Encoding", witness)
     return OpenAITokenizer(ENCODING, counter=counter)
 
 

@@ -1,7 +1,7 @@
 """Measure what a long transcript costs: opening it, appending to it, recalling from it, and reading all of it once.
 
-A transcript of 1,000,000 entries is compared with one of 10,000. Each figure is measured in processes of its own. It takes some minutes,
-nearly all of them for making the file and its index.
+A transcript of 1,000,000 entries is compared with one of 10,000. Each figure is measured in
+processes of its own. It takes some minutes, nearly all of them for making the file and its index.
 
     python -m benchmarks.transcript            # the table
     python -m benchmarks.transcript --json
@@ -45,7 +45,9 @@ QUESTION = {"query": "unicorn 123456"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark and print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is missed")
     parser.add_argument("--entries", type=int, default=LONG, help="entries of the long transcript")
@@ -74,7 +76,8 @@ def measure(entries: int = LONG, *, rounds: int = 7) -> dict[str, float]:
         rounds: Processes for each figure, of which the median counts.
 
     Returns:
-        The figures by name. Times are processor time: waiting for a busy machine or a disk is not counted.
+        The figures by name. Times are processor time: waiting for a busy machine or a disk is not
+        counted.
     """
     with TemporaryDirectory() as folder:
         short, long = Path(folder, "short.jsonl"), Path(folder, "long.jsonl")
@@ -87,7 +90,8 @@ def measure(entries: int = LONG, *, rounds: int = 7) -> dict[str, float]:
         appended: dict[Path, list[dict[str, float]]] = {short: [], long: []}
         for what, figures in (("open", opened), ("append", appended)):
             for number in range(rounds):
-                for path in (short, long)[:: -1 if number % 2 else 1]:  # in turns, so that a slow moment affects both
+                # in turns, so that a slow moment affects both
+                for path in (short, long)[:: -1 if number % 2 else 1]:
                     figures[path].append(_measure(what, path))
         recalled = [_measure("recall", long)["seconds"] for _ in range(min(rounds, 3))]
         index = long.with_name(f".{long.name}.index").stat().st_size / 1e6
@@ -111,7 +115,9 @@ def measure(entries: int = LONG, *, rounds: int = 7) -> dict[str, float]:
 def write_transcript(path: Path, count: int) -> None:
     """Write a conversation of short messages, in batches of four, with a checkpoint every thousand entries."""
     rng = random.Random(count)
-    words = [f"{syllable}{number}" for syllable in ("ka", "lo", "mi", "ne") for number in range(500)]
+    words = [
+        f"{syllable}{number}" for syllable in ("ka", "lo", "mi", "ne") for number in range(500)
+    ]
     last: Entry | None = None
     recent: list[Entry] = []
     with path.open("wb") as file:
@@ -123,9 +129,16 @@ def write_transcript(path: Path, count: int) -> None:
                 payload = (
                     Checkpoint(summary=f"The work up to {number}.", first_kept=recent[-KEPT].id)
                     if number % CHECKPOINT_EVERY == CHECKPOINT_EVERY - 1
-                    else MessageEntry(message=Message(role="assistant" if number % 2 else "user", content=(text,)))
+                    else MessageEntry(
+                        message=Message(role="assistant" if number % 2 else "user", content=(text,))
+                    )
                 )
-                last = Entry(id=f"{number:x}", parent_id=None if last is None else last.id, time=float(number), payload=payload)
+                last = Entry(
+                    id=f"{number:x}",
+                    parent_id=None if last is None else last.id,
+                    time=float(number),
+                    payload=payload,
+                )
                 batch.append(last)
             recent = [*recent[-KEPT:], *batch]
             file.write(encode_batch(batch))
@@ -134,7 +147,9 @@ def write_transcript(path: Path, count: int) -> None:
 def _measure(what: str, path: Path) -> dict[str, float]:
     """Measure one thing in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.transcript", "--in-process", what, str(path)]
-    found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)  # noqa: S603  # this program
+    found: dict[str, float] = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603  # this program
+    )
     return found
 
 
@@ -148,7 +163,10 @@ def _measure_here(what: str, path: Path) -> dict[str, float]:
         transcript = _open(path)
     seconds = time.process_time() - start
     if what == "append":
-        payloads = [MessageEntry(message=Message(role="user", content=("A few words.",))) for _ in range(BATCH)]
+        payloads = [
+            MessageEntry(message=Message(role="user", content=("A few words.",)))
+            for _ in range(BATCH)
+        ]
         transcript.append(*payloads)
         start = time.process_time()
         for _ in range(APPENDS):
@@ -172,10 +190,17 @@ def _open(path: Path) -> Transcript:
 
 
 def _read_peak() -> float:
-    """Return the peak of this process's memory, in MB. `ru_maxrss` would count that of the process that started it."""
+    """Return the peak of this process's memory, in MB.
+
+    `ru_maxrss` would count that of the process that started it.
+    """
     status = Path("/proc/self/status")
     if status.exists():
-        return next(int(line.split()[1]) * 1024 / 1e6 for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return next(
+            int(line.split()[1]) * 1024 / 1e6
+            for line in status.read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

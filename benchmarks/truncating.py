@@ -2,9 +2,10 @@
 
     python -m benchmarks.truncating
 
-The first row counts with the built-in vocabulary, so its ratio is that of the method alone; the bar is 3. Rows of other vocabularies are
-there if their packages are installed. Their ratios hold the speed of the vocabulary, too: Hugging Face's encodes about 1 MB a second,
-tiktoken 20. Exit code 1 if the bar is missed.
+The first row counts with the built-in vocabulary, so its ratio is that of the method alone; the bar
+is 3. Rows of other vocabularies are there if their packages are installed. Their ratios hold the
+speed of the vocabulary, too: Hugging Face's encodes about 1 MB a second, tiktoken 20. Exit code 1
+if the bar is missed.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def main() -> None:
         for title, tokenizer in tokenizers():
             taken = measure(partial(tokenizer.truncate, text, tokens))
             missed = missed or (title == "one that only counts" and taken > BAR * built_in)
-            print(f"{title:22} {tokens:>8,} {built_in:>6.1f} ms {taken:>6.1f} ms {taken / built_in:>6.1f}")
+            print(
+                f"{title:22} {tokens:>8,} {built_in:>6.1f} ms {taken:>6.1f} ms {taken / built_in:>6.1f}"
+            )
     sys.exit(missed)
 
 

@@ -31,7 +31,11 @@ FAN_OUT: Final = 10
 def _append(elements: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
     """Return a history with one more turn behind it."""
     count = len(elements)
-    return (*elements, UserMessage(priority=count)[question], AssistantMessage(priority=count + 1)[answer])
+    return (
+        *elements,
+        UserMessage(priority=count)[question],
+        AssistantMessage(priority=count + 1)[answer],
+    )
 
 
 def _read_texts(contents: Sequence[str]) -> tuple[str, ...]:
@@ -49,16 +53,20 @@ class Shape:
     per_item: Fraction = Fraction(1)
     """Texts for each item of the benchmark: a message, or a line of one."""
     extend: Callable[[tuple[Child, ...], str, str], tuple[Child, ...]] = _append
-    """Returns the elements with one more turn of two texts. What was there keeps its objects, as far as it does not change."""
+    """Returns the elements with one more turn of two texts. What was there keeps its objects, as
+    far as it does not change."""
     read: Callable[[Sequence[str]], tuple[str, ...]] = _read_texts
     """Returns everything that has to be tokenised: the texts, and the arguments of calls."""
 
 
 def texts(count: int, words: tuple[int, int], *, seed: int = 2026) -> tuple[str, ...]:
-    """Return English prose with identifiers, numbers, names, punctuation and some accents. `words` are the fewest and most per text.
+    """Return English prose with identifiers, numbers, names, punctuation and some accents.
 
-    The words and their frequencies are those of the language reference that comes with Python, some thousands of different ones; as many
-    invented ones serve as names. The time to tokenise a text depends on such variety.
+    `words` are the fewest and most per text.
+
+    The words and their frequencies are those of the language reference that comes with Python, some
+    thousands of different ones; as many invented ones serve as names. The time to tokenise a text
+    depends on such variety.
     """
     random = Random(seed)
     words_seen = Counter(re.findall(r"[A-Za-z_][\w.']*\w|[AaI]", "\n".join(topics.values())))
@@ -71,7 +79,10 @@ def texts(count: int, words: tuple[int, int], *, seed: int = 2026) -> tuple[str,
 def _unusual(random: Random) -> str:
     kind = random.random()
     if kind < 0.5:
-        return "".join(random.choice("bcdfghklmnprstvwz") + random.choice("aeiouy") for _ in range(random.randint(2, 5))).title()
+        return "".join(
+            random.choice("bcdfghklmnprstvwz") + random.choice("aeiouy")
+            for _ in range(random.randint(2, 5))
+        ).title()
     if kind < 0.95:
         return str(random.randrange(10 ** random.randint(1, 6)))
     return random.choice(("café", "naïve", "Zürich", "São", "—", "…", "≤", "日本", "été"))
@@ -94,18 +105,27 @@ def fresh(originals: Sequence[str]) -> tuple[str, ...]:
 
 
 def _flat(contents: Sequence[str]) -> tuple[Child, ...]:
-    return tuple((AssistantMessage if index % 2 else UserMessage)(priority=index)[text] for index, text in enumerate(contents))
+    return tuple(
+        (AssistantMessage if index % 2 else UserMessage)(priority=index)[text]
+        for index, text in enumerate(contents)
+    )
 
 
 def _ties(contents: Sequence[str]) -> tuple[Child, ...]:
-    return tuple((AssistantMessage if index % 2 else UserMessage)()[text] for index, text in enumerate(contents))
+    return tuple(
+        (AssistantMessage if index % 2 else UserMessage)()[text]
+        for index, text in enumerate(contents)
+    )
 
 
 def _nested(contents: Sequence[str]) -> tuple[Child, ...]:
     level = _flat(contents)
     while len(level) > FAN_OUT:
         bounds = (*range(0, len(level), FAN_OUT), len(level))
-        level = tuple(Group(priority=index)[level[first:after]] for index, (first, after) in enumerate(pairwise(bounds)))
+        level = tuple(
+            Group(priority=index)[level[first:after]]
+            for index, (first, after) in enumerate(pairwise(bounds))
+        )
     return level
 
 
@@ -118,7 +138,10 @@ def _deep(contents: Sequence[str]) -> tuple[Child, ...]:
 
 
 def _extend_deep(chain: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
-    for message in (UserMessage(priority=len(question))[question], AssistantMessage(priority=len(answer))[answer]):
+    for message in (
+        UserMessage(priority=len(question))[question],
+        AssistantMessage(priority=len(answer))[answer],
+    ):
         chain = (Group(priority=0)[chain, message],)
     return chain
 
@@ -130,7 +153,9 @@ def _tools(contents: Sequence[str]) -> tuple[Child, ...]:
 
 def _call(index: int, text: str) -> tuple[PromptElement, PromptElement]:
     call = ToolCall(id=f"call_{index}", name="read_file", arguments=_arguments(index))
-    return AssistantMessage(priority=index, tool_calls=[call]), ToolMessage(priority=index, tool_call_id=call.id)[text]
+    return AssistantMessage(priority=index, tool_calls=[call]), ToolMessage(
+        priority=index, tool_call_id=call.id
+    )[text]
 
 
 def _arguments(index: int) -> str:
@@ -147,7 +172,9 @@ def _read_tools(contents: Sequence[str]) -> tuple[str, ...]:
 
 
 def _chunks(contents: Sequence[str]) -> tuple[Child, ...]:
-    return (UserMessage()[(TextChunk(priority=index)[text] for index, text in enumerate(contents))],)
+    return (
+        UserMessage()[(TextChunk(priority=index)[text] for index, text in enumerate(contents))],
+    )
 
 
 def _extend_chunks(elements: tuple[Child, ...], question: str, answer: str) -> tuple[Child, ...]:
@@ -155,7 +182,13 @@ def _extend_chunks(elements: tuple[Child, ...], question: str, answer: str) -> t
     if not isinstance(message, UserMessage):
         raise TypeError(message)
     count = len(message.children)
-    return (UserMessage()[message.children, TextChunk(priority=count)[question], TextChunk(priority=count + 1)[answer]],)
+    return (
+        UserMessage()[
+            message.children,
+            TextChunk(priority=count)[question],
+            TextChunk(priority=count + 1)[answer],
+        ],
+    )
 
 
 SHAPES: Final = (

@@ -2,7 +2,12 @@ from .agent.session import AgentSession as AgentSession
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .agent.turns import TurnResult as TurnResult
 from .agent.window import ContextWindow as ContextWindow
-from .element import Child as Child, PromptElement as PromptElement, Sizing as Sizing, component as component
+from .element import (
+    Child as Child,
+    PromptElement as PromptElement,
+    Sizing as Sizing,
+    component as component,
+)
 from .elements.chat import (
     AssistantMessage as AssistantMessage,
     SystemMessage as SystemMessage,
@@ -22,15 +27,30 @@ from .elements.layout import (
     Reserve as Reserve,
     TokenLimit as TokenLimit,
 )
-from .elements.media import Document as Document, Image as Image, Metadata as Metadata, Reference as Reference
+from .elements.media import (
+    Document as Document,
+    Image as Image,
+    Metadata as Metadata,
+    Reference as Reference,
+)
 from .elements.template.template import Template as Template
-from .elements.text import Expandable as Expandable, Tag as Tag, Text as Text, TextChunk as TextChunk, Truncate as Truncate
+from .elements.text import (
+    Expandable as Expandable,
+    Tag as Tag,
+    Text as Text,
+    TextChunk as TextChunk,
+    Truncate as Truncate,
+)
 from .emitters.anthropic import (
     messages_from_anthropic as messages_from_anthropic,
     to_anthropic as to_anthropic,
     tools_to_anthropic as tools_to_anthropic,
 )
-from .emitters.chat import messages_from_chat as messages_from_chat, to_chat as to_chat, tools_to_chat as tools_to_chat
+from .emitters.chat import (
+    messages_from_chat as messages_from_chat,
+    to_chat as to_chat,
+    tools_to_chat as tools_to_chat,
+)
 from .emitters.responses import (
     messages_from_responses as messages_from_responses,
     to_responses as to_responses,

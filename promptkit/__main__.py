@@ -8,7 +8,10 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run `promptkit` with the arguments of the process. Ctrl-C ends it with one line, also while its modules are loaded."""
+    """Run `promptkit` with the arguments of the process.
+
+    Ctrl-C ends it with one line, also while its modules are loaded.
+    """
     try:
         from promptkit.cli.main import main as run
 

@@ -1,16 +1,37 @@
 """The prompt language: elements, components and the information that a component gets while it renders.
 
-An element is a frozen value with props in `()` and children in `[]`. A component is an element with a `render` method.
+An element is a frozen value with props in `()` and children in `[]`. A component is an element with
+a `render` method.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set as AbstractSet,
+)
 from functools import partial, wraps
 from inspect import iscoroutinefunction
 from itertools import zip_longest
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast, dataclass_transform, overload
+from typing import (
+    TYPE_CHECKING,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    overload,
+)
 
 import attrs
 
@@ -24,7 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["Child", "Children", "PromptElement", "Sizing", "component", "flatten"]
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
-"""A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of children, or nothing (None, a boolean)."""
+"""A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of
+children, or nothing (None, a boolean)."""
 
 Children: TypeAlias = "tuple[str | PromptElement | None, ...]"
 """Children as one flat tuple. None and booleans become None and keep their position."""
@@ -35,8 +57,9 @@ T = TypeVar("T", bound="PromptElement")
 class Sizing:
     """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
 
-    Earlier flex groups are counted only when `token_budget` is read, and reading it is recorded: where the children of a component are
-    re-used (`pure=True`, and retries of a session's request), a component that has read its budget runs again for another budget.
+    Earlier flex groups are counted only when `token_budget` is read, and reading it is recorded:
+    where the children of a component are re-used (`pure=True`, and retries of a session's request),
+    a component that has read its budget runs again for another budget.
     """
 
     __slots__ = ("_budget", "_count_message", "budget_reads", "model", "prune_step", "tokenizer")
@@ -57,7 +80,8 @@ class Sizing:
         self.model = model
         """The name of the model, None if the render was called without one."""
         self.prune_step = prune_step
-        """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at every budget: the prefix is held."""
+        """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at
+        every budget: the prefix is held."""
         self.budget_reads: set[int] = set()
         """The values of `token_budget` that were read; empty until it is read."""
 
@@ -73,8 +97,15 @@ class Sizing:
         return self.tokenizer.count(text)
 
     def count_message(self, message: Message) -> int:
-        """Count the tokens of a message, framing included. The render and the next one count each message object once."""
-        return count_message(message, self.tokenizer) if self._count_message is None else self._count_message(message)
+        """Count the tokens of a message, framing included.
+
+        The render and the next one count each message object once.
+        """
+        return (
+            count_message(message, self.tokenizer)
+            if self._count_message is None
+            else self._count_message(message)
+        )
 
 
 @overload
@@ -86,17 +117,20 @@ def component(*, pure: bool = False) -> Callable[[type[T]], type[T]]: ...
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))
-def component(cls: type[T] | None = None, /, *, pure: bool = False) -> type[T] | Callable[[type[T]], type[T]]:
+def component(
+    cls: type[T] | None = None, /, *, pure: bool = False
+) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class with annotated props into an element: frozen, keyword-only, with the layout props of PromptElement.
 
     A component runs in every render, so its `render` may read a clock, a file or a service.
 
     Args:
         cls: The class.
-        pure: Declare that `render` depends on nothing but the props, the children and `sizing`, and that lists, mappings and objects
-            with state among the props do not change. A `Renderer` that you keep then re-uses the children that an element has
-            rendered, as long as the prompt contains this very element object. An element that is created anew runs, even if it is
-            equal. A subclass is pure only if it is declared so itself.
+        pure: Declare that `render` depends on nothing but the props, the children and `sizing`, and
+            that lists, mappings and objects with state among the props do not change. A `Renderer`
+            that you keep then re-uses the children that an element has rendered, as long as the
+            prompt contains this very element object. An element that is created anew runs, even if
+            it is equal. A subclass is pure only if it is declared so itself.
 
     Raises:
         InvalidArgumentError: A class with an `async` render is declared pure.
@@ -119,8 +153,9 @@ def _make_element(cls: type[T], *, pure: bool) -> type[T]:
     if pure and iscoroutinefunction(cls.render):
         problem = f"{cls.__name__} cannot be pure, since its render is async and so loads something: write @component without pure=True."
         raise InvalidArgumentError(problem)
-    # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing decorator.
-    # Equality and repr are defined below: the ones of attrs recurse and fail on deep trees.
+    # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing
+    # decorator. Equality and repr are defined below: the ones of attrs recurse and fail on deep
+    # trees.
     element = attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
     setattr(element, "__init__", _refuse_positional(element.__init__))  # noqa: B010  # mypy rejects a plain assignment to a method
     element.__pure__ = pure  # also if it is False: it is not inherited
@@ -145,16 +180,27 @@ def _refuse_positional(init: Callable[..., None]) -> Callable[..., None]:
 
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
     """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
-    needed = [field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING]
+    needed = [
+        field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING
+    ]
     problem = ""
     try:
-        flatten(cast("Child", [value for value in values if not isinstance(value, Iterator)]), cls.__name__)  # an iterator may have no end
+        # an iterator may have no end
+        flatten(
+            cast("Child", [value for value in values if not isinstance(value, Iterator)]),
+            cls.__name__,
+        )
     except TreeError as error:
         problem = str(error)
     if needed and cls.render is not PromptElement.render and (problem or not brackets):
-        given = ["[…]" if isinstance(value, list) else _shorten(value) for value in values[: len(needed)]]
+        given = [
+            "[…]" if isinstance(value, list) else _shorten(value) for value in values[: len(needed)]
+        ]
         return f"write {cls.__name__}({', '.join(f'{name}={shown}' for name, shown in zip_longest(needed, given, fillvalue='…'))})."
-    return problem or f"write {cls.__name__}({', '.join(f'{name}=…' for name in needed)})[{', '.join(map(_shorten, values))}]."
+    return (
+        problem
+        or f"write {cls.__name__}({', '.join(f'{name}=…' for name in needed)})[{', '.join(map(_shorten, values))}]."
+    )
 
 
 def _shorten(value: object) -> str:
@@ -168,82 +214,103 @@ MAX_SHOWN = 80
 
 def _read_label(label: str | None) -> str | None:
     """Return a label that can be printed on one line."""
-    if label is None or (isinstance(cast("object", label), str) and label.isprintable()):  # callers without a type checker pass anything
+    # callers without a type checker pass anything
+    if label is None or (isinstance(cast("object", label), str) and label.isprintable()):
         return label
     if not isinstance(cast("object", label), str):  # as above
         problem = f"label must be a text or None, not {_shorten(label)}."
         raise BadPropError(problem)
-    return "".join(repr(letter)[1:-1] if unicodedata.category(letter) in _CONTROLS else letter for letter in label)
+    return "".join(
+        repr(letter)[1:-1] if unicodedata.category(letter) in _CONTROLS else letter
+        for letter in label
+    )
 
 
 _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
-"""The categories of characters that a label shows escaped: controls, line breaks, and lone surrogates, which cannot be printed."""
+"""The categories of characters that a label shows escaped: controls, line breaks, and lone
+surrogates, which cannot be printed."""
 
 
 @component
 class PromptElement:
     """The base of all elements: frozen props, children, and the layout props.
 
-    To write a component, subclass it under `@component` and define `render`. A subclass without `render` is a container of its
-    children with a priority scope of its own, like `Group`.
+    To write a component, subclass it under `@component` and define `render`. A subclass without
+    `render` is a container of its children with a priority scope of its own, like `Group`.
     """
 
     priority: float | None = None
-    """A higher priority is kept longer. It is compared only with siblings in the same container. None is the highest priority. The strings
-    among the children are kept longer than the other children."""
+    """A higher priority is kept longer. It is compared only with siblings in the same container.
+    None is the highest priority. The strings among the children are kept longer than the other
+    children."""
 
     pass_priority: bool = False
-    """Compare the children directly with the siblings of this element. Its own priority is ignored if it has children."""
+    """Compare the children directly with the siblings of this element. Its own priority is ignored
+    if it has children."""
 
     flex_grow: float | None = None
-    """The order of sizing: None first, then from high to low. Elements with the same value form a flex group, which shares what the
-    groups before it left over."""
+    """The order of sizing: None first, then from high to low. Elements with the same value form a
+    flex group, which shares what the groups before it left over."""
 
     flex_basis: float = 1
     """The weight within the flex group: the share is basis / sum of bases."""
 
     flex_reserve: int | str | None = None
-    """The tokens that earlier flex groups must leave for this element: a number, or `"/N"` for one Nth of what is left."""
+    """The tokens that earlier flex groups must leave for this element: a number, or `"/N"` for one
+    Nth of what is left."""
 
     required: bool = False
-    """Never prune this element. If the required elements do not fit the budget, the render raises BudgetExceededError."""
+    """Never prune this element. If the required elements do not fit the budget, the render raises
+    BudgetExceededError."""
 
     fallback: Child = attrs.field(default=None, repr=False)
-    """Replaces this element once it is pruned, for example by a marker or an outline. It is as prunable as the element."""
+    """Replaces this element once it is pruned, for example by a marker or an outline. It is as
+    prunable as the element."""
 
     label: str | None = attrs.field(default=None, converter=_read_label)
-    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider. Control characters are shown escaped."""
+    """A name for this element in paths, receipts, traces and plots. It is not sent to the provider.
+    Control characters are shown escaped."""
 
     children: Children = attrs.field(default=(), init=False)
     """The children, set by `element[...]`."""
 
     if TYPE_CHECKING:
-        # attrs sets this attribute. At run time Attribute takes no type parameter, so `typing.get_type_hints` would fail on it.
+        # attrs sets this attribute. At run time Attribute takes no type parameter, so
+        # `typing.get_type_hints` would fail on it.
         __attrs_attrs__: ClassVar[tuple[attrs.Attribute[object], ...]]
 
     __pure__: ClassVar[bool] = False
     """True if the class was declared with `@component(pure=True)`."""
 
-    __iter__: ClassVar[None] = None  # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
+    # without it, `list(element)` would call __getitem__ with 0, 1, 2, … without end
+    __iter__: ClassVar[None] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # attrs creates a second class for the slots. Only that class, and only under @component, has its own __attrs_attrs__.
+        # attrs creates a second class for the slots. Only that class, and only under @component,
+        # has its own __attrs_attrs__.
         if "__attrs_attrs__" not in cls.__dict__:
             setattr(cls, "__init__", _raise_undecorated)  # noqa: B010  # mypy rejects a plain assignment to a method
 
     if not TYPE_CHECKING:  # type checkers report it by themselves
 
         def __class_getitem__(cls, item: object) -> object:
-            """Report children of a class, `UserMessage["Hello"]`. A class with type parameters takes them as usual."""
+            """Report children of a class, `UserMessage["Hello"]`.
+
+            A class with type parameters takes them as usual.
+            """
             if issubclass(cls, Generic):
                 return super().__class_getitem__(item)
-            values = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)  # the types of the items are unknown
+            # the types of the items are unknown
+            values = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)
             message = f"{cls.__name__} is a class, and only its elements have children: {_advise(cls, values, brackets=True)}"
             raise TreeError(message)
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
-        """Return the children that this element consists of. May be `async`. It runs in every render, unless the class is declared pure."""
+        """Return the children that this element consists of.
+
+        May be `async`. It runs in every render, unless the class is declared pure.
+        """
         _ = sizing
         return self.children
 
@@ -264,14 +331,19 @@ class PromptElement:
         clone = object.__new__(cls)
         for field in cls.__attrs_attrs__:
             name = field.name
-            object.__setattr__(clone, name, changes.pop(name) if name in changes else getattr(self, name))
+            object.__setattr__(
+                clone, name, changes.pop(name) if name in changes else getattr(self, name)
+            )
         if changes:
             message = f"{cls.__name__} has no prop {', '.join(map(repr, changes))}."
             raise TypeError(message)
         return clone
 
     def __eq__(self, other: object) -> bool:
-        """Compare two trees by value, without recursion. A tree that contains itself equals one that looks the same at every depth."""
+        """Compare two trees by value, without recursion.
+
+        A tree that contains itself equals one that looks the same at every depth.
+        """
         if not isinstance(other, PromptElement):
             return NotImplemented
         equal = _EqualValues()
@@ -291,13 +363,25 @@ class PromptElement:
         return True
 
     def __hash__(self) -> int:
-        """Hash a few props and the text children only, so that props may be unhashable and trees deep. Equal elements hash equal."""
-        return hash((type(self), self.priority, self.label, len(self.children), *(c for c in self.children if isinstance(c, str))))
+        """Hash a few props and the text children only, so that props may be unhashable and trees deep.
+
+        Equal elements hash equal.
+        """
+        return hash(
+            (
+                type(self),
+                self.priority,
+                self.label,
+                len(self.children),
+                *(c for c in self.children if isinstance(c, str)),
+            )
+        )
 
     def __repr__(self) -> str:
         """Return the expression that creates this value, built without recursion.
 
-        A value inside itself is shown as `Name(…)`, and so is one that was shown before once the expression is very long.
+        A value inside itself is shown as `Name(…)`, and so is one that was shown before once the
+        expression is very long.
         """
         out: list[str] = []
         opened: set[int] = set()  # the values around the current one
@@ -359,7 +443,8 @@ def _is_composite(value: object) -> bool:
 _CONTAINERS = (tuple, list, dict)
 
 _MAX_REPEATED = 100_000
-"""The pieces of a `repr` after which no value is shown a second time. A tree can have exponentially many places for few elements."""
+"""The pieces of a `repr` after which no value is shown a second time. A tree can have exponentially
+many places for few elements."""
 
 
 class _EqualValues:
@@ -390,13 +475,22 @@ def _pair_values(mine: object, theirs: object) -> Iterable[tuple[object, object]
     if isinstance(mine, PromptElement):
         if type(mine) is not type(theirs):
             return None
-        return [(getattr(mine, field.name), getattr(theirs, field.name)) for field in type(mine).__attrs_attrs__]
+        return [
+            (getattr(mine, field.name), getattr(theirs, field.name))
+            for field in type(mine).__attrs_attrs__
+        ]
     if isinstance(mine, dict) and isinstance(theirs, dict):
-        one, other = cast("dict[object, object]", mine), cast("dict[object, object]", theirs)  # the types of the items are unknown
-        return [(value, other[key]) for key, value in one.items()] if one.keys() == other.keys() else None
+        # the types of the items are unknown
+        one, other = cast("dict[object, object]", mine), cast("dict[object, object]", theirs)
+        return (
+            [(value, other[key]) for key, value in one.items()]
+            if one.keys() == other.keys()
+            else None
+        )
     for kind in (tuple, list):
         if isinstance(mine, kind) and isinstance(theirs, kind):
-            left, right = cast("Sequence[object]", mine), cast("Sequence[object]", theirs)  # as above
+            # as above
+            left, right = cast("Sequence[object]", mine), cast("Sequence[object]", theirs)
             return zip(left, right, strict=True) if len(left) == len(right) else None
     return None
 
@@ -407,10 +501,18 @@ def _repr_parts(value: object) -> list[object]:
         return _repr_element(value)
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()  # the types of the items are unknown
-        return [_Verbatim("{"), *_join([[key, _Verbatim(": "), item] for key, item in items]), _Verbatim("}")]
+        return [
+            _Verbatim("{"),
+            *_join([[key, _Verbatim(": "), item] for key, item in items]),
+            _Verbatim("}"),
+        ]
     left, right = ("[", "]") if isinstance(value, list) else ("(", ")")
     each = [[item] for item in cast("Sequence[object]", value)]  # as above
-    return [_Verbatim(left), *_join(each), _Verbatim(f",{right}" if len(each) == 1 and right == ")" else right)]
+    return [
+        _Verbatim(left),
+        *_join(each),
+        _Verbatim(f",{right}" if len(each) == 1 and right == ")" else right),
+    ]
 
 
 def _repr_element(element: PromptElement) -> list[object]:
@@ -455,7 +557,8 @@ def flatten(child: Child, owner: str) -> Children:
         owner: The name of the element for the error message.
 
     Raises:
-        BadChildError: An item is not a valid child. It is raised when the element is built, not when it is rendered.
+        BadChildError: An item is not a valid child. It is raised when the element is built, not
+            when it is rendered.
         TreeError: A sequence contains itself.
     """
     if isinstance(child, str | PromptElement):
@@ -474,7 +577,8 @@ def flatten(child: Child, owner: str) -> Children:
             else:
                 stack.append(_iterate(item, owner))
                 opened.append(item)
-                if len(opened) >= _DEEP and len(opened) & (len(opened) - 1) == 0:  # at powers of two, which is linear in the depth
+                # at powers of two, which is linear in the depth
+                if len(opened) >= _DEEP and len(opened) & (len(opened) - 1) == 0:
                     _refuse_cycle(opened, owner)
                 break
         else:
@@ -497,27 +601,36 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
     for depth, value in enumerate(opened):
         start = first.setdefault(id(value), depth)
         if start < depth and not isinstance(value, Iterator):  # an iterator that yields itself ends
-            places = "".join(f"[{_find_place(opened[at], opened[at + 1])}]" for at in range(min(depth, _SHOWN)))
+            places = "".join(
+                f"[{_find_place(opened[at], opened[at + 1])}]" for at in range(min(depth, _SHOWN))
+            )
             message = f"a {type(value).__name__} among the children of {owner} contains itself, at {places}: take it out of itself."
             raise TreeError(message)
 
 
 def _find_place(outer: object, inner: object) -> int:
     items = cast("Iterable[object]", outer)  # the types of the items are unknown
-    return next((place for place, item in enumerate(items) if item is inner), 0) if isinstance(outer, Sequence) else 0
+    return (
+        next((place for place, item in enumerate(items) if item is inner), 0)
+        if isinstance(outer, Sequence)
+        else 0
+    )
 
 
 def _iterate(value: object, owner: str) -> Iterator[object]:
     if not _is_fragment(value):
         raise BadChildError(_describe_bad_child(value, owner))
-    return iter(cast("Iterable[object]", value))  # the types of the items are unknown; flatten checks each
+    # the types of the items are unknown; flatten checks each
+    return iter(cast("Iterable[object]", value))
 
 
 def _is_fragment(value: object) -> bool:
     # The objects of SDKs (pydantic models) iterate over their fields, which are no children.
     if hasattr(value, "model_dump"):
         return False
-    return isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
+    return isinstance(value, Iterable) and not isinstance(
+        value, bytes | bytearray | Mapping | AbstractSet
+    )
 
 
 def _describe_bad_child(value: object, owner: str) -> str:
@@ -544,7 +657,9 @@ def _is_wire_message(value: object) -> bool:
     if isinstance(value, Mapping):
         data = cast("Mapping[object, object]", value)  # the types of the items are unknown
         return isinstance(data.get("role"), str) or data.get("type") in _ITEM_TYPES
-    return isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
+    return (
+        isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
+    )
 
 
 _ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")

@@ -1,7 +1,7 @@
 """Engines run a function on many items in other processes, of this machine or of a cluster: local processes, Dask or Ray.
 
-`run_each` works with any executor of `concurrent.futures`. An engine is an executor that also says how many tasks it runs at a time, and
-by which errors it tells that a worker died.
+`run_each` works with any executor of `concurrent.futures`. An engine is an executor that also says
+how many tasks it runs at a time, and by which errors it tells that a worker died.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ import signal
 import threading
 import warnings
 from collections import deque
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
@@ -37,10 +45,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 ATTEMPTS = 3
-"""How often a task is started, if the worker that runs it dies. Dask has a setting of its own for it, `allowed-failures`."""
+"""How often a task is started, if the worker that runs it dies. Dask has a setting of its own for
+it, `allowed-failures`."""
 
 QUEUED_PER_WORKER = 2
-"""Tasks that wait for each worker besides the one that it runs, so that it need not wait for them."""
+"""Tasks that wait for each worker besides the one that it runs, so that it need not wait for
+them."""
 
 UNKNOWN_WORKERS = 32
 """The number of workers that is assumed of a caller's executor."""
@@ -61,7 +71,13 @@ class Engine(Executor):
         lost: The errors of a task whose worker died each time that the task was started.
     """
 
-    def __init__(self, executor: Executor, *, workers: int = UNKNOWN_WORKERS, lost: tuple[type[BaseException], ...] = ()) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        workers: int = UNKNOWN_WORKERS,
+        lost: tuple[type[BaseException], ...] = (),
+    ) -> None:
         self._executor = executor
         self.workers = workers
         self.lost = lost
@@ -84,13 +100,16 @@ class LostItem(Generic[T]):
 
 @contextmanager
 def open_engine(name: str = "local", *, workers: int | None = None) -> Generator[Engine]:
-    """Start the workers of an engine, or connect to a cluster. The workers that were started end with the block.
+    """Start the workers of an engine, or connect to a cluster.
+
+    The workers that were started end with the block.
 
     Args:
-        name: `local`, processes of this machine; `dask` or `ray`, a cluster of this machine; `dask://HOST:PORT` or `ray://HOST:PORT`, a
-            cluster that is running. Its workers need promptkit and the same versions of Python and of the engine.
-        workers: The number of processes. By default one for each processor. With 1, `local` runs all in this process. A running cluster
-            has its own.
+        name: `local`, processes of this machine; `dask` or `ray`, a cluster of this machine;
+            `dask://HOST:PORT` or `ray://HOST:PORT`, a cluster that is running. Its workers need
+            promptkit and the same versions of Python and of the engine.
+        workers: The number of processes. By default one for each processor. With 1, `local` runs
+            all in this process. A running cluster has its own.
 
     Yields:
         The engine.
@@ -122,16 +141,22 @@ def open_engine(name: str = "local", *, workers: int | None = None) -> Generator
 
 
 def run_each(
-    executor: Executor, task: Callable[[tuple[T, ...]], Sequence[R]], items: Iterable[T], *, chunk: int = 1
+    executor: Executor,
+    task: Callable[[tuple[T, ...]], Sequence[R]],
+    items: Iterable[T],
+    *,
+    chunk: int = 1,
 ) -> Iterator[tuple[int, R | LostItem[T]]]:
     """Run a function on many items and yield each result with the index of its item, in the order in which they finish.
 
-    Only as many items are read from the iterable as are worked on, so it may be longer than the memory. If a worker dies with several
-    items, each of them is run again on its own, so that the one item that ends its worker costs no other its result.
+    Only as many items are read from the iterable as are worked on, so it may be longer than the
+    memory. If a worker dies with several items, each of them is run again on its own, so that the
+    one item that ends its worker costs no other its result.
 
     Args:
         executor: Runs the function. An Engine is also told when a worker dies.
-        task: Returns one result for each of the items that it is given. It and the items are pickled.
+        task: Returns one result for each of the items that it is given. It and the items are
+            pickled.
         items: The items.
         chunk: The number of items that are given to one call.
 
@@ -150,12 +175,15 @@ def run_each(
     most = engine.workers * (1 + QUEUED_PER_WORKER)
     try:
         while True:
-            while len(running) < most and (part := apart.popleft() if apart else tuple(islice(numbered, chunk))):
+            while len(running) < most and (
+                part := apart.popleft() if apart else tuple(islice(numbered, chunk))
+            ):
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             if not running:
                 if not alone:
                     return
-                # Dask also counts the death of a worker against the tasks that waited there. The last attempt is with nothing beside it.
+                # Dask also counts the death of a worker against the tasks that waited there. The
+                # last attempt is with nothing beside it.
                 part = alone.popleft()
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -199,7 +227,9 @@ class _LocalExecutor(Executor):
         for _ in range(workers):
             self._idle.put(None)
         self._pools: set[ProcessPoolExecutor] = set()
-        self._stop_reader, self._stop_writer = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        self._stop_reader, self._stop_writer = multiprocessing.get_context("spawn").Pipe(
+            duplex=False
+        )
         self._stopped = threading.Event()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -224,9 +254,13 @@ class _LocalExecutor(Executor):
             self._idle.put(pool)
 
     def _start(self) -> ProcessPoolExecutor:
-        # Processes are spawned, not forked: this works the same on every system, and they share no state with this process.
+        # Processes are spawned, not forked: this works the same on every system, and they share no
+        # state with this process.
         pool = ProcessPoolExecutor(
-            1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_process, initargs=(self._stop_reader,)
+            1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_prepare_process,
+            initargs=(self._stop_reader,),
         )
         self._pools.add(pool)
         return pool
@@ -236,7 +270,12 @@ class _LocalExecutor(Executor):
         for pool in tuple(self._pools):
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """End the processes: after an error at once, with what they work on."""
         if kind is not None:
             self._stopped.set()
@@ -275,12 +314,21 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
             raise EngineError(problem) from error
         with client:
             yield Engine(
-                client.get_executor(pure=False), workers=max(1, sum(client.nthreads().values())), lost=(KilledWorker, CancelledError)
+                client.get_executor(pure=False),
+                workers=max(1, sum(client.nthreads().values())),
+                lost=(KilledWorker, CancelledError),
             )
         return
-    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL)
+    cluster = LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+    )
     with cluster, Client(cluster, set_as_default=False) as client:
-        yield Engine(client.get_executor(pure=False), workers=workers, lost=(KilledWorker, CancelledError))
+        yield Engine(
+            client.get_executor(pure=False), workers=workers, lost=(KilledWorker, CancelledError)
+        )
 
 
 @contextmanager
@@ -295,7 +343,8 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
     try:
         if place:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that it cannot be reached, which the error also says
+                # that it cannot be reached, which the error also says
+                warnings.simplefilter("ignore")
                 ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
         else:
             ray.init(
@@ -315,7 +364,11 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
         raise EngineError(problem) from error
     try:
         found = int(ray.cluster_resources().get("CPU", workers))
-        lost = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+        lost = (
+            ray.exceptions.WorkerCrashedError,
+            ray.exceptions.NodeDiedError,
+            ray.exceptions.OutOfMemoryError,
+        )
         yield Engine(_RayExecutor(), workers=max(1, found), lost=lost)
     finally:
         ray.shutdown()

@@ -8,15 +8,17 @@
     - UnansweredToolCallError        no tool message answers a tool call
     - OrphanToolResultError          a tool message answers no call, or answers one twice
   x BudgetExceededError              a render: the required content does not fit the token budget
-  x RunningLoopError                 `render()` met a component that awaits while an event loop is running
-  x TemplateError                    a template does not load, compile or render; `file` and `line` say where
-  x TokenizerError                   tokens cannot be counted
+  x RunningLoopError                 `render()` met a component that awaits while an event loop is
+  running x TemplateError                    a template does not load, compile or render; `file` and
+  `line` say where x TokenizerError                   tokens cannot be counted
     - UnknownModelError              no context window or encoding is known for a model name
     - TextTooLongError               a text is longer than the tokenizer's limit
   x EmitError                        a message cannot be written in the provider's format
   x ModelError                       a request to a model failed
-    - ContextLengthExceededError     a provider: the request is larger than the model's context window
-    - RateLimitedError               the provider asks for fewer requests; `retry_after` is in seconds
+    - ContextLengthExceededError     a provider: the request is larger than the model's context
+      window
+    - RateLimitedError               the provider asks for fewer requests; `retry_after` is in
+      seconds
     - ModelUnavailableError          no answer, or a broken one; a later attempt may succeed
     - ModelRequestError              the provider rejects the request, and would reject it again
     - EmptyReplyError                the reply has neither text nor tool calls
@@ -28,16 +30,18 @@
     - SummaryError                   no summary was made; `reason` says why in a word
     - CompactionInProgressError      another compaction of the same conversation is running
     - ToolsFillBudgetError           the tool definitions alone fill the token budget
-    - ContextWindowFullError         a session: the conversation does not fit its window, whatever is compacted or pruned
+    - ContextWindowFullError         a session: the conversation does not fit its window, whatever
+      is compacted or pruned
   x SettingsError                    a setting from a file or an environment variable is invalid
   x NoPendingMessageError            there is no message for the model to answer
   x ToolError                        a tool could not do what was asked; the model is told the text
   x MaxStepsExceededError            a turn needed more requests than `max_steps`
   x TurnInProgressError              the operation is not possible while a turn is running
 
-Three errors say that something is too large. `BudgetExceededError` comes from a single render. `ContextLengthExceededError` comes from
-a provider that refused a request. `ContextWindowFullError` comes from a session or a context window after compaction and pruning could
-not make the request small enough.
+Three errors say that something is too large. `BudgetExceededError` comes from a single render.
+`ContextLengthExceededError` comes from a provider that refused a request. `ContextWindowFullError`
+comes from a session or a context window after compaction and pruning could not make the request
+small enough.
 """
 
 from __future__ import annotations
@@ -128,7 +132,10 @@ class CarriedTrace(Protocol):
 
 
 class PromptKitError(Exception):
-    """Base class of every error that promptkit raises. It can be pickled, with its attributes, if these can."""
+    """Base class of every error that promptkit raises.
+
+    It can be pickled, with its attributes, if these can.
+    """
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...], dict[str, object]]:
         """Rebuild without `__init__`, which takes the figures: `args` already hold the finished sentence."""
@@ -140,11 +147,17 @@ def _rebuild(cls: type[E], *args: object) -> E:
 
 
 class InvalidArgumentError(PromptKitError, ValueError):
-    """An argument has a value that it cannot have. The text names the argument and says what to write."""
+    """An argument has a value that it cannot have.
+
+    The text names the argument and says what to write.
+    """
 
 
 class TreeError(PromptKitError):
-    """The element tree is ill-formed. `path` is the element path (`AgentPrompt > UserMessage[2]`), or empty where it is not known yet."""
+    """The element tree is ill-formed.
+
+    `path` is the element path (`AgentPrompt > UserMessage[2]`), or empty where it is not known yet.
+    """
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
@@ -152,7 +165,10 @@ class TreeError(PromptKitError):
         self.locate(path)
 
     def locate(self, path: str) -> None:
-        """Add the element path to an error that was raised without one. Works in place, since subclasses may take other arguments."""
+        """Add the element path to an error that was raised without one.
+
+        Works in place, since subclasses may take other arguments.
+        """
         if path:
             self.args = (f"{path}: {self}",)
             self.path = path
@@ -177,23 +193,28 @@ class OrphanToolResultError(TreeError):
 class BudgetExceededError(PromptKitError):
     """A prompt does not fit its token budget, however much of it is pruned.
 
-    Raised by a render when all prunable content is removed and the rest is still larger than the budget, or than a `TokenLimit`. The last
-    user message without a priority is not prunable. Nor is the user message that would be pruned last, since no request is made without one. In a
-    prompt without user messages, the message that would be pruned last is not.
+    Raised by a render when all prunable content is removed and the rest is still larger than the
+    budget, or than a `TokenLimit`. The last user message without a priority is not prunable. Nor is
+    the user message that would be pruned last, since no request is made without one. In a prompt
+    without user messages, the message that would be pruned last is not.
 
     Attributes:
         budget: The limit that was exceeded, in tokens.
         required: The tokens of what cannot be pruned.
         over: `required` less `budget`.
-        largest: The largest elements with their tokens, the largest first: their labels, or their paths.
+        largest: The largest elements with their tokens, the largest first: their labels, or their
+            paths.
         messages: The unpruned messages, for example as input of a summary.
         metadata: The metadata of the remaining elements.
         removed: What was pruned, in order.
         where: The path of the `TokenLimit` that was exceeded; empty for the budget itself.
-        cache_breakpoint: The path of the last cache breakpoint, if content stays only because it stands before it; otherwise empty.
-        pinned: The tokens of that content. They could be pruned if the cache breakpoint stood before them.
-        last_message: What receipts call the message that would be pruned next, if that is the only user message that is left, or the only message
-            of a prompt without user messages; otherwise empty.
+        cache_breakpoint: The path of the last cache breakpoint, if content stays only because it
+            stands before it; otherwise empty.
+        pinned: The tokens of that content. They could be pruned if the cache breakpoint stood
+            before them.
+        last_message: What receipts call the message that would be pruned next, if that is the only
+            user message that is left, or the only message of a prompt without user messages;
+            otherwise empty.
         trace: The trace of the render, if one was requested and the budget itself was exceeded.
     """
 
@@ -218,18 +239,26 @@ class BudgetExceededError(PromptKitError):
         limit = f"the limit of {budget:,} at {where}" if where else f"a budget of {budget:,}"
         if last_message:
             kind = f"last {last_role} message" if last_role else "last message"
-            problem = (
-                f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
+            problem = f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
+            advice = (
+                advice
+                or "Give what may go before it a lower priority, shorten one of them, or raise the budget."
             )
-            advice = advice or "Give what may go before it a lower priority, shorten one of them, or raise the budget."
         else:
             problem = f"{required:,} required tokens do not fit {limit} (over by {over:,})."
-            advice = advice or "Make one of them prunable, give it a shorter variant, or raise the budget."
+            advice = (
+                advice
+                or "Make one of them prunable, give it a shorter variant, or raise the budget."
+            )
         kept = ""
         if cache_breakpoint:
             kept = f"{pinned:,} of them stay only because they stand before the cache breakpoint {cache_breakpoint}."
-            advice = f"Move the breakpoint before what may be pruned, {advice[0].lower()}{advice[1:]}"
-        super().__init__(" ".join(filter(None, (problem, kept, listed and f"Largest: {listed}.", advice))))
+            advice = (
+                f"Move the breakpoint before what may be pruned, {advice[0].lower()}{advice[1:]}"
+            )
+        super().__init__(
+            " ".join(filter(None, (problem, kept, listed and f"Largest: {listed}.", advice)))
+        )
         self.budget = budget
         self.required = required
         self.over = over
@@ -245,11 +274,17 @@ class BudgetExceededError(PromptKitError):
 
 
 class RunningLoopError(PromptKitError):
-    """`render()` met a component that awaits while an event loop is running. Use `await render_async(...)`."""
+    """`render()` met a component that awaits while an event loop is running.
+
+    Use `await render_async(...)`.
+    """
 
 
 class TemplateError(PromptKitError):
-    """A template does not load, compile or render. `file` is its path or `<template>`; `line` counts from 1, and is 0 if unknown."""
+    """A template does not load, compile or render.
+
+    `file` is its path or `<template>`; `line` counts from 1, and is 0 if unknown.
+    """
 
     def __init__(self, message: str, *, file: str, line: int) -> None:
         super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
@@ -278,12 +313,17 @@ class TranscriptError(PromptKitError):
 
 
 class TranscriptConflictError(TranscriptError):
-    """Another writer appended first, so nothing was written. `entries` holds what the other writer appended."""
+    """Another writer appended first, so nothing was written.
+
+    `entries` holds what the other writer appended.
+    """
 
     def __init__(self, expected: str, entries: Sequence[CarriedEntry]) -> None:
         behind = f"behind {expected!r}" if expected else "to an empty transcript"
         new = f"{len(entries):,} entries were" if len(entries) != 1 else "1 entry was"
-        super().__init__(f"{new} appended {behind} meanwhile, so nothing was written: look at what is new, and append again.")
+        super().__init__(
+            f"{new} appended {behind} meanwhile, so nothing was written: look at what is new, and append again."
+        )
         self.expected = expected
         self.entries = tuple(entries)
 
@@ -331,8 +371,9 @@ class SummaryError(CompactionError):
     """No summary was made: every summarizer that was asked has failed.
 
     Attributes:
-        reason: `nothing`, `empty`, `untagged`, `no_sections`, `too_short`, `cut`, `too_large`, `not_smaller`, `tool_call`, `withheld`,
-            `does_not_fit`, `no_request`, `timeout`, or `every` if every summarizer of a fallback chain failed.
+        reason: `nothing`, `empty`, `untagged`, `no_sections`, `too_short`, `cut`, `too_large`,
+            `not_smaller`, `tool_call`, `withheld`, `does_not_fit`, `no_request`, `timeout`, or
+            `every` if every summarizer of a fallback chain failed.
         usage: The cost of the failed attempts in tokens, as far as the provider reported it.
     """
 
@@ -350,14 +391,20 @@ class CompactionInProgressError(CompactionError):
 
 
 class ContextWindowFullError(CompactionError):
-    """A conversation does not fit its context window, and neither a summary nor pruning can change that. The text says why.
+    """A conversation does not fit its context window, and neither a summary nor pruning can change that.
 
-    Raised by `ContextWindow.request` and by sessions. The transcript is complete, and the window can be used again.
+    The text says why.
+
+    Raised by `ContextWindow.request` and by sessions. The transcript is complete, and the window
+    can be used again.
     """
 
 
 class SettingsError(PromptKitError):
-    """A setting is invalid. `source` is the file or the environment variable, `setting` the name, `why` the reason."""
+    """A setting is invalid.
+
+    `source` is the file or the environment variable, `setting` the name, `why` the reason.
+    """
 
     def __init__(self, *, source: str, setting: str, why: str) -> None:
         end = "" if why.endswith("?") else "."
@@ -368,10 +415,15 @@ class SettingsError(PromptKitError):
 
 
 class MaxStepsExceededError(PromptKitError):
-    """A turn needed more than `max_steps` requests to the model. All of its messages are in the transcript."""
+    """A turn needed more than `max_steps` requests to the model.
+
+    All of its messages are in the transcript.
+    """
 
     def __init__(self, steps: int) -> None:
-        super().__init__(f"the model went on calling tools for {steps:,} requests: raise max_steps, or send another message.")
+        super().__init__(
+            f"the model went on calling tools for {steps:,} requests: raise max_steps, or send another message."
+        )
         self.steps = steps
 
 
@@ -392,7 +444,9 @@ class TurnInProgressError(PromptKitError):
 
 
 class ToolError(PromptKitError):
-    """A tool could not do what was asked. A tool raises it, and the model is told its text as the call's error.
+    """A tool could not do what was asked.
+
+    A tool raises it, and the model is told its text as the call's error.
 
     >>> raise ToolError(f"there is no file {path!r}; the files are {names}")
     """
@@ -402,7 +456,8 @@ class NoPendingMessageError(PromptKitError):
     """There is no message for the model to answer: the new message is empty, the model's reply is the last message, or nothing is shown.
 
     Attributes:
-        empty: The conversation shows no message at all, for example because another program has reset it.
+        empty: The conversation shows no message at all, for example because another program has
+            reset it.
     """
 
     def __init__(self, *, empty: bool = False) -> None:
@@ -425,7 +480,13 @@ class ModelError(PromptKitError):
     """
 
     def __init__(
-        self, message: str, *, model: str = "", status: int | None = None, code: str | None = None, param: str | None = None
+        self,
+        message: str,
+        *,
+        model: str = "",
+        status: int | None = None,
+        code: str | None = None,
+        param: str | None = None,
     ) -> None:
         super().__init__(f"{model}: {message}" if model else message)
         self.model = model
@@ -445,13 +506,19 @@ class ContextLengthExceededError(ModelError):
 
 
 class RateLimitedError(ModelError):
-    """The provider asks for fewer requests, or fewer tokens per minute. `retry_after` is the time to wait in seconds, if it is reported."""
+    """The provider asks for fewer requests, or fewer tokens per minute.
+
+    `retry_after` is the time to wait in seconds, if it is reported.
+    """
 
     retry_after: float | None = None
 
 
 class ModelUnavailableError(ModelError):
-    """No answer within the time limit, a broken connection, an interrupted stream or a failing server. A later attempt may succeed."""
+    """No answer within the time limit, a broken connection, an interrupted stream or a failing server.
+
+    A later attempt may succeed.
+    """
 
 
 class ModelRequestError(ModelError):
@@ -459,7 +526,10 @@ class ModelRequestError(ModelError):
 
 
 class EmptyReplyError(ModelError):
-    """The reply has neither text nor tool calls, or is not a reply. `finish` and `usage` are the provider's."""
+    """The reply has neither text nor tool calls, or is not a reply.
+
+    `finish` and `usage` are the provider's.
+    """
 
     finish: str | None = None
     usage: CarriedUsage | None = None

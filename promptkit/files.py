@@ -29,25 +29,38 @@ __all__ = [
 ]
 
 MAX_LINE_BYTES = 1 << 28
-"""The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill the memory."""
+"""The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill
+the memory."""
 
 MAX_RATIO, CHECKED_BYTES = 100, 1 << 26
-"""Data that is compressed more than a hundredfold is refused once it has 64 MB: a small file could take minutes and fill the memory."""
+"""Data that is compressed more than a hundredfold is refused once it has 64 MB: a small file could
+take minutes and fill the memory."""
 
-_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NEW = (
+    os.O_RDWR
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
-def replace_file(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False) -> None:
+def replace_file(
+    path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False
+) -> None:
     """Replace a file atomically: other processes read the old or the new content, never half of either.
 
-    The new content goes into a new file in the same directory. Its name cannot be guessed, so no other user can plant a link in its place.
-    What is at `path` is replaced, a symbolic link too. A crash may leave the new file, `.promptkit-….new`, which can be deleted.
+    The new content goes into a new file in the same directory. Its name cannot be guessed, so no
+    other user can plant a link in its place. What is at `path` is replaced, a symbolic link too. A
+    crash may leave the new file, `.promptkit-….new`, which can be deleted.
 
     Args:
         path: The file.
         write: Write the new content into a binary file.
         mode: The permissions of the new file, less those that the process's umask takes away.
-        locked: Whether the caller holds the lock of `path`. New files that an earlier crash left are deleted then.
+        locked: Whether the caller holds the lock of `path`. New files that an earlier crash left
+            are deleted then.
 
     Raises:
         OSError: The file cannot be replaced; it was not changed.
@@ -69,7 +82,9 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object], *, mode: int =
 
 
 def create_beside(path: Path, *, mode: int = 0o600) -> tuple[Path, int]:
-    """Create a file in the directory of another one, with a name that cannot be guessed. Return its path, and it, open for both ways.
+    """Create a file in the directory of another one, with a name that cannot be guessed.
+
+    Return its path, and it, open for both ways.
 
     Raises OSError if it cannot be created.
     """
@@ -78,24 +93,32 @@ def create_beside(path: Path, *, mode: int = 0o600) -> tuple[Path, int]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Delete the files that `create_beside` made for a file and a crash left. The caller holds the lock of `path`."""
+    """Delete the files that `create_beside` made for a file and a crash left.
+
+    The caller holds the lock of `path`.
+    """
     for leftover in path.parent.glob(f"{_new_prefix(path)}*.new"):
         leftover.unlink(missing_ok=True)
 
 
 def _new_prefix(path: Path) -> str:
-    return f".promptkit-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"  # a long name has no room for more
+    # a long name has no room for more
+    return f".promptkit-{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}-"
 
 
-def write_output(path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False) -> None:
+def write_output(
+    path: Path, write: Callable[[BinaryIO], object], *, mode: int = 0o600, locked: bool = False
+) -> None:
     """Write a file that a user named. A regular file is replaced atomically.
 
-    A symbolic link is followed. A device or a pipe, such as /dev/null, is written to directly, because it must not be replaced by a file.
+    A symbolic link is followed. A device or a pipe, such as /dev/null, is written to directly,
+    because it must not be replaced by a file.
 
     Args:
         path: The file.
         write: Write the content into a binary file.
-        mode: The permissions of a new file. By default only the user may read it, since it may hold a conversation.
+        mode: The permissions of a new file. By default only the user may read it, since it may hold
+            a conversation.
         locked: As in `replace_file`.
 
     Raises:
@@ -123,10 +146,18 @@ def sync_directory(directory: Path) -> None:
 def open_gzip(path: Path) -> BinaryIO:
     """Open a compressed file for reading. See `read_gzip`.
 
-    Raises OSError if it is no regular file (opening a pipe would wait for a writer), or cannot be opened.
+    Raises OSError if it is no regular file (opening a pipe would wait for a writer), or cannot be
+    opened.
     """
     raw = os.fdopen(
-        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)), "rb"
+        os.open(
+            path,
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_CLOEXEC", 0)
+            | getattr(os, "O_BINARY", 0),
+        ),
+        "rb",
     )
     if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
         raw.close()
@@ -136,10 +167,12 @@ def open_gzip(path: Path) -> BinaryIO:
 
 
 def read_gzip(raw: BinaryIO) -> BinaryIO:
-    """Return the content of a compressed file that is open. Closing the content does not close the file.
+    """Return the content of a compressed file that is open.
 
-    Reading raises EOFError, zlib.error or gzip.BadGzipFile if the data is damaged, and OSError if it is compressed so much that it may have
-    been made to fill the memory.
+    Closing the content does not close the file.
+
+    Reading raises EOFError, zlib.error or gzip.BadGzipFile if the data is damaged, and OSError if
+    it is compressed so much that it may have been made to fill the memory.
     """
     return io.BufferedReader(_GzipContent(raw, closes=False))
 
@@ -160,9 +193,7 @@ class _GzipContent(io.RawIOBase):
         buffer[: len(data)] = data
         self._unpacked += len(data)
         if self._unpacked > CHECKED_BYTES and self._unpacked > MAX_RATIO * max(self._raw.tell(), 1):
-            problem = (
-                f"it is compressed more than {MAX_RATIO:,} times, as data made to fill the memory is; if you trust it, unpack it first"
-            )
+            problem = f"it is compressed more than {MAX_RATIO:,} times, as data made to fill the memory is; if you trust it, unpack it first"
             raise OSError(problem)
         return len(data)
 

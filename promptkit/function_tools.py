@@ -1,7 +1,8 @@
 """Tools from functions: the schema from the signature and the docstring, and calls with checked arguments.
 
-pydantic makes the schema and checks the arguments, and docstring-parser reads the docstring in Google's, NumPy's or Sphinx's style. Both
-are imported with the first function. The schemas are those of pydantic-ai for the same functions; docs/tools.md names the differences.
+pydantic makes the schema and checks the arguments, and docstring-parser reads the docstring in
+Google's, NumPy's or Sphinx's style. Both are imported with the first function. The schemas are
+those of pydantic-ai for the same functions; docs/tools.md names the differences.
 """
 
 from __future__ import annotations
@@ -11,7 +12,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from types import GenericAlias, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, Union, cast, get_args, get_origin, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import attrs
 
@@ -31,7 +43,8 @@ __all__ = ["AnyTool", "as_tool", "tool", "tool_definitions"]
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
 
 AnyTool: TypeAlias = Tool | ToolDefinition | Function
-"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that becomes one."""
+"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that
+becomes one."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -67,11 +80,14 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     seconds: float | None = None,
     max_tokens: int | None = None,
 ) -> Tool | Callable[[Function], Tool]:
-    """Make a tool from a function, which may be `async`. The model is told its name, what its docstring says, and its arguments.
+    """Make a tool from a function, which may be `async`.
 
-    Arguments of any type that pydantic knows are checked before the function is called: numbers, enums, literals, lists, dataclasses,
-    attrs classes, pydantic models. Of wrong ones the model is told what is wrong. The result may be text, parts such as images, or any
-    other value, which is written as JSON.
+    The model is told its name, what its docstring says, and its arguments.
+
+    Arguments of any type that pydantic knows are checked before the function is called: numbers,
+    enums, literals, lists, dataclasses, attrs classes, pydantic models. Of wrong ones the model is
+    told what is wrong. The result may be text, parts such as images, or any other value, which is
+    written as JSON.
 
     >>> @tool
     ... def read_file(path: str, lines: int = 200) -> str:
@@ -85,19 +101,29 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     Args:
         function: The function.
         name: The tool's name; by default the function's.
-        description: What the tool does, for the model; by default the docstring without its sections.
-        strict: Have the provider make the arguments match the schema. Every argument is then required, those with a default as well.
-        seconds: The longest time that a call may take; None: no limit. The model is told of a call that took longer.
-        max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a longer one it sees the head, the tail,
-            and how to read the rest. None: half of what messages may take.
+        description: What the tool does, for the model; by default the docstring without its
+            sections.
+        strict: Have the provider make the arguments match the schema. Every argument is then
+            required, those with a default as well.
+        seconds: The longest time that a call may take; None: no limit. The model is told of a call
+            that took longer.
+        max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a
+            longer one it sees the head, the tail, and how to read the rest. None: half of what
+            messages may take.
 
     Raises:
-        InvalidArgumentError: No schema can be made, for example because an argument is a function; or `seconds` or `max_tokens` is too low.
+        InvalidArgumentError: No schema can be made, for example because an argument is a function;
+            or `seconds` or `max_tokens` is too low.
     """
 
     def make(given: Function) -> Tool:
         schema = _read_signature(given, name=name, description=description, strict=strict)
-        return Tool(definition=schema.definition, run=_make_run(given, schema), seconds=seconds, max_tokens=max_tokens)
+        return Tool(
+            definition=schema.definition,
+            run=_make_run(given, schema),
+            seconds=seconds,
+            max_tokens=max_tokens,
+        )
 
     return make if function is None else make(function)
 
@@ -147,17 +173,24 @@ class _Signature:
     """The field of the model for each argument."""
 
     def bind(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
-        """Check the arguments of a call, and return the positional ones and the others. Raises ToolError."""
+        """Check the arguments of a call, and return the positional ones and the others.
+
+        Raises ToolError.
+        """
         from pydantic import ValidationError
 
         try:
             checked = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            problem = f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(error)}"
+            problem = (
+                f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(error)}"
+            )
             raise ToolError(problem) from None
         positional: list[object] = []
         keywords: dict[str, object] = {}
-        spread = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values())
+        spread = any(
+            parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values()
+        )
         for field, parameter in self.fields.items():
             value: object = getattr(checked, field)
             match parameter.kind:
@@ -172,8 +205,12 @@ class _Signature:
         return positional, {**keywords, **(checked.model_extra or {})}
 
 
-def _make_run(function: Function, signature: _Signature) -> Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004  # its kind
+def _make_run(
+    function: Function, signature: _Signature
+) -> Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # its kind
+    ):
 
         async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
             positional, keywords = signature.bind(arguments)
@@ -194,13 +231,17 @@ async def _await_output(result: Awaitable[object]) -> ToolOutput:
 
 
 def _to_output(result: object) -> ToolOutput:
-    """Return text and parts as they are, and any other value as JSON. Raises TypeError for a value that JSON cannot hold."""
+    """Return text and parts as they are, and any other value as JSON.
+
+    Raises TypeError for a value that JSON cannot hold.
+    """
     if result is None or isinstance(result, str | ToolResult):
         return result
     if isinstance(result, get_args(Part)):
         return (cast("Part", result),)  # as the line before says
     parts = parse_content(result)
-    if parts is not None and any(not isinstance(part, str) for part in parts):  # a list of texts alone is a value
+    # a list of texts alone is a value
+    if parts is not None and any(not isinstance(part, str) for part in parts):
         return parts
     from pydantic_core import PydanticSerializationError, to_json
 
@@ -223,25 +264,38 @@ def _list_arguments(value: object) -> object:
     """Return the arguments that make an attrs instance. Raises TypeError for any other value."""
     cls = type(value)
     if attrs.has(cls):
-        return {field.alias or field.name: getattr(value, field.name) for field in attrs.fields(cls) if field.init}
+        return {
+            field.alias or field.name: getattr(value, field.name)
+            for field in attrs.fields(cls)
+            if field.init
+        }
     problem = f"a {cls.__name__} is no JSON"
     raise TypeError(problem)
 
 
 def _describe_errors(error: Exception) -> str:
     """Say in a line for each wrong argument where it is, what is wrong and what was given."""
-    problems: list[dict[str, Any]] = cast("Any", error).errors(include_url=False, include_context=False)  # pydantic's TypedDicts
+    # pydantic's TypedDicts
+    problems: list[dict[str, Any]] = cast("Any", error).errors(
+        include_url=False, include_context=False
+    )
     lines: list[str] = []
     for problem in problems[:MAX_ERRORS]:
         place = ".".join(str(part) for part in problem["loc"]) or "the arguments"
-        given = "" if problem["type"] in {"missing", "extra_forbidden"} else f", not {problem['input']!r:.{MAX_SHOWN}}"
+        given = (
+            ""
+            if problem["type"] in {"missing", "extra_forbidden"}
+            else f", not {problem['input']!r:.{MAX_SHOWN}}"
+        )
         lines.append(f"{place}: {problem['msg']}{given}.")
     if len(problems) > MAX_ERRORS:
         lines.append(f"{len(problems) - MAX_ERRORS} more arguments are wrong.")
     return "\n".join(lines)
 
 
-def _read_signature(function: Function, *, name: str | None, description: str | None, strict: bool) -> _Signature:
+def _read_signature(
+    function: Function, *, name: str | None, description: str | None, strict: bool
+) -> _Signature:
     """Return the schema of a function. Raises InvalidArgumentError."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
@@ -255,10 +309,10 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
         model, fields = _build_model(function, called, documented)
         schema = _make_strict(model) if strict else model.model_json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
-        reason = str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
-        problem = (
-            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
+        reason = (
+            str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
         )
+        problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
         problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
         raise InvalidArgumentError(problem) from error
     if strict and (open_place := _find_open_object(schema)):
@@ -269,7 +323,12 @@ def _read_signature(function: Function, *, name: str | None, description: str | 
         raise InvalidArgumentError(problem)
     schema.pop("title", None)
     schema.pop("description", None)
-    definition = ToolDefinition(name=called, description=description or text, parameters=schema, strict=True if strict else None)
+    definition = ToolDefinition(
+        name=called,
+        description=description or text,
+        parameters=schema,
+        strict=True if strict else None,
+    )
     return _Signature(definition, model, fields)
 
 
@@ -285,7 +344,11 @@ def _check_callable(function: Function) -> None:
     if not inspect.isfunction(inner):
         return
     holder = inner.__qualname__.rpartition(".")[0]
-    if holder and not holder.endswith("<locals>") and next(iter(inspect.signature(function).parameters), None) == "self":
+    if (
+        holder
+        and not holder.endswith("<locals>")
+        and next(iter(inspect.signature(function).parameters), None) == "self"
+    ):
         short = inner.__qualname__.rpartition("<locals>.")[2]
         problem = f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
         raise InvalidArgumentError(problem)
@@ -311,12 +374,21 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
 
     read = docstring_parser.parse(text)
     parts = [part for part in (read.short_description, read.long_description) if part]
-    about = {each.arg_name.lstrip("*"): each.description for each in read.params if each.description}
-    return "\n\n".join(parts) if read.blank_after_short_description else "\n".join(parts) or None, about
+    about = {
+        each.arg_name.lstrip("*"): each.description for each in read.params if each.description
+    }
+    return "\n\n".join(parts) if read.blank_after_short_description else "\n".join(
+        parts
+    ) or None, about
 
 
-def _build_model(function: Function, name: str, documented: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
-    """Return the pydantic model of a function's arguments. Its fields have names of their own: an argument may be called `schema`."""
+def _build_model(
+    function: Function, name: str, documented: Mapping[str, str]
+) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
+    """Return the pydantic model of a function's arguments.
+
+    Its fields have names of their own: an argument may be called `schema`.
+    """
     from pydantic import ConfigDict, Field, create_model
     from pydantic.fields import FieldInfo
 
@@ -326,7 +398,8 @@ def _build_model(function: Function, name: str, documented: Mapping[str, str]) -
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     others: object = None
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
-        annotation = _replace_attrs(hints.get(parameter.name, Any), known)  # Any: without an annotation
+        # Any stands for without an annotation
+        annotation = _replace_attrs(hints.get(parameter.name, Any), known)
         if parameter.kind is parameter.VAR_KEYWORD:
             others = annotation
             continue
@@ -402,14 +475,24 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     for alias, field in fields.items():
         default: object = field.default
-        made = {"default_factory": tuple} if type(default) is type(attrs.Factory(tuple)) else {"default": default}
+        made = (
+            {"default_factory": tuple}
+            if type(default) is type(attrs.Factory(tuple))
+            else {"default": default}
+        )
         given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
         annotation = _replace_attrs(hints.get(field.name, Any), known)  # Any: without an annotation
         definitions[f"field_{alias}"] = annotation, Field(alias=alias, **given)
 
     def build(checked: BaseModel) -> object:
         """Make the instance. Fields that were not given get their defaults from the class."""
-        return cls(**{alias: getattr(checked, f"field_{alias}") for alias in fields if f"field_{alias}" in checked.model_fields_set})
+        return cls(
+            **{
+                alias: getattr(checked, f"field_{alias}")
+                for alias in fields
+                if f"field_{alias}" in checked.model_fields_set
+            }
+        )
 
     model = create_model(cls.__name__, __base__=_base_model(), **definitions)
     known[cls] = Annotated[model, AfterValidator(build)]
@@ -418,7 +501,10 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
 
 @cache
 def _base_model() -> type[BaseModel]:
-    """Return the class of all models of arguments. It is made with the first, so that pydantic is imported then."""
+    """Return the class of all models of arguments.
+
+    It is made with the first, so that pydantic is imported then.
+    """
     from pydantic import BaseModel, ConfigDict
     from pydantic.json_schema import GenerateJsonSchema
     from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -449,7 +535,8 @@ def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
     """Return the schema as OpenAI's strict mode wants it, by OpenAI's own function, which leaves one thing: `oneOf` is not allowed."""
     from openai import pydantic_function_tool
 
-    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"].get("parameters"))  # JSON, as its type does not say
+    # JSON, as its type does not say
+    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"].get("parameters"))
     waiting: list[Json] = [schema]
     while waiting:
         found = waiting.pop()
@@ -475,7 +562,9 @@ def _find_open_object(schema: Json) -> str | None:
                 if name not in {"properties", "default", "enum", "const", "examples"}:
                     waiting.append((place, inner))
             if isinstance(properties, Mapping):
-                waiting.extend((f"the argument {name!r}", inner) for name, inner in properties.items())
+                waiting.extend(
+                    (f"the argument {name!r}", inner) for name, inner in properties.items()
+                )
         elif isinstance(found, list):
             waiting.extend((place, inner) for inner in found)
     return None

@@ -1,7 +1,7 @@
 """Provider-neutral values: messages, their parts, tool calls, tool definitions and usage.
 
-Rendering ends in these values, and the emitters turn them into a provider's wire format. Each value is checked when it is made, so that
-every message can be rendered, and stored and read back.
+Rendering ends in these values, and the emitters turn them into a provider's wire format. Each value
+is checked when it is made, so that every message can be rendered, and stored and read back.
 """
 
 from __future__ import annotations
@@ -59,19 +59,32 @@ def _check_text(instance: object, attribute: attrs.Attribute[str], value: str) -
         _refuse_field(instance, attribute.name, "a string", value)
 
 
-def _check_optional_text(instance: object, attribute: attrs.Attribute[str | None], value: str | None) -> None:
+def _check_optional_text(
+    instance: object, attribute: attrs.Attribute[str | None], value: str | None
+) -> None:
     if value is not None and not isinstance(cast("object", value), str):  # as above
         _refuse_field(instance, attribute.name, "a string or None", value)
 
 
-def _check_optional_number(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and (not isinstance(cast("object", value), int) or isinstance(value, bool)):  # as above
+def _check_optional_number(
+    instance: object, attribute: attrs.Attribute[int | None], value: int | None
+) -> None:
+    # as above
+    if value is not None and (
+        not isinstance(cast("object", value), int) or isinstance(value, bool)
+    ):
         _refuse_field(instance, attribute.name, "a whole number or None", value)
 
 
 def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < 0:  # as above
-        _refuse_field(instance, attribute.name, "a whole number from 0 on (where no usage is known, write usage=None)", value)
+    # as above
+    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < 0:
+        _refuse_field(
+            instance,
+            attribute.name,
+            "a whole number from 0 on (where no usage is known, write usage=None)",
+            value,
+        )
 
 
 def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
@@ -93,7 +106,8 @@ class ImagePart:
     """The media type, such as `image/png`."""
 
     width: int | None = attrs.field(default=None, validator=_check_optional_number)
-    """The width in pixels. Token counts need it for an http URL; for a `data:` URL it is read from the image's header."""
+    """The width in pixels. Token counts need it for an http URL; for a `data:` URL it is read from
+    the image's header."""
 
     height: int | None = attrs.field(default=None, validator=_check_optional_number)
     """The height in pixels, see `width`."""
@@ -117,11 +131,14 @@ class DocumentPart:
 
 
 MAX_DEPTH = 200
-"""Levels of nested objects and lists in an opaque part. A deeper value cannot be read by every JSON reader."""
+"""Levels of nested objects and lists in an opaque part. A deeper value cannot be read by every JSON
+reader."""
 
 
 def _read_json(value: Json) -> Json:
-    """Check that a value is JSON. Tuples become lists and other mappings dicts, since that is how they are stored.
+    """Check that a value is JSON.
+
+    Tuples become lists and other mappings dicts, since that is how they are stored.
 
     Raises:
         InvalidArgumentError: The value is not JSON, is nested too deeply, or contains itself.
@@ -139,9 +156,16 @@ def _read_json(value: Json) -> Json:
         inner: dict[int, object] = {}
         for item in level:
             if isinstance(item, dict | list | Mapping | tuple):
-                inner.update((id(child), child) for child in _list_children(cast("JsonContainer", item)))  # of any items
+                # of any items
+                inner.update(
+                    (id(child), child) for child in _list_children(cast("JsonContainer", item))
+                )
                 is_plain = is_plain and isinstance(item, dict | list)
-            elif not (item is None or isinstance(item, str | int) or (isinstance(item, float) and math.isfinite(item))):
+            elif not (
+                item is None
+                or isinstance(item, str | int)
+                or (isinstance(item, float) and math.isfinite(item))
+            ):
                 what = f"{item!r:.80}"
                 raise _not_json_error(what)
         if not inner:
@@ -174,7 +198,10 @@ def _not_json_error(what: str) -> InvalidArgumentError:
 
 
 def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
-    """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of. Works without recursion."""
+    """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of.
+
+    Works without recursion.
+    """
     root: list[Json] = [value]
     todo: list[list[Json] | dict[str, Json]] = [root]
     while todo:
@@ -205,14 +232,18 @@ class OpaquePart:
     """The part in the provider's wire format."""
 
     tokens: int | None = attrs.field(default=None, validator=_check_optional_number)
-    """The cost in tokens. None counts the text in the part (a refusal, thinking, a summary), and marks the count as inexact."""
+    """The cost in tokens. None counts the text in the part (a refusal, thinking, a summary), and
+    marks the count as inexact."""
 
     provider: str | None = attrs.field(default=None, validator=_check_optional_text)
-    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format.
+    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in
+    every format.
 
-    A part whose provider ends in `.message`, `.call` or `.part` is no content itself. It keeps what a wire format has and promptkit's
-    messages have not, and only that format (`openai`: Chat Completions and the Responses API) is sent it: fields of the message such as
-    `{"role": "developer"}`; the position of the tool call whose id is in `call`, and its other fields; the border between two texts.
+    A part whose provider ends in `.message`, `.call` or `.part` is no content itself. It keeps what
+    a wire format has and promptkit's messages have not, and only that format (`openai`: Chat
+    Completions and the Responses API) is sent it: fields of the message such as
+    `{"role": "developer"}`; the position of the tool call whose id is in `call`, and its other
+    fields; the border between two texts.
     """
 
 
@@ -234,11 +265,15 @@ Part: TypeAlias = str | ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
 def _read_arguments(arguments: str | Mapping[str, object]) -> str:
     if isinstance(arguments, str):
         return arguments
-    if not isinstance(cast("object", arguments), Mapping):  # callers without a type checker pass anything
-        problem = f"arguments must be JSON text such as '{{}}', or a mapping, not {arguments!r:.80}."
+    # callers without a type checker pass anything
+    if not isinstance(cast("object", arguments), Mapping):
+        problem = (
+            f"arguments must be JSON text such as '{{}}', or a mapping, not {arguments!r:.80}."
+        )
         raise TypeError(problem)
     try:
-        return json.dumps(copy_json(cast("Json", arguments)), ensure_ascii=False, allow_nan=False)  # dumps refuses what is not JSON
+        # dumps refuses what is not JSON
+        return json.dumps(copy_json(cast("Json", arguments)), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"arguments cannot be written as JSON ({error}): write strings, finite numbers, booleans, lists and dicts, or JSON text."
         raise InvalidArgumentError(problem) from error
@@ -255,11 +290,18 @@ class ToolCall:
     """The name of the tool."""
 
     arguments: str = attrs.field(default="{}", converter=_read_arguments)
-    """JSON text exactly as the model wrote it. promptkit never parses and rewrites it. A mapping becomes JSON text."""
+    """JSON text exactly as the model wrote it. promptkit never parses and rewrites it. A mapping
+    becomes JSON text."""
 
 
 _DEVELOPER = OpaquePart(value={"role": "developer"}, tokens=0, provider="openai.message")
-_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 _PART_CLASSES = frozenset({str, ImagePart, DocumentPart, OpaquePart, CacheBreakpointPart})
 _CALL_CLASSES = frozenset({ToolCall})
 
@@ -276,13 +318,15 @@ class Message:
     """The author. `developer` makes a system message that OpenAI's formats send as `developer`."""
 
     content: tuple[Part, ...] = ()
-    """Text and other parts, in order. A string is one text; content parts of providers (dicts, SDK objects) become parts."""
+    """Text and other parts, in order. A string is one text; content parts of providers (dicts, SDK
+    objects) become parts."""
 
     name: str | None = None
     """The participant's name, for providers that accept one."""
 
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tool calls of an assistant message. Tool calls of providers (dicts, SDK objects) become tool calls."""
+    """The tool calls of an assistant message. Tool calls of providers (dicts, SDK objects) become
+    tool calls."""
 
     tool_call_id: str | None = None
     """The id of the tool call that a tool message answers."""
@@ -299,17 +343,21 @@ class Message:
         """Check and convert the fields.
 
         Args:
-            role: The author. `developer` makes a system message that OpenAI's formats send as `developer`.
-            content: One text, or parts: texts, promptkit's parts, and content parts of providers as dicts or SDK objects.
+            role: The author. `developer` makes a system message that OpenAI's formats send as
+                `developer`.
+            content: One text, or parts: texts, promptkit's parts, and content parts of providers as
+                dicts or SDK objects.
             name: The participant's name.
-            tool_calls: The tool calls of an assistant message, also as dicts or SDK objects of providers.
+            tool_calls: The tool calls of an assistant message, also as dicts or SDK objects of
+                providers.
             tool_call_id: The id of the tool call that a tool message answers.
 
         Raises:
             InvalidArgumentError: A value is one that a message cannot have.
             TypeError: A value has the wrong type.
         """
-        known = _ROLES.get(role) if isinstance(cast("object", role), str) else None  # callers without a type checker pass anything
+        # callers without a type checker pass anything
+        known = _ROLES.get(role) if isinstance(cast("object", role), str) else None
         if known is None:
             problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
             raise InvalidArgumentError(problem)
@@ -348,7 +396,8 @@ class ToolDefinition:
     """The arguments as a JSON Schema object."""
 
     strict: bool | None = None
-    """Whether the provider must make the arguments match the schema. None leaves it to the provider."""
+    """Whether the provider must make the arguments match the schema. None leaves it to the
+    provider."""
 
 
 @attrs.frozen(kw_only=True)
@@ -376,32 +425,49 @@ class Usage:
     """Input tokens that the provider read from its prompt cache."""
 
     written_tokens: int = attrs.field(default=0, validator=_check_count)
-    """Input tokens that the provider wrote to its prompt cache, where it reports and bills them apart, as Anthropic does."""
+    """Input tokens that the provider wrote to its prompt cache, where it reports and bills them
+    apart, as Anthropic does."""
 
 
 def as_wire_object(value: object) -> Mapping[str, Json] | None:
-    """Return a dict of a provider, or an SDK object as a dict without its empty fields. None for any other value."""
-    if type(value) is dict or isinstance(value, Mapping):  # the class first: the check by the abstract class takes ten times as long
+    """Return a dict of a provider, or an SDK object as a dict without its empty fields.
+
+    None for any other value.
+    """
+    # the class first: the check by the abstract class takes ten times as long
+    if type(value) is dict or isinstance(value, Mapping):
         return cast("Mapping[str, Json]", value)  # whoever keeps parts of it checks them
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
     if not callable(dump):
         return None
     dumped = dump(mode="json", by_alias=True, exclude_none=True)
-    return cast("Mapping[str, Json]", dumped) if isinstance(dumped, Mapping) else None  # `mode` makes it JSON
+    # `mode` makes it JSON
+    return cast("Mapping[str, Json]", dumped) if isinstance(dumped, Mapping) else None
 
 
 def _is_plain_content(content: object) -> TypeGuard[tuple[Part, ...]]:
     """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
-    return type(content) is tuple and _PART_CLASSES.issuperset(map(type, cast("tuple[object, ...]", content)))  # of any items
+    # of any items
+    return type(content) is tuple and _PART_CLASSES.issuperset(
+        map(type, cast("tuple[object, ...]", content))
+    )
 
 
 def _are_plain_calls(calls: object) -> TypeGuard[tuple[ToolCall, ...]]:
-    return type(calls) is tuple and _CALL_CLASSES.issuperset(map(type, cast("tuple[object, ...]", calls)))  # as above
+    # as above
+    return type(calls) is tuple and _CALL_CLASSES.issuperset(
+        map(type, cast("tuple[object, ...]", calls))
+    )
 
 
 def _is_list(values: object) -> TypeGuard[Iterable[object]]:
-    """Return whether a value has items in an order. A pydantic model has, too, but they are its fields."""
-    return isinstance(values, Iterable) and not isinstance(values, Mapping | AbstractSet | str | bytes | bytearray | SdkObject)
+    """Return whether a value has items in an order.
+
+    A pydantic model has, too, but they are its fields.
+    """
+    return isinstance(values, Iterable) and not isinstance(
+        values, Mapping | AbstractSet | str | bytes | bytearray | SdkObject
+    )
 
 
 def _read_content(content: object) -> tuple[Part, ...]:
@@ -442,11 +508,24 @@ def read_tool_call(call: object) -> ToolCall:
         InvalidArgumentError: It is none of these.
     """
     match as_wire_object(call):
-        case {"id": str(call_id), "function": {"name": str(name), "arguments": str() | Mapping() as arguments}}:
+        case {
+            "id": str(call_id),
+            "function": {"name": str(name), "arguments": str() | Mapping() as arguments},
+        }:
             return ToolCall(id=call_id, name=name, arguments=arguments)
-        case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": str() | Mapping() as arguments}:
+        case {
+            "type": "tool_use",
+            "id": str(call_id),
+            "name": str(name),
+            "input": str() | Mapping() as arguments,
+        }:
             return ToolCall(id=call_id, name=name, arguments=arguments)
-        case {"type": "function_call", "call_id": str(call_id), "name": str(name), "arguments": str() | Mapping() as arguments}:
+        case {
+            "type": "function_call",
+            "call_id": str(call_id),
+            "name": str(name),
+            "arguments": str() | Mapping() as arguments,
+        }:
             return ToolCall(id=call_id, name=name, arguments=arguments)
         case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
             return ToolCall(id=call_id, name=name, arguments={"input": text})
@@ -458,11 +537,13 @@ def read_tool_call(call: object) -> ToolCall:
 def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[Part, ...]:
     """Convert a provider's content part: to a text, an image or a document, with a cache breakpoint behind it if the part has one.
 
-    A part with more than these can hold, or of an unknown type, becomes an opaque part, which is sent unchanged.
+    A part with more than these can hold, or of an unknown type, becomes an opaque part, which is
+    sent unchanged.
 
     Args:
         block: The content part of Chat Completions, the Responses API or Anthropic's Messages API.
-        provider: The wire format it comes from, for an opaque part. None: by its type, and for unknown types every format.
+        provider: The wire format it comes from, for an opaque part. None: by its type, and for
+            unknown types every format.
 
     Raises:
         InvalidArgumentError: It is not a content part, but for example a tool call.
@@ -472,12 +553,20 @@ def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[P
         problem = f"a content part must have a type, as {{'type': 'text', 'text': 'Hello'}} has, and this has none: {dict(block)!r:.80}."
         raise InvalidArgumentError(problem)
     if kind in _NOT_CONTENT:
-        problem = f"a part of the type {kind!r} cannot be content of a message: {_NOT_CONTENT[kind]}."
+        problem = (
+            f"a part of the type {kind!r} cannot be content of a message: {_NOT_CONTENT[kind]}."
+        )
         raise InvalidArgumentError(problem)
-    fields: dict[str, Json] = {key: value for key, value in block.items() if value is not None and value != []}
+    fields: dict[str, Json] = {
+        key: value for key, value in block.items() if value is not None and value != []
+    }
     breakpoints = _pop_cache_breakpoints(fields)
     part = _read_known_part(kind, fields)
-    if part is None or breakpoints is None or (isinstance(part, str) and breakpoints and not part.strip()):
+    if (
+        part is None
+        or breakpoints is None
+        or (isinstance(part, str) and breakpoints and not part.strip())
+    ):
         return (OpaquePart(value=block, provider=provider or _PROVIDERS.get(kind)),)
     return () if part == "" else (part, *breakpoints)
 
@@ -491,7 +580,10 @@ _NOT_CONTENT = {
 }
 _PROVIDERS = {
     **dict.fromkeys(("image_url", "file", "input_audio"), "chat"),
-    **dict.fromkeys(("input_text", "output_text", "input_image", "input_file", "reasoning", "compaction"), "responses"),
+    **dict.fromkeys(
+        ("input_text", "output_text", "input_image", "input_file", "reasoning", "compaction"),
+        "responses",
+    ),
     **dict.fromkeys(
         (
             "image",
@@ -516,14 +608,27 @@ _PROVIDERS = {
 
 
 def _pop_cache_breakpoints(fields: dict[str, Json]) -> tuple[CacheBreakpointPart, ...] | None:
-    """Remove the cache breakpoint from a content part and return it. None if it has more than a breakpoint can hold."""
+    """Remove the cache breakpoint from a content part and return it.
+
+    None if it has more than a breakpoint can hold.
+    """
     match fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None):
         case None, None:
             return ()
-        case {"type": "ephemeral", **rest}, None if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, "5m", "1h"):
-            return (CacheBreakpointPart(kind="ephemeral", ttl=cast("str | None", rest.get("ttl"))),)  # as the pattern has it
-        case None, {"mode": "explicit", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, "30m", "12h"):
-            return (CacheBreakpointPart(ttl=cast("str | None", rest.get("ttl"))),)  # as the pattern has it
+        case {"type": "ephemeral", **rest}, None if rest.keys() <= {"ttl"} and rest.get("ttl") in (
+            None,
+            "5m",
+            "1h",
+        ):
+            # as the pattern has it
+            return (CacheBreakpointPart(kind="ephemeral", ttl=cast("str | None", rest.get("ttl"))),)
+        case None, {"mode": "explicit", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (
+            None,
+            "30m",
+            "12h",
+        ):
+            # as the pattern has it
+            return (CacheBreakpointPart(ttl=cast("str | None", rest.get("ttl"))),)
         case _:
             return None
 
@@ -541,7 +646,11 @@ def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | Do
         case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
             return _read_file(file.get("file_data"), file.get("filename"))
         case {"source": Mapping() as source}:
-            return _read_image_source(source) if kind == "image" else _read_document_source(source, fields.get("title"))
+            return (
+                _read_image_source(source)
+                if kind == "image"
+                else _read_document_source(source, fields.get("title"))
+            )
         case _:
             return _read_file(fields.get("file_data"), fields.get("filename"))
 
@@ -557,20 +666,29 @@ _KNOWN_FIELDS = {
     "input_file": {"type", "file_data", "filename"},
     "document": {"type", "source", "title"},
 }
-"""Type of a content part → the fields that promptkit's parts can hold, besides a cache breakpoint."""
+"""Type of a content part → the fields that promptkit's parts can hold, besides a cache
+breakpoint."""
 
 
 def _read_image(kind: str, image: str | Mapping[str, Json], detail: Json) -> ImagePart | None:
     url: Json = image if isinstance(image, str) else image.get("url")
-    if isinstance(image, str) != (kind == "input_image") or (isinstance(image, Mapping) and not image.keys() <= {"url", "detail"}):
+    if isinstance(image, str) != (kind == "input_image") or (
+        isinstance(image, Mapping) and not image.keys() <= {"url", "detail"}
+    ):
         return None
     detail = image.get("detail") if isinstance(image, Mapping) else detail
-    return ImagePart(url=url, detail=detail) if isinstance(url, str) and (detail is None or isinstance(detail, str)) else None
+    return (
+        ImagePart(url=url, detail=detail)
+        if isinstance(url, str) and (detail is None or isinstance(detail, str))
+        else None
+    )
 
 
 def _read_image_source(source: Mapping[str, Json]) -> ImagePart | None:
     match dict(source):
-        case {"type": "base64", "media_type": str(media_type), "data": str(data), **rest} if not rest:
+        case {"type": "base64", "media_type": str(media_type), "data": str(data), **rest} if (
+            not rest
+        ):
             return ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
         case {"type": "url", "url": str(url), **rest} if not rest:
             return ImagePart(url=url)
@@ -591,11 +709,17 @@ def _read_document_source(source: Mapping[str, Json], title: Json) -> DocumentPa
     if not (title is None or isinstance(title, str)):
         return None
     match dict(source):
-        case {"type": "base64", "media_type": "application/pdf", "data": str(data), **rest} if not rest:
+        case {"type": "base64", "media_type": "application/pdf", "data": str(data), **rest} if (
+            not rest
+        ):
             return DocumentPart(data=data, media_type="application/pdf", name=title)
         case {"type": "text", "media_type": "text/plain", "data": str(text), **rest} if not rest:
             try:
-                return DocumentPart(data=base64.b64encode(text.encode()).decode("ascii"), media_type="text/plain", name=title)
+                return DocumentPart(
+                    data=base64.b64encode(text.encode()).decode("ascii"),
+                    media_type="text/plain",
+                    name=title,
+                )
             except UnicodeEncodeError:  # a lone surrogate
                 return None
         case _:

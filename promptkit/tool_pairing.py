@@ -1,7 +1,7 @@
 """Tool call pairing: repairs a recording so that providers accept it.
 
-In the result, every tool call has exactly one tool result, which follows the message with the call, and every tool result answers
-a tool call. Correct parts of a recording stay byte for byte.
+In the result, every tool call has exactly one tool result, which follows the message with the call,
+and every tool result answers a tool call. Correct parts of a recording stay byte for byte.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ class PairedMessages:
     """The result of `pair_tool_calls`: every tool call is followed by its one result, and every result answers a call."""
 
     messages: tuple[Message, ...]
-    """The repaired messages. Call ids are unique in the conversation; results follow the message with their calls."""
+    """The repaired messages. Call ids are unique in the conversation; results follow the message
+    with their calls."""
 
     sources: tuple[int, ...]
-    """For each message, the index of its source in the recording. An inserted result has the index of its call."""
+    """For each message, the index of its source in the recording. An inserted result has the index
+    of its call."""
 
     repairs: tuple[Repair, ...] = ()
     """The repairs, in the order of the recording."""
@@ -43,18 +45,26 @@ def _describe_turn(index: int) -> str:
     return f"turns[{index}]"
 
 
-def pair_tool_calls(turns: Sequence[Message], *, describe_turn: Callable[[int], str] = _describe_turn) -> PairedMessages:
-    """Pair the tool calls of a recording with their results. Takes time linear in the number of messages.
+def pair_tool_calls(
+    turns: Sequence[Message], *, describe_turn: Callable[[int], str] = _describe_turn
+) -> PairedMessages:
+    """Pair the tool calls of a recording with their results.
 
-    * A call without a result gets the result `MISSING_TOOL_RESULT`, so the model still sees what was tried.
+    Takes time linear in the number of messages.
+
+    * A call without a result gets the result `MISSING_TOOL_RESULT`, so the model still sees what
+      was tried.
     * A result without a call is dropped.
-    * Of several results of one call, the first is kept: a repeated result at the end does not change what a provider has cached.
-    * A repeated call id is made unique, in the call and in its result. Later messages do not change the new id.
+    * Of several results of one call, the first is kept: a repeated result at the end does not
+      change what a provider has cached.
+    * A repeated call id is made unique, in the call and in its result. Later messages do not change
+      the new id.
     * A result before its call, or apart from it, is moved behind the call.
 
     Args:
         turns: The recorded messages, oldest first.
-        describe_turn: Returns the text that names a message in a repair, given its index. The default is `turns[index]`.
+        describe_turn: Returns the text that names a message in a repair, given its index. The
+            default is `turns[index]`.
     """
     messages = tuple(turns)
     if _is_paired(messages):
@@ -63,7 +73,9 @@ def pair_tool_calls(turns: Sequence[Message], *, describe_turn: Callable[[int], 
     for message in messages:
         pairer.add(message)
     pairer.settle()
-    return PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs)
+    return PairedMessages(
+        messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs
+    )
 
 
 def _is_paired(turns: Sequence[Message]) -> bool:
@@ -94,12 +106,18 @@ class ToolCallPairer:
     Call `settle` before you read `messages`, `sources` or `repairs`.
 
     Args:
-        allow_early_results: Whether a result may belong to a call behind it. Switch it off where results are known to be
-            written after their calls.
-        describe_turn: Returns the text that names a message in a repair, given its index. The default is `turns[index]`.
+        allow_early_results: Whether a result may belong to a call behind it. Switch it off where
+            results are known to be written after their calls.
+        describe_turn: Returns the text that names a message in a repair, given its index. The
+            default is `turns[index]`.
     """
 
-    def __init__(self, *, allow_early_results: bool = True, describe_turn: Callable[[int], str] = _describe_turn) -> None:
+    def __init__(
+        self,
+        *,
+        allow_early_results: bool = True,
+        describe_turn: Callable[[int], str] = _describe_turn,
+    ) -> None:
         self.messages: list[Message] = []
         self.sources: list[int] = []
         self._allow_early_results = allow_early_results
@@ -111,7 +129,8 @@ class ToolCallPairer:
         self._counters: defaultdict[str, int] = defaultdict(lambda: 1)
         self._waiting: defaultdict[str, list[_OpenCalls]] = defaultdict(list)
         self._answered: set[str] = set()
-        # Results that wait for a call, by call id. The key None holds results that no call may take.
+        # Results that wait for a call, by call id. The key None holds results that no call may
+        # take.
         self._pool: defaultdict[str | None, deque[int]] = defaultdict(deque)
         self._lasting: list[tuple[int, Repair]] = []
         self._missing: dict[int, list[tuple[int, Repair]]] = {}
@@ -120,9 +139,12 @@ class ToolCallPairer:
     def add(self, message: Message) -> None:
         """Append a message."""
         turn = len(self._turns)
-        if not isinstance(cast("object", message), Message):  # callers without a type checker pass anything
+        # callers without a type checker pass anything
+        if not isinstance(cast("object", message), Message):
             advice = "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic"
-            problem = f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
+            problem = (
+                f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
+            )
             raise InvalidArgumentError(problem)
         self._turns.append(message)
         if message.role == "tool":
@@ -131,7 +153,10 @@ class ToolCallPairer:
             self._add_calls(turn, message)
 
     def settle(self) -> int:
-        """Bring `messages` and `sources` up to date. Returns the first index in them that changed."""
+        """Bring `messages` and `sources` up to date.
+
+        Returns the first index in them that changed.
+        """
         first = len(self.messages)
         for block in self._unsettled.values():
             first = min(first, block.start)
@@ -143,13 +168,21 @@ class ToolCallPairer:
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs, in the order of the conversation."""
         if self._repairs is None:
-            found = [*self._lasting, *self._unmatched_results(), *(each for some in self._missing.values() for each in some)]
+            found = [
+                *self._lasting,
+                *self._unmatched_results(),
+                *(each for some in self._missing.values() for each in some),
+            ]
             self._repairs = tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
         return self._repairs
 
     def _add_calls(self, turn: int, message: Message) -> None:
         calls = message.tool_calls if message.role == "assistant" else ()
-        block = _Block(turn, len(self.messages), tuple(_PairedCall(call, self._make_unique(call.id)) for call in calls))
+        block = _Block(
+            turn,
+            len(self.messages),
+            tuple(_PairedCall(call, self._make_unique(call.id)) for call in calls),
+        )
         self._latest = block
         self.messages += [message] * (1 + len(calls))
         self.sources += [turn] * (1 + len(calls))
@@ -157,7 +190,11 @@ class ToolCallPairer:
         for call in block.calls:
             key = call.call.id
             if call.id != key:
-                self._add_repair(turn, "repeated call id", f"the id {key!r} is in use; this call and its result are now {call.id!r}.")
+                self._add_repair(
+                    turn,
+                    "repeated call id",
+                    f"the id {key!r} is in use; this call and its result are now {call.id!r}.",
+                )
             rounds = self._waiting[key]
             if not rounds or rounds[-1].block is not block:
                 rounds.append(_OpenCalls(block))
@@ -176,7 +213,8 @@ class ToolCallPairer:
         return unique
 
     def _add_result(self, turn: int, key: str | None) -> None:
-        # A result belongs to the latest message that uses its id; within that message, results follow the order of the calls.
+        # A result belongs to the latest message that uses its id; within that message, results
+        # follow the order of the calls.
         rounds = self._waiting.get(key) if key is not None else None
         if key is None:
             self._add_repair(turn, "orphan result", "a tool message without a call id was dropped.")
@@ -194,7 +232,9 @@ class ToolCallPairer:
             if not rounds:
                 del self._waiting[key]
         elif key in self._answered:
-            self._add_repair(turn, "repeated result", f"call {key!r} has a result already; this one was dropped.")
+            self._add_repair(
+                turn, "repeated result", f"call {key!r} has a result already; this one was dropped."
+            )
         else:
             self._pool[key if self._allow_early_results else None].append(turn)
             self._repairs = None
@@ -206,7 +246,9 @@ class ToolCallPairer:
         if all(call.id == call.call.id for call in block.calls):
             self.messages[block.start] = message
         else:
-            self.messages[block.start] = attrs.evolve(message, tool_calls=tuple(attrs.evolve(c.call, id=c.id) for c in block.calls))
+            self.messages[block.start] = attrs.evolve(
+                message, tool_calls=tuple(attrs.evolve(c.call, id=c.id) for c in block.calls)
+            )
         if not block.calls:
             return
         found: list[tuple[int, Repair]] = []
@@ -214,20 +256,30 @@ class ToolCallPairer:
             if call.result is None:
                 found.append(
                     self._locate_repair(
-                        block.turn, "missing result", f"call {call.id!r} has no result; {MISSING_TOOL_RESULT!r} answers it."
+                        block.turn,
+                        "missing result",
+                        f"call {call.id!r} has no result; {MISSING_TOOL_RESULT!r} answers it.",
                     )
                 )
-                self.messages[place] = Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call.id)
+                self.messages[place] = Message(
+                    role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call.id
+                )
                 self.sources[place] = block.turn
                 continue
             if call.moved:
                 found.append(
                     self._locate_repair(
-                        call.result, "moved result", f"it was moved behind call {call.id!r} in {self._describe_turn(block.turn)}."
+                        call.result,
+                        "moved result",
+                        f"it was moved behind call {call.id!r} in {self._describe_turn(block.turn)}.",
                     )
                 )
             result = self._turns[call.result]
-            self.messages[place] = result if result.tool_call_id == call.id else attrs.evolve(result, tool_call_id=call.id)
+            self.messages[place] = (
+                result
+                if result.tool_call_id == call.id
+                else attrs.evolve(result, tool_call_id=call.id)
+            )
             self.sources[place] = call.result
         if found:
             self._missing[block.turn] = found
@@ -238,7 +290,11 @@ class ToolCallPairer:
         for turns in self._pool.values():
             for turn in turns:
                 key = self._turns[turn].tool_call_id
-                yield self._locate_repair(turn, "orphan result", f"no call {key!r} was recorded for this result; it was dropped.")
+                yield self._locate_repair(
+                    turn,
+                    "orphan result",
+                    f"no call {key!r} was recorded for this result; it was dropped.",
+                )
 
     def _add_repair(self, turn: int, kind: str, detail: str) -> None:
         self._lasting.append(self._locate_repair(turn, kind, detail))
@@ -268,7 +324,10 @@ class _PairedCall:
 
 @attrs.define(eq=False)
 class _Block:
-    """A message that is not a tool result, with its calls. It takes one index in the output and one more per call, so indices never shift."""
+    """A message that is not a tool result, with its calls.
+
+    It takes one index in the output and one more per call, so indices never shift.
+    """
 
     turn: int
     start: int

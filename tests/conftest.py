@@ -9,18 +9,38 @@ import pytest
 
 from tests.examples import load_profile
 
-# pytest and rich print longer lines, colours or plain text for these; a continuous integration host sets the first ones.
-_CHANGE_OUTPUT = ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+# pytest and rich print longer lines, colours or plain text for these; a continuous integration host
+# sets the first ones.
+_CHANGE_OUTPUT = (
+    "CI",
+    "BUILD_NUMBER",
+    "GITHUB_ACTIONS",
+    "FORCE_COLOR",
+    "PY_COLORS",
+    "CLICOLOR_FORCE",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+)
 # Every process that a test starts would compile the whole package anew.
 _SLOWS_DOWN = ("PYTHONDONTWRITEBYTECODE",)
 
-__all__ = ["interruptible", "pytest_addoption", "pytest_collection_finish", "pytest_collection_modifyitems", "pytest_configure"]
+__all__ = [
+    "interruptible",
+    "pytest_addoption",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Select tests by the edge case or invariant that they hold."""
     parser.addoption(
-        "--spec", action="append", default=[], metavar="NUMBER", help="run the tests that are marked with this number, such as E55"
+        "--spec",
+        action="append",
+        default=[],
+        metavar="NUMBER",
+        help="run the tests that are marked with this number, such as E55",
     )
 
 
@@ -46,7 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker("slow")
     numbers: list[str] = config.option.spec
     if numbers:
-        chosen = [item for item in items if {*numbers} & {number for mark in item.iter_markers("spec") for number in mark.args}]
+        chosen = [
+            item
+            for item in items
+            if {*numbers} & {number for mark in item.iter_markers("spec") for number in mark.args}
+        ]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 

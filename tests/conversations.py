@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.testing import summary_answer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Edit,
+    MessageEntry,
+    Reset,
+    Setting,
+)
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import TranscriptView, build_view
 
@@ -68,7 +76,11 @@ class ConversationBuilder:
 
     def __init__(self, transcript: Transcript | None = None) -> None:
         ids = itertools.count(1)
-        self.log = Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}") if transcript is None else transcript
+        self.log = (
+            Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}")
+            if transcript is None
+            else transcript
+        )
 
     @property
     def path(self) -> Sequence[Entry]:
@@ -94,16 +106,31 @@ class ConversationBuilder:
     def user(self, *content: Part) -> str:
         return self.say(user_message(*content))
 
-    def answer(self, text: str, *, used: Usage | None = None, model: str | None = None, finish: str = "stop") -> str:
-        return self.append(MessageEntry(message=assistant_message(text), usage=used, model=model, finish=finish))
+    def answer(
+        self,
+        text: str,
+        *,
+        used: Usage | None = None,
+        model: str | None = None,
+        finish: str = "stop",
+    ) -> str:
+        return self.append(
+            MessageEntry(message=assistant_message(text), usage=used, model=model, finish=finish)
+        )
 
-    def calls(self, *ids: str, name: str = "read", used: Usage | None = None, finish: str = "tool_calls") -> str:
-        return self.append(MessageEntry(message=call_message(*ids, name=name), usage=used, finish=finish))
+    def calls(
+        self, *ids: str, name: str = "read", used: Usage | None = None, finish: str = "tool_calls"
+    ) -> str:
+        return self.append(
+            MessageEntry(message=call_message(*ids, name=name), usage=used, finish=finish)
+        )
 
     def result(self, call: str, *content: Part) -> str:
         return self.say(result_message(call, *content))
 
-    def round(self, call: str, *content: Part, name: str = "read", used: Usage | None = None) -> str:
+    def round(
+        self, call: str, *content: Part, name: str = "read", used: Usage | None = None
+    ) -> str:
         """One call with its result; the id of the entry with the call is given back."""
         made = self.calls(call, name=name, used=used)
         self.result(call, *content)
@@ -131,8 +158,13 @@ class ConversationBuilder:
         """Put a summary of a plan in place, as a compactor would: what is not simply kept is baked into the checkpoint."""
         baked = (
             *(item.message for item in plan.pinned),
-            Message(role="user", content=(f"<conversation-summary>\n{summary}\n</conversation-summary>",)),
+            Message(
+                role="user",
+                content=(f"<conversation-summary>\n{summary}\n</conversation-summary>",),
+            ),
             *(item.message for item in plan.replayed),
         )
         apart = baked if plan.pinned or plan.replayed else None
-        return self.append(Checkpoint(summary=summary, first_kept=plan.first_kept, replacement=apart))
+        return self.append(
+            Checkpoint(summary=summary, first_kept=plan.first_kept, replacement=apart)
+        )

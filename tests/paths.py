@@ -17,4 +17,7 @@ SHARED = ROOT.parent / "shared"
 def needs_shared(*names: str) -> pytest.MarkDecorator:
     """Skip a test where a file or folder below `SHARED` is absent: `@needs_shared("transcripts")`."""
     path = SHARED.joinpath(*names)
-    return pytest.mark.skipif(not path.exists(), reason=f"there is no {'/'.join(('..', 'shared', *names))} beside the checkout")
+    return pytest.mark.skipif(
+        not path.exists(),
+        reason=f"there is no {'/'.join(('..', 'shared', *names))} beside the checkout",
+    )

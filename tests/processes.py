@@ -1,8 +1,9 @@
 """Programs in processes of their own that start at once.
 
-`promptkit chat` and a pytest session with its plugins load for a second or more, and the suite starts some hundred of them. Here they
-are forked from a server that has loaded what they share; it is started by the first of them. What a program loads, and how it behaves as
-a real command, is tested with `subprocess`.
+`promptkit chat` and a pytest session with its plugins load for a second or more, and the suite
+starts some hundred of them. Here they are forked from a server that has loaded what they share; it
+is started by the first of them. What a program loads, and how it behaves as a real command, is
+tested with `subprocess`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 if "forkserver" in multiprocessing.get_all_start_methods():
-    # Here and not when it is first used: a test with `pytester` would forget the module at its end, and the server with it.
+    # Here and not when it is first used: a test with `pytester` would forget the module at its end,
+    # and the server with it.
     importlib.import_module("multiprocessing.popen_forkserver")
 
 __all__ = ["run_program"]
@@ -45,11 +47,16 @@ def run_program(
         program: `promptkit`, or pytest as `python -m pytest` runs it.
         arguments: Those of the command line.
         folder: The working directory.
-        environment: All environment variables of the program. Those that Python reads when it starts have no effect.
+        environment: All environment variables of the program. Those that Python reads when it
+            starts have no effect.
         lines: What the program reads from stdin.
     """
     if "forkserver" not in multiprocessing.get_all_start_methods():
-        command = [str(Path(sys.executable).parent / "promptkit")] if program == "promptkit" else [sys.executable, "-m", "pytest"]
+        command = (
+            [str(Path(sys.executable).parent / "promptkit")]
+            if program == "promptkit"
+            else [sys.executable, "-m", "pytest"]
+        )
         return subprocess.run(
             [*command, *arguments],
             input=lines,
@@ -64,7 +71,13 @@ def run_program(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.preloaded"])
     with tempfile.TemporaryDirectory() as place:
-        job = _Job(program=program, arguments=arguments, folder=str(folder), environment=dict(environment), place=place)
+        job = _Job(
+            program=program,
+            arguments=arguments,
+            folder=str(folder),
+            environment=dict(environment),
+            place=place,
+        )
         job.path(0).write_text(lines, encoding="utf-8")
         process = context.Process(target=_run, args=(job,))
         process.start()
@@ -93,7 +106,9 @@ class _Job:
 def _run(job: _Job) -> NoReturn:
     """Become the program: what a fresh process has that this one has not is its streams, arguments, environment and folder."""
     gc.freeze()  # what is loaded here lives to the end: a collection need not look at it
-    for number, flags in enumerate((os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)):
+    for number, flags in enumerate(
+        (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
+    ):
         os.dup2(os.open(job.path(number), flags), number)
     sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
     os.environ.clear()
@@ -115,7 +130,12 @@ def _run(job: _Job) -> NoReturn:
 
 def _stream(number: int) -> io.TextIOWrapper:
     binary = open(number, "rb" if number == 0 else "wb", closefd=False)  # noqa: SIM115  # a descriptor, and open to the end
-    return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace" if number == 2 else "strict", write_through=number == 2)
+    return io.TextIOWrapper(
+        binary,
+        encoding="utf-8",
+        errors="backslashreplace" if number == 2 else "strict",
+        write_through=number == 2,
+    )
 
 
 def _main(job: _Job) -> int:
@@ -124,7 +144,11 @@ def _main(job: _Job) -> int:
 
         sys.path.insert(0, job.folder)
         # pytest asks for that of plugins that are loaded before it; here they were.
-        return int(pytest.main([*job.arguments, "-W", "ignore:Module already imported so cannot be rewritten"]))
+        return int(
+            pytest.main(
+                [*job.arguments, "-W", "ignore:Module already imported so cannot be rewritten"]
+            )
+        )
     from promptkit.cli.main import main
 
     return main(list(job.arguments))

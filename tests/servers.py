@@ -25,7 +25,10 @@ __all__ = ["postgres_server", "s3_server"]
 
 @contextmanager
 def postgres_server() -> Generator[str]:
-    """Start PostgreSQL, and give the URL of an empty database. Skips the test, with a reason, where there is none."""
+    """Start PostgreSQL, and give the URL of an empty database.
+
+    Skips the test, with a reason, where there is none.
+    """
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = shutil.which("initdb") or (str(versions[-1]) if versions else None)
     if initdb is None:
@@ -56,7 +59,17 @@ def postgres_server() -> Generator[str]:
         )
 
     try:
-        run("initdb", "-A", "trust", "-U", "promptkit", "--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C")
+        run(
+            "initdb",
+            "-A",
+            "trust",
+            "-U",
+            "promptkit",
+            "--no-sync",
+            "--no-instructions",
+            "--encoding=UTF8",
+            "--locale=C",
+        )
         run("pg_ctl", "-w", "-o", options, "-l", str(folder / "log"), "start")
         try:
             yield f"postgresql://promptkit@127.0.0.1:{port}/postgres"
@@ -68,18 +81,26 @@ def postgres_server() -> Generator[str]:
 
 @contextmanager
 def s3_server(bucket: str) -> Generator[dict[str, str]]:
-    """Start a server of S3 with one bucket, and give the environment in which obstore finds it. Skips the test where moto is missing."""
+    """Start a server of S3 with one bucket, and give the environment in which obstore finds it.
+
+    Skips the test where moto is missing.
+    """
     app = pytest.importorskip("moto.moto_server.werkzeug_app", reason="the server of S3 needs moto")
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    # One request at a time: moto looks for an object and writes it in two steps, and between them another request could write.
-    server = make_server("127.0.0.1", 0, app.DomainDispatcherApplication(app.create_backend_app), threaded=False)
+    # One request at a time: moto looks for an object and writes it in two steps, and between them
+    # another request could write.
+    server = make_server(
+        "127.0.0.1", 0, app.DomainDispatcherApplication(app.create_backend_app), threaded=False
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
         address = f"http://127.0.0.1:{server.server_port}"
-        with urllib.request.urlopen(urllib.request.Request(f"{address}/{bucket}", method="PUT")) as answer:  # noqa: S310  # loopback
+        with urllib.request.urlopen(  # noqa: S310  # loopback
+            urllib.request.Request(f"{address}/{bucket}", method="PUT")  # noqa: S310  # loopback
+        ) as answer:
             assert answer.status == 200
         yield {
             "AWS_ENDPOINT_URL": address,

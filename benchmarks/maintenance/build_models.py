@@ -1,7 +1,8 @@
 """Build `models.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_models FILE VERSION`.
 
-FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version. litellm's column
-`max_input_tokens` is the input's limit for some models and the whole window for others. `split_sizes` separates the two.
+FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's
+version. litellm's column `max_input_tokens` is the input's limit for some models and the whole
+window for others. `split_sizes` separates the two.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ _PROVIDERS = {"openai": "", "text-completion-openai": "", "anthropic": "", "gemi
 _MODES = frozenset({"chat", "responses", "completion", "embedding"})
 _WINDOWS = frozenset(
     {400_000, 1_050_000}
-)  # windows of OpenAI's models that also limit their input: input and output add up to these in litellm's newer rows
+    # windows of OpenAI's models that also limit their input: input and output add up to these in
+    # litellm's newer rows
+)
 
-# Names that are in use and not in litellm's table: (window, max output). No source confirms these rows: remove one as soon as
-# litellm has it.
+# Names that are in use and not in litellm's table: (window, max output). No source confirms these
+# rows: remove one as soon as litellm has it.
 _MISSING = {
     "chatgpt-4o-latest": (128_000, 16_384),
     "codex-mini-latest": (200_000, 100_000),
@@ -37,12 +40,20 @@ _MISSING = {
 }
 
 
-def build_table(table: Mapping[str, Mapping[str, Any]], version: str) -> str:  # Any: litellm's values are of all kinds
+# Any: litellm's values are of all kinds
+def build_table(table: Mapping[str, Mapping[str, Any]], version: str) -> str:
     """Return the text of `models.json`, one model a line, sorted by name."""
-    rows: dict[str, tuple[int, int | None, int | None]] = {name: (window, None, output) for name, (window, output) in _MISSING.items()}
+    rows: dict[str, tuple[int, int | None, int | None]] = {
+        name: (window, None, output) for name, (window, output) in _MISSING.items()
+    }
     for key, row in table.items():
         prefix = _PROVIDERS.get(row.get("litellm_provider", ""))
-        if prefix is None or row.get("mode") not in _MODES or not row.get("max_input_tokens") or key.startswith("ft:"):
+        if (
+            prefix is None
+            or row.get("mode") not in _MODES
+            or not row.get("max_input_tokens")
+            or key.startswith("ft:")
+        ):
             continue
         name = key.removeprefix(prefix)
         rows[name] = split_sizes(name, row["max_input_tokens"], row.get("max_output_tokens"))
@@ -72,7 +83,9 @@ def main() -> None:
         sys.exit(f"{__doc__}")
     file, version = sys.argv[1:]
     target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "models.json"
-    target.write_text(build_table(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8")
+    target.write_text(
+        build_table(json.loads(Path(file).read_text(encoding="utf-8")), version), encoding="utf-8"
+    )
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 
 

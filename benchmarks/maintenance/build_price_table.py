@@ -1,7 +1,8 @@
 """Build `prices.json` from the table that litellm publishes: `python -m benchmarks.maintenance.build_price_table FILE VERSION DATE`.
 
-FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's version, DATE when it was read. Where
-a model has other prices for long requests, for batches or for priority, the table has those of ordinary short requests.
+FILE is `model_prices_and_context_window_backup.json` from a litellm wheel, VERSION that wheel's
+version, DATE when it was read. Where a model has other prices for long requests, for batches or for
+priority, the table has those of ordinary short requests.
 """
 
 from __future__ import annotations
@@ -28,16 +29,26 @@ _COLUMNS = {
 _MILLION = 1_000_000
 
 
-def build_table(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> str:  # Any: litellm's values are of all kinds
+# Any: litellm's values are of all kinds
+def build_table(table: Mapping[str, Mapping[str, Any]], version: str, date: str) -> str:
     """Return the text of `prices.json`, one model a line, sorted by name."""
     rows: dict[str, dict[str, float]] = {}
     for key, row in table.items():
         prefix = _PROVIDERS.get(row.get("litellm_provider", ""))
-        if prefix is None or row.get("mode") not in _MODES or key.startswith("ft:") or not row.get("output_cost_per_token"):
+        if (
+            prefix is None
+            or row.get("mode") not in _MODES
+            or key.startswith("ft:")
+            or not row.get("output_cost_per_token")
+        ):
             continue
         if row.get("input_cost_per_token"):
             # Rounded to what a price can be: the product has more digits than the table.
-            rows[key.removeprefix(prefix)] = {name: round(row[cost] * _MILLION, 6) for name, cost in _COLUMNS.items() if row.get(cost)}
+            rows[key.removeprefix(prefix)] = {
+                name: round(row[cost] * _MILLION, 6)
+                for name, cost in _COLUMNS.items()
+                if row.get(cost)
+            }
     head = {
         "source": f"litellm {version}, model_prices_and_context_window_backup.json, MIT, (c) 2023 Berri AI",
         "date": date,
@@ -53,7 +64,10 @@ def main() -> None:
         sys.exit(f"{__doc__}")
     file, version, date = sys.argv[1:]
     target = Path(__file__).resolve().parents[2] / "promptkit" / "tokens" / "prices.json"
-    target.write_text(build_table(json.loads(Path(file).read_text(encoding="utf-8")), version, date), encoding="utf-8")
+    target.write_text(
+        build_table(json.loads(Path(file).read_text(encoding="utf-8")), version, date),
+        encoding="utf-8",
+    )
     sys.stdout.write(f"{target.name}: {target.stat().st_size:,} bytes\n")
 
 

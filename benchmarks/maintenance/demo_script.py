@@ -149,17 +149,32 @@ SCRIPT: tuple[Step, ...] = (
         "When somebody puts a dict or bytes into an element's brackets, the error only says what a child is. "
         "For numbers and functions it says what to do. Give bytes, mappings and sets hints of their own, with tests."
     ),
-    Do("I look at how the code is laid out, and for the error's text.", (("list_files", {"path": "promptkit"}), _search("BadChildError"))),
-    Do("The hint is written in element.py.", (_search(r"hint =", ELEMENT), _read(ELEMENT, 205, 270))),
-    Do("What is refused before that? I read the top of the file, where the language is defined.", (_read(ELEMENT, 1, 100),)),
+    Do(
+        "I look at how the code is laid out, and for the error's text.",
+        (("list_files", {"path": "promptkit"}), _search("BadChildError")),
+    ),
+    Do(
+        "The hint is written in element.py.",
+        (_search(r"hint =", ELEMENT), _read(ELEMENT, 205, 270)),
+    ),
+    Do(
+        "What is refused before that? I read the top of the file, where the language is defined.",
+        (_read(ELEMENT, 1, 100),),
+    ),
     Do("Before I change anything, I see what it says today.", (_python(TRY_CHILDREN),)),
     Do(
         "Bytes, mappings and sets get the general sentence. I see how errors are meant to read here.",
         (_read("promptkit/errors.py", 1, 90),),
     ),
-    Do("Mapping and Set are imported already, so three branches will do.", (_edit(ELEMENT, HINT_OLD, HINT_NEW),)),
+    Do(
+        "Mapping and Set are imported already, so three branches will do.",
+        (_edit(ELEMENT, HINT_OLD, HINT_NEW),),
+    ),
     Do("", (_python(TRY_CHILDREN),)),
-    Do("Each has its hint. Now a test that names every case.", (("write_file", {"path": TEST, "text": TESTS}),)),
+    Do(
+        "Each has its hint. Now a test that names every case.",
+        (("write_file", {"path": TEST, "text": TESTS}),),
+    ),
     Do("", (_tests(TEST),)),
     Do(
         "They pass. To be sure that the test can fail, I turn one hint round and run it again.",
@@ -173,20 +188,39 @@ SCRIPT: tuple[Step, ...] = (
         f"Bytes, mappings and sets now say what to do instead: decode, write the items out or dump as JSON, sort. The branches are in "
         f"`_describe_bad_child` in {ELEMENT}; {TEST} covers them and the three hints that were there."
     ),
-    Ask("Does anything in that file recurse over the tree? Users will nest deeper than Python's limit."),
-    Do("I look for the places that walk children.", (_search(r"stack|children", ELEMENT), _read(ELEMENT, 100, 205))),
-    Do("Equality, repr and flatten keep their own stack. I try a hundred thousand levels.", (_python(TRY_DEPTH),)),
-    Do("No recursion there. I look at who else walks elements.", (_search(r"\.children\b"), _search(r"def _walk|recurs"))),
+    Ask(
+        "Does anything in that file recurse over the tree? Users will nest deeper than Python's limit."
+    ),
+    Do(
+        "I look for the places that walk children.",
+        (_search(r"stack|children", ELEMENT), _read(ELEMENT, 100, 205)),
+    ),
+    Do(
+        "Equality, repr and flatten keep their own stack. I try a hundred thousand levels.",
+        (_python(TRY_DEPTH),),
+    ),
+    Do(
+        "No recursion there. I look at who else walks elements.",
+        (_search(r"\.children\b"), _search(r"def _walk|recurs")),
+    ),
     Do(
         "That should stay so: a test holds it.",
-        (_edit(TEST, "    assert hint in str(caught.value)\n", f"    assert hint in str(caught.value)\n{DEPTH_TESTS}"),),
+        (
+            _edit(
+                TEST,
+                "    assert hint in str(caught.value)\n",
+                f"    assert hint in str(caught.value)\n{DEPTH_TESTS}",
+            ),
+        ),
     ),
     Do("", (_tests(TEST),)),
     Say(
         "No. `__eq__`, `__repr__` and `flatten` each keep a stack of their own, and `__hash__` is shallow; 100,000 levels print. "
         f"I added a test with 20,000 levels to {TEST}."
     ),
-    Ask("What happens when brackets are used twice on one element, and what do None and True become?"),
+    Ask(
+        "What happens when brackets are used twice on one element, and what do None and True become?"
+    ),
     Do("", (_search("TreeError"), _python(TRY_TWICE))),
     Do(
         "I look at how children are kept, to say why None stays in the tuple.",
@@ -202,7 +236,10 @@ SCRIPT: tuple[Step, ...] = (
     Do("", (("list_files", {"path": "components"}), _search("class |^def ", "components"))),
     Do("Pairing has a file of its own.", (_read("promptkit/tool_pairing.py", 1, 75),)),
     Do("", (_read("promptkit/tool_pairing.py", 75, 165),)),
-    Do("I give it what you describe: one id three times, a call without a result, a result without a call.", (_python(TRY_PAIRING),)),
+    Do(
+        "I give it what you describe: one id three times, a call without a result, a result without a call.",
+        (_python(TRY_PAIRING),),
+    ),
     Do(
         "Every repair is named. I check where the prompt reports them.",
         (_search("Repair", "promptkit/fitting"), _read("promptkit/fitting/history.py", 25, 110)),

@@ -1,7 +1,7 @@
 """Record the demo conversation from a checkout: `python -m benchmarks.maintenance.record_demo OUT`.
 
-A scripted agent works in a copy of the checkout, and its tools really run. The output is the same on every machine: the path of the
-copy becomes `.`, and durations are removed.
+A scripted agent works in a copy of the checkout, and its tools really run. The output is the same
+on every machine: the path of the copy becomes `.`, and durations are removed.
 """
 
 from __future__ import annotations
@@ -47,28 +47,47 @@ def record(checkout: Path) -> Iterator[Message]:
                     yield Message(role="assistant", content=(text,))
                 case Do(thought, calls):
                     tool_calls = [
-                        ToolCall(id=f"call_{number + at}", name=name, arguments=json.dumps(args)) for at, (name, args) in enumerate(calls)
+                        ToolCall(id=f"call_{number + at}", name=name, arguments=json.dumps(args))
+                        for at, (name, args) in enumerate(calls)
                     ]
                     number += len(tool_calls)
-                    yield Message(role="assistant", content=(thought,) if thought else (), tool_calls=tuple(tool_calls))
+                    yield Message(
+                        role="assistant",
+                        content=(thought,) if thought else (),
+                        tool_calls=tuple(tool_calls),
+                    )
                     for call, (name, args) in zip(tool_calls, calls, strict=True):
-                        yield Message(role="tool", content=(scrub_output(_run(root, name, args), root),), tool_call_id=call.id)
+                        yield Message(
+                            role="tool",
+                            content=(scrub_output(_run(root, name, args), root),),
+                            tool_call_id=call.id,
+                        )
 
 
 def scrub_output(output: str, root: Path) -> str:
     """Remove the machine-specific parts of an output, and truncate it to LIMIT characters."""
     text = output.replace(f"{root}/", "").replace(str(root), ".")
-    for folder in {sys.prefix, sys.base_prefix, sys.exec_prefix, str(Path.home()), tempfile.gettempdir()}:
+    for folder in {
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        str(Path.home()),
+        tempfile.gettempdir(),
+    }:
         text = text.replace(folder, "…")
     text = re.sub(r"\bin \d+\.\d+s\b", "", text)
     text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
-    text = "\n".join(line.rstrip(" =") if line.startswith("=") else line.rstrip() for line in text.splitlines())
+    text = "\n".join(
+        line.rstrip(" =") if line.startswith("=") else line.rstrip() for line in text.splitlines()
+    )
     return text if len(text) <= LIMIT else f"{text[:LIMIT]}\n[cut after {LIMIT:,} characters]"
 
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "demo.jsonl"))
+        shutil.copytree(
+            source, target, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "demo.jsonl")
+        )
     else:
         shutil.copy(source, target)
 
@@ -77,7 +96,13 @@ def _run(root: Path, name: str, args: dict[str, str]) -> str:  # noqa: PLR0911  
     path = _inside(root, args.get("path", "."))
     match name:
         case "list_files":
-            return "\n".join(sorted(str(p.relative_to(root)) for p in path.rglob("*.py") if "__pycache__" not in p.parts))
+            return "\n".join(
+                sorted(
+                    str(p.relative_to(root))
+                    for p in path.rglob("*.py")
+                    if "__pycache__" not in p.parts
+                )
+            )
         case "read_file":
             first, last = int(args.get("first", "1")), int(args.get("last", "0")) or None
             return "\n".join(path.read_text(encoding="utf-8").splitlines()[first - 1 : last])
@@ -93,7 +118,20 @@ def _run(root: Path, name: str, args: dict[str, str]) -> str:  # noqa: PLR0911  
             return _process(root, ["-c", args["code"]])
         case "run_tests":
             return _process(
-                root, ["-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", ".", args["path"]]
+                root,
+                [
+                    "-m",
+                    "pytest",
+                    "-q",
+                    "--no-header",
+                    "-p",
+                    "no:cacheprovider",
+                    "-c",
+                    os.devnull,
+                    "--rootdir",
+                    ".",
+                    args["path"],
+                ],
             )
         case _:
             return f"There is no tool {name}."
@@ -111,7 +149,11 @@ def _search(root: Path, path: Path, pattern: re.Pattern[str]) -> str:
     found: list[str] = []
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
         lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-        found += [f"{file.relative_to(root)}:{number}: {line.strip()}" for number, line in lines if pattern.search(line)]
+        found += [
+            f"{file.relative_to(root)}:{number}: {line.strip()}"
+            for number, line in lines
+            if pattern.search(line)
+        ]
     return "\n".join(found) or "No match."
 
 
@@ -147,8 +189,12 @@ def main() -> None:
     if len(sys.argv) != 2:  # the program name and one argument
         sys.exit("usage: python -m benchmarks.maintenance.record_demo OUT")
     messages = list(record(Path.cwd()))
-    Path(sys.argv[1]).write_text("".join(f"{line}\n" for line in messages_to_jsonl(messages)), encoding="utf-8")
-    sys.stdout.write(f"{len(messages)} messages, {sum(len(m.text) for m in messages):,} characters\n")
+    Path(sys.argv[1]).write_text(
+        "".join(f"{line}\n" for line in messages_to_jsonl(messages)), encoding="utf-8"
+    )
+    sys.stdout.write(
+        f"{len(messages)} messages, {sum(len(m.text) for m in messages):,} characters\n"
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,10 @@ def report_progress(line: str) -> None:
 
 
 def start_peers(wanted: Sequence[Peer], place: Environments) -> list[RunningPeer]:
-    """Start the peers, after installing those that are missing. A peer that cannot be installed has no process."""
+    """Start the peers, after installing those that are missing.
+
+    A peer that cannot be installed has no process.
+    """
     place.write_vocabulary()
     running: list[RunningPeer] = []
     for peer in wanted:
@@ -42,14 +45,26 @@ def start_peers(wanted: Sequence[Peer], place: Environments) -> list[RunningPeer
             if not place.has(peer):
                 report_progress(f"installing {', '.join(peer.packages)} for {peer.name}")
                 place.install(peer)
-            running.append(RunningPeer(peer, AdapterProcess(place.command(peer), place.environment(), place.of(peer) / "said.log")))
+            running.append(
+                RunningPeer(
+                    peer,
+                    AdapterProcess(
+                        place.command(peer), place.environment(), place.of(peer) / "said.log"
+                    ),
+                )
+            )
         except InstallError as error:
             running.append(RunningPeer(peer, None, str(error)))
     return running
 
 
 def compare(
-    running: Sequence[RunningPeer], sizes: Mapping[ShapeName, Sequence[int]], *, rounds: int, limit: float, probe_size: int
+    running: Sequence[RunningPeer],
+    sizes: Mapping[ShapeName, Sequence[int]],
+    *,
+    rounds: int,
+    limit: float,
+    probe_size: int,
 ) -> Comparison:
     """Run every shape in every size, at each of its budgets."""
     cases: list[Case] = []
@@ -59,9 +74,20 @@ def compare(
             for shape in sizes:
                 report_progress(f"{shape}: {probe_size} items at several budgets")
                 probes[shape] = run_probe(running, shape, probe_size, Path(folder), limit)
-                works = (make_workload(shape, size, at) for size in sizes[shape] for at in budget_names(shape))
+                works = (
+                    make_workload(shape, size, at)
+                    for size in sizes[shape]
+                    for at in budget_names(shape)
+                )
                 cases += [
-                    run_case(running, work, rounds=rounds, folder=Path(folder), limit=limit, report_progress=report_progress)
+                    run_case(
+                        running,
+                        work,
+                        rounds=rounds,
+                        folder=Path(folder),
+                        limit=limit,
+                        report_progress=report_progress,
+                    )
                     for work in works
                 ]
     finally:
@@ -84,7 +110,11 @@ def node_version() -> str:
     node = shutil.which("node")
     if node is None:
         return "none"
-    return subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip().removeprefix("v")  # noqa: S603  # our own arguments
+    return (
+        subprocess.run([node, "--version"], capture_output=True, text=True, check=True)  # noqa: S603  # our own arguments
+        .stdout.strip()
+        .removeprefix("v")
+    )
 
 
 def shapes_of(text: str) -> list[ShapeName]:
@@ -104,38 +134,84 @@ def sizes_of(text: str) -> list[int]:
     return sizes
 
 
-def choose_sizes(shapes: Sequence[ShapeName], given: Sequence[int] | None, *, quick: bool) -> dict[ShapeName, Sequence[int]]:
+def choose_sizes(
+    shapes: Sequence[ShapeName], given: Sequence[int] | None, *, quick: bool
+) -> dict[ShapeName, Sequence[int]]:
     """Return the sizes of each shape. Raises ValueError for a history without whole turns."""
     if given and "history" in shapes and any(size % TURN for size in given):
         message = f"the shape history has whole turns: write multiples of {TURN} for --sizes, or leave it out of --shapes."
         raise ValueError(message)
     if given:
         return dict.fromkeys(shapes, given)
-    return {shape: (HISTORY_SIZES if shape == "history" else SIZES)[: 2 if quick else None] for shape in shapes}
+    return {
+        shape: (HISTORY_SIZES if shape == "history" else SIZES)[: 2 if quick else None]
+        for shape in shapes
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 0, or 1 if promptkit itself has no figures, or with --check if it misses a bar."""
+    """Run the command line.
+
+    Returns the exit status: 0, or 1 if promptkit itself has no figures, or with --check if it
+    misses a bar.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--markdown", action="store_true", help="print the tables of the documentation")
-    parser.add_argument("--from", dest="kept", type=Path, metavar="FILE.json", help="show what --json printed before; measure nothing")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart as well; needs matplotlib")
-    parser.add_argument("--peers", default="", help=f"some of {', '.join(peers())}, with commas between (default all)")
-    parser.add_argument("--shapes", type=shapes_of, default=SHAPES, help=f"some of {','.join(SHAPES)} (default all)")
     parser.add_argument(
-        "--sizes", type=sizes_of, help="items of a workload, with commas between (default 100,1000,5000; history: 200,1000,4000)"
+        "--markdown", action="store_true", help="print the tables of the documentation"
     )
-    parser.add_argument("--rounds", type=int, help="counted runs of each peer on each workload (default 7)")
-    parser.add_argument("--limit", type=float, help="seconds of processor time after which a run is ended (default 60)")
-    parser.add_argument("--place", type=Path, default=default_folder(), help="the folder of the peers' environments (default %(default)s)")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if promptkit is not the fastest in the shape history")
     parser.add_argument(
-        "--quick", action="store_true", help="the two smaller sizes, three rounds, ten seconds, where nothing else is given"
+        "--from",
+        dest="kept",
+        type=Path,
+        metavar="FILE.json",
+        help="show what --json printed before; measure nothing",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="draw a chart as well; needs matplotlib"
+    )
+    parser.add_argument(
+        "--peers",
+        default="",
+        help=f"some of {', '.join(peers())}, with commas between (default all)",
+    )
+    parser.add_argument(
+        "--shapes", type=shapes_of, default=SHAPES, help=f"some of {','.join(SHAPES)} (default all)"
+    )
+    parser.add_argument(
+        "--sizes",
+        type=sizes_of,
+        help="items of a workload, with commas between (default 100,1000,5000; history: 200,1000,4000)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="counted runs of each peer on each workload (default 7)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        help="seconds of processor time after which a run is ended (default 60)",
+    )
+    parser.add_argument(
+        "--place",
+        type=Path,
+        default=default_folder(),
+        help="the folder of the peers' environments (default %(default)s)",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="exit with 1 if promptkit is not the fastest in the shape history",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="the two smaller sizes, three rounds, ten seconds, where nothing else is given",
     )
     options = parser.parse_args(arguments)
     try:
-        wanted = select_peers([OWN, *filter(None, options.peers.split(","))] if options.peers else [])
+        wanted = select_peers(
+            [OWN, *filter(None, options.peers.split(","))] if options.peers else []
+        )
         sizes = choose_sizes(options.shapes, options.sizes, quick=options.quick)
     except (UnknownPeerError, ValueError) as error:
         parser.error(str(error))

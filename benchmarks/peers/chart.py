@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["draw", "spread"]
 
 # Okabe and Ito's colours, which also differ for the colour blind; promptkit is black.
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B", "#7F7F7F")
+COLOURS: Final = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#8C564B",
+    "#7F7F7F",
+)
 MARKERS: Final = "osD^vPX*"
 APART: Final = 0.052
 """Least distance of the names at the right edge, as a share of the panel's height."""
@@ -36,12 +45,24 @@ def draw(comparison: Comparison, file: Path) -> None:
     shapes = [shape for shape in SHAPES if any(case.shape == shape for case in comparison.cases)]
     styles = _styles(comparison)
     with mpl.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": "peers", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "peers",
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
     ):
         figure = Figure(figsize=(4.6 * len(shapes), 4.6), layout="constrained", facecolor="white")
-        panels: Any = figure.subplots(1, len(shapes), sharey=True, squeeze=False)  # Any: matplotlib's arrays carry no types
+        # Any: matplotlib's arrays carry no types
+        panels: Any = figure.subplots(1, len(shapes), sharey=True, squeeze=False)
         for panel, shape in zip(panels[0], shapes, strict=True):
-            _panel(panel, [case for case in comparison.cases if case.shape == shape and case.at == HALF], comparison, styles)
+            _panel(
+                panel,
+                [case for case in comparison.cases if case.shape == shape and case.at == HALF],
+                comparison,
+                styles,
+            )
             panel.set_title(SHAPE_TITLES[shape], fontsize=9.5, loc="left")
             panel.set_xlabel("items")
         panels[0][0].set_ylabel("milliseconds of processor time")
@@ -57,10 +78,18 @@ def _styles(comparison: Comparison) -> dict[str, Mapping[str, Any]]:  # Any: mat
         name: {"color": colour, "marker": marker, "linewidth": 1.3, "markersize": 4}
         for name, colour, marker in zip(others, cycle(COLOURS), cycle(MARKERS), strict=False)
     }
-    return {**styles, OWN: {"color": "black", "marker": "o", "linewidth": 2.6, "markersize": 5, "zorder": 5}}
+    return {
+        **styles,
+        OWN: {"color": "black", "marker": "o", "linewidth": 2.6, "markersize": 5, "zorder": 5},
+    }
 
 
-def _panel(panel: Any, cases: Sequence[Case], comparison: Comparison, styles: Mapping[str, Mapping[str, Any]]) -> None:  # noqa: ANN401  # Any: matplotlib's axes and keywords
+def _panel(
+    panel: Any,  # noqa: ANN401  # Any: matplotlib's axes and keywords
+    cases: Sequence[Case],
+    comparison: Comparison,
+    styles: Mapping[str, Mapping[str, Any]],
+) -> None:
     panel.set_xscale("log")
     panel.set_yscale("log")
     sizes = [case.size for case in cases]
@@ -71,15 +100,31 @@ def _panel(panel: Any, cases: Sequence[Case], comparison: Comparison, styles: Ma
     panel.yaxis.set_major_formatter(_written)
     panel.grid(axis="y", color="#DDDDDD", linewidth=0.6)
     panel.axhline(comparison.limit * 1000, color="#999999", linewidth=0.8, linestyle=":")
-    panel.text(sizes[0], comparison.limit * 1000, f"ended after {comparison.limit:g} s", fontsize=7, color="#666666", va="bottom")
+    panel.text(
+        sizes[0],
+        comparison.limit * 1000,
+        f"ended after {comparison.limit:g} s",
+        fontsize=7,
+        color="#666666",
+        va="bottom",
+    )
     names: list[tuple[str, float, float]] = []
     for peer in comparison.peers:
-        line = [(case.size, 1000 * seconds) for case in cases if (seconds := case.outcomes[peer.name].seconds) is not None]
+        line = [
+            (case.size, 1000 * seconds)
+            for case in cases
+            if (seconds := case.outcomes[peer.name].seconds) is not None
+        ]
         marked = list(range(len(line)))
-        over = next((case.size for case in cases if case.outcomes[peer.name].status == "over"), None)
+        over = next(
+            (case.size for case in cases if case.outcomes[peer.name].status == "over"), None
+        )
         if over is not None:
             line.append((over, 1000 * comparison.limit))
-            panel.plot(*line[-1], **{**styles[peer.name], "marker": "^", "markersize": 7, "fillstyle": "none"})
+            panel.plot(
+                *line[-1],
+                **{**styles[peer.name], "marker": "^", "markersize": 7, "fillstyle": "none"},
+            )
         if line:
             panel.plot(*zip(*line, strict=True), markevery=marked, **styles[peer.name])
             names.append((peer.name, *line[-1]))
@@ -94,7 +139,12 @@ def _written(value: float, place: int) -> str:
 
 def _heights(comparison: Comparison) -> tuple[float, float]:
     """Return the lowest and the highest time of all panels, in milliseconds."""
-    times = [1000 * outcome.seconds for case in comparison.cases for outcome in case.outcomes.values() if outcome.seconds]
+    times = [
+        1000 * outcome.seconds
+        for case in comparison.cases
+        for outcome in case.outcomes.values()
+        if outcome.seconds
+    ]
     return min(times, default=1) / 1.6, max([*times, 1000 * comparison.limit]) * 1.6
 
 
@@ -119,7 +169,13 @@ def _name(
             fontsize=7.5,
             fontweight="bold" if name == OWN else "normal",
             color=styles[name]["color"],
-            arrowprops={"arrowstyle": "-", "color": styles[name]["color"], "linewidth": 0.5, "shrinkA": 1, "shrinkB": 3},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": styles[name]["color"],
+                "linewidth": 0.5,
+                "shrinkA": 1,
+                "shrinkB": 3,
+            },
         )
         note.set_in_layout(False)  # it is inside the panel
 
@@ -133,7 +189,9 @@ def spread(wanted: Sequence[float], apart: float) -> list[float]:
     groups: list[list[int]] = []
     for index in order:
         groups.append([index])
-        while len(groups) > 1 and _top(groups[-2], wanted, apart) + apart > _bottom(groups[-1], wanted, apart):
+        while len(groups) > 1 and _top(groups[-2], wanted, apart) + apart > _bottom(
+            groups[-1], wanted, apart
+        ):
             last = groups.pop()
             groups[-1] += last
     places = [0.0] * len(wanted)

@@ -19,7 +19,16 @@ from benchmarks.maintenance.build_vocabularies import format_official
 from benchmarks.peers.peer import OWN, Peer
 from promptkit.tokens.encodings import load_vocabulary
 
-__all__ = ["ROOT", "SERVE", "Environments", "InstallError", "Installable", "default_folder", "digest", "python_of"]
+__all__ = [
+    "ROOT",
+    "SERVE",
+    "Environments",
+    "InstallError",
+    "Installable",
+    "default_folder",
+    "digest",
+    "python_of",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SERVE: Final = Path(__file__).with_name("serve.py")
@@ -51,7 +60,10 @@ class Installable(Protocol):
 
 
 class InstallError(Exception):
-    """A peer's environment could not be created. The message is the first relevant line of the installer."""
+    """A peer's environment could not be created.
+
+    The message is the first relevant line of the installer.
+    """
 
 
 def default_folder() -> Path:
@@ -75,7 +87,10 @@ class Environments:
         return note.is_file() and note.read_text(encoding="utf-8") == _contents(peer)
 
     def install(self, peer: Installable) -> None:
-        """Create a peer's environment if it is missing. Needs the package index. Raises InstallError."""
+        """Create a peer's environment if it is missing.
+
+        Needs the package index. Raises InstallError.
+        """
         if self.has(peer):
             return
         folder = self.of(peer)
@@ -85,12 +100,24 @@ class Environments:
             venv.create(folder, with_pip=True)
             checkout = [str(ROOT)] if peer.name == OWN else []
             _run(
-                [str(python_of(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *checkout, *peer.packages],
+                [
+                    str(python_of(folder)),
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    *checkout,
+                    *peer.packages,
+                ],
                 folder,
             )
         else:
             (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-            _run(["npm", "install", "--no-audit", "--no-fund", "--save-exact", *peer.packages], folder)
+            _run(
+                ["npm", "install", "--no-audit", "--no-fund", "--save-exact", *peer.packages],
+                folder,
+            )
         self._note(peer).write_text(_contents(peer), encoding="utf-8")
 
     def command(self, peer: Peer) -> list[str]:
@@ -104,7 +131,12 @@ class Environments:
     def environment(self) -> Mapping[str, str]:
         """Return the environment variables of a peer's process: vocabularies are local, and nothing is downloaded."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        return {**kept, "TIKTOKEN_CACHE_DIR": str(self._vocabulary), "LITELLM_LOCAL_MODEL_COST_MAP": "True", "CENDOR_TELEMETRY": "off"}
+        return {
+            **kept,
+            "TIKTOKEN_CACHE_DIR": str(self._vocabulary),
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "CENDOR_TELEMETRY": "off",
+        }
 
     def write_vocabulary(self) -> None:
         """Write the official vocabulary files from promptkit's data, named as in tiktoken's cache; tiktoken checks their hashes."""
@@ -131,16 +163,28 @@ def python_of(folder: Path) -> Path:
 
 
 def _contents(peer: Installable) -> str:
-    return json.dumps({"packages": peer.packages, "python": sys.version, "source": digest(ROOT) if peer.name == OWN else None})
+    return json.dumps(
+        {
+            "packages": peer.packages,
+            "python": sys.version,
+            "source": digest(ROOT) if peer.name == OWN else None,
+        }
+    )
 
 
 def digest(checkout: Path) -> str:
     """Return a hash of the source of promptkit and its components, which tells checkouts apart."""
     summed = hashlib.sha256()
-    sources = (file for folder in ("promptkit", "components") for file in sorted((checkout / folder).rglob("*")))
+    sources = (
+        file
+        for folder in ("promptkit", "components")
+        for file in sorted((checkout / folder).rglob("*"))
+    )
     for file in (checkout / "pyproject.toml", *sources):
         if file.is_file() and "__pycache__" not in file.parts:
-            summed.update(str(file.relative_to(checkout)).encode() + b"\0" + file.read_bytes() + b"\0")
+            summed.update(
+                str(file.relative_to(checkout)).encode() + b"\0" + file.read_bytes() + b"\0"
+            )
     return summed.hexdigest()
 
 

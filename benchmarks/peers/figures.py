@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["BARRED", "LEAST_BAR", "Case", "Comparison", "Outcome", "Probe", "Verdict"]
 
 BARRED: Final = "history"
-"""The shape in which promptkit has to take the least time of all peers, at every size and budget."""
+"""The shape in which promptkit has to take the least time of all peers, at every size and
+budget."""
 
 LEAST_BAR: Final = 1.0
 """The upper limit of promptkit's time over that of the fastest peer."""
@@ -36,7 +37,8 @@ class Outcome:
     clock: float | None = None
     """Median wall-clock time of a run, in seconds."""
     floor: float | None = None
-    """Median processor time to tokenise every text once, with the peer's own tokenizer in its own process."""
+    """Median processor time to tokenise every text once, with the peer's own tokenizer in its own
+    process."""
     runs: int = 0
     kept: int = 0
     tokens: int = 0
@@ -78,16 +80,26 @@ class Case:
 
     def fastest(self) -> str | None:
         """Return the fastest peer besides promptkit. None: no other peer has a time."""
-        times = {name: outcome.seconds for name, outcome in self.outcomes.items() if name != OWN and outcome.seconds}
+        times = {
+            name: outcome.seconds
+            for name, outcome in self.outcomes.items()
+            if name != OWN and outcome.seconds
+        }
         return min(times, key=times.__getitem__, default=None)
 
     def over_own(self, name: str) -> float | None:
-        """Return the time of a peer divided by that of promptkit in the same run. None: one of them has no time."""
+        """Return the time of a peer divided by that of promptkit in the same run.
+
+        None: one of them has no time.
+        """
         own, its = self.outcomes.get(OWN), self.outcomes[name].seconds
         return its / own.seconds if own and own.seconds and its else None
 
     def over_floor(self, name: str) -> float | None:
-        """Return the time of a peer divided by that of tokenising every text once. None: it has no time."""
+        """Return the time of a peer divided by that of tokenising every text once.
+
+        None: it has no time.
+        """
         outcome = self.outcomes[name]
         return outcome.seconds / outcome.floor if outcome.seconds and outcome.floor else None
 
@@ -135,23 +147,49 @@ class Comparison:
         told = attrs.asdict(self, filter=lambda attribute, _: attribute.name != "peers")
         for case, shown in zip(self.cases, told["cases"], strict=True):
             for name, outcome in shown["outcomes"].items():
-                outcome |= {"over_promptkit": case.over_own(name), "over_floor": case.over_floor(name)}
+                outcome |= {
+                    "over_promptkit": case.over_own(name),
+                    "over_floor": case.over_floor(name),
+                }
         told["peers"] = {
-            peer.name: {"title": peer.title, "packages": list(peer.packages), "tokenizer": peer.tokenizer, "use": peer.use}
+            peer.name: {
+                "title": peer.title,
+                "packages": list(peer.packages),
+                "tokenizer": peer.tokenizer,
+                "use": peer.use,
+            }
             for peer in self.peers
         }
-        told["bars"] = [{**attrs.asdict(verdict), "missed": verdict.missed} for verdict in self.verdicts()]
+        told["bars"] = [
+            {**attrs.asdict(verdict), "missed": verdict.missed} for verdict in self.verdicts()
+        ]
         return told
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Comparison:  # Any: JSON
-        """Create a comparison from what `to_json` returned. Raises UnknownPeerError for a peer that no longer exists."""
+        """Create a comparison from what `to_json` returned.
+
+        Raises UnknownPeerError for a peer that no longer exists.
+        """
         cases: list[Case] = []
         for case in told["cases"]:
-            fields: dict[str, Any] = {**case, "outcomes": {name: _outcome(**each) for name, each in case["outcomes"].items()}}  # Any: JSON
+            # Any stands for JSON
+            fields: dict[str, Any] = {
+                **case,
+                "outcomes": {name: _outcome(**each) for name, each in case["outcomes"].items()},
+            }
             cases.append(Case(**fields))
-        probes = {shape: {name: Probe(**each) for name, each in found.items()} for shape, found in told["probes"].items()}
-        everything: dict[str, Any] = {**told, "peers": select_peers(told["peers"]), "cases": cases, "probes": probes}  # Any: JSON
+        probes = {
+            shape: {name: Probe(**each) for name, each in found.items()}
+            for shape, found in told["probes"].items()
+        }
+        # Any stands for JSON
+        everything: dict[str, Any] = {
+            **told,
+            "peers": select_peers(told["peers"]),
+            "cases": cases,
+            "probes": probes,
+        }
         everything.pop("bars", None)  # they follow from the times
         return cls(**everything)
 

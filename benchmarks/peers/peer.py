@@ -39,7 +39,11 @@ class Peer:
     @property
     def version(self) -> str:
         """The pinned version of the library; that of promptkit is the checkout."""
-        return "this checkout" if self.name == OWN else self.packages[0].replace("==", "@").rpartition("@")[2]
+        return (
+            "this checkout"
+            if self.name == OWN
+            else self.packages[0].replace("==", "@").rpartition("@")[2]
+        )
 
 
 @cache

@@ -18,7 +18,8 @@ import attrs
 __all__ = ["AdapterError", "AdapterProcess", "AdapterTimeoutError", "Answer"]
 
 STARTUP_SECONDS: Final = 60.0
-"""Additional seconds for the first answer of a process, in which it imports its library and loads a vocabulary."""
+"""Additional seconds for the first answer of a process, in which it imports its library and loads a
+vocabulary."""
 
 POLL_SECONDS: Final = 0.25
 """Seconds between two checks of the processor time of a process."""
@@ -51,7 +52,10 @@ class Answer:
 
 
 class AdapterProcess:
-    """The process of a peer's adapter. It starts with the first question, and again after it was killed."""
+    """The process of a peer's adapter.
+
+    It starts with the first question, and again after it was killed.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self.command = list(command)
@@ -62,7 +66,10 @@ class AdapterProcess:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def ask(self, work: Path, limit: float) -> Answer:
-        """Run the workload in a file. Raises AdapterTimeoutError after `limit` seconds of processor time, and AdapterError."""
+        """Run the workload in a file.
+
+        Raises AdapterTimeoutError after `limit` seconds of processor time, and AdapterError.
+        """
         patience = limit if self._process else limit + STARTUP_SECONDS
         try:
             process = self._running()
@@ -101,7 +108,10 @@ class AdapterProcess:
     def _answered(self, process: subprocess.Popen[str], patience: float) -> str | None:
         """Return the next line, an empty one if there will be none, or None if the process took too long."""
         before, start = _used(process), time.monotonic()
-        while _used(process) - before < patience and time.monotonic() - start < CLOCK_FACTOR * patience:
+        while (
+            _used(process) - before < patience
+            and time.monotonic() - start < CLOCK_FACTOR * patience
+        ):
             try:
                 return self._lines.get(timeout=POLL_SECONDS)
             except queue.Empty:
@@ -127,17 +137,27 @@ class AdapterProcess:
 
     def _last_words(self) -> str:
         """Return the last line of the log, where a traceback has its message."""
-        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if line.strip()
+        ]
         return lines[-1] if lines else ""
 
 
 def _used(process: subprocess.Popen[str]) -> float:
-    """Return the seconds of processor time that a process has used. Falls back to the clock if the system does not tell."""
+    """Return the seconds of processor time that a process has used.
+
+    Falls back to the clock if the system does not tell.
+    """
     try:
-        fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
     except OSError:
         return time.monotonic()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system time, by proc(5)
+    # user and system time, by proc(5)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read(process: subprocess.Popen[str], lines: queue.SimpleQueue[str]) -> None:

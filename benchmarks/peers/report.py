@@ -27,7 +27,9 @@ SHAPE_TITLES: Final = {
 
 def table(comparison: Comparison) -> str:
     """Return tables for a terminal, one for each shape, and a legend."""
-    blocks = [_terminal(shape, _rows(comparison, shape)) for shape in SHAPES if _cases(comparison, shape)]
+    blocks = [
+        _terminal(shape, _rows(comparison, shape)) for shape in SHAPES if _cases(comparison, shape)
+    ]
     return "\n\n".join([*blocks, *_bars(comparison), _about(comparison)])
 
 
@@ -60,7 +62,17 @@ def _cases(comparison: Comparison, shape: str) -> list[Case]:
 def _rows(comparison: Comparison, shape: str) -> list[list[str]]:
     """Return the cells, header first: times by size, results for the largest size that a peer finished, and its probes."""
     cases = _cases(comparison, shape)
-    head = ["", *(case.name for case in cases), "over promptkit", "over tokenising", "kept", "of budget", "it says", "fits", "sound"]
+    head = [
+        "",
+        *(case.name for case in cases),
+        "over promptkit",
+        "over tokenising",
+        "kept",
+        "of budget",
+        "it says",
+        "fits",
+        "sound",
+    ]
     return [head, *(_row(comparison, shape, cases, peer) for peer in comparison.peers)]
 
 
@@ -107,7 +119,8 @@ def _terminal(shape: str, rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
-            cell.ljust(width) if not column else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]

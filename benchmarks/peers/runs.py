@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["SHARES", "RunningPeer", "run_case", "run_probe"]
 
 SHARES: Final = tuple(0.4 + 0.2 * step / 99 for step in range(100))
-"""The budgets of a probe as shares of all tokens. They are many, because a fault may show at few budgets only."""
+"""The budgets of a probe as shares of all tokens. They are many, because a fault may show at few
+budgets only."""
 LONG: Final = 10
-"""A run that takes longer than the limit divided by this counts from the first round, because few of them fit into the limit."""
+"""A run that takes longer than the limit divided by this counts from the first round, because few
+of them fit into the limit."""
 
 
 @attrs.define(eq=False)
@@ -67,9 +69,16 @@ class RunRecord:
     """Seconds of processor time."""
 
 
-def run_probe(running: Sequence[RunningPeer], shape: ShapeName, size: int, folder: Path, limit: float) -> dict[str, Probe]:
-    """Return how often each peer is right over the budgets of SHARES. Warms up the processes, too."""
-    faults: dict[str, list[tuple[str, ...]]] = {entry.peer.name: [] for entry in running if not entry.ended(shape)}
+def run_probe(
+    running: Sequence[RunningPeer], shape: ShapeName, size: int, folder: Path, limit: float
+) -> dict[str, Probe]:
+    """Return how often each peer is right over the budgets of SHARES.
+
+    Warms up the processes, too.
+    """
+    faults: dict[str, list[tuple[str, ...]]] = {
+        entry.peer.name: [] for entry in running if not entry.ended(shape)
+    }
     whole = make_workload(shape, size)
     for share in SHARES:
         work = attrs.evolve(whole, budget=int(whole.tokens * share))
@@ -91,12 +100,21 @@ def _probed(found: Sequence[tuple[str, ...]]) -> Probe:
 
 
 def run_case(  # noqa: PLR0913  # what a case is made of
-    running: Sequence[RunningPeer], work: Work, *, rounds: int, folder: Path, limit: float, report_progress: Callable[[str], object]
+    running: Sequence[RunningPeer],
+    work: Work,
+    *,
+    rounds: int,
+    folder: Path,
+    limit: float,
+    report_progress: Callable[[str], object],
 ) -> Case:
-    """Run one workload. Each round runs every peer once, every other round backwards; `limit` is in seconds of processor time.
+    """Run one workload.
 
-    The first round is a warm-up and is not counted, except for runs that take more than a tenth of the limit: these count from the first,
-    and only as many of them run as start within the limit.
+    Each round runs every peer once, every other round backwards; `limit` is in seconds of processor
+    time.
+
+    The first round is a warm-up and is not counted, except for runs that take more than a tenth of
+    the limit: these count from the first, and only as many of them run as start within the limit.
     """
     file = _written(work, folder)
     lanes = {entry.peer.name: RunRecord() for entry in running if not entry.ended(work.shape)}
@@ -111,8 +129,18 @@ def run_case(  # noqa: PLR0913  # what a case is made of
                 if number or answer.seconds > limit / LONG:
                     lane.answers.append(answer)
         report_progress(f"{work.shape} {work.size:,} at {work.at}: round {number} of {rounds}")
-    outcomes = {entry.peer.name: _outcome(entry, lanes.get(entry.peer.name), work) for entry in running}
-    return Case(shape=work.shape, size=work.size, tokens=work.tokens, budget=work.budget, most=work.most(), outcomes=outcomes, at=work.at)
+    outcomes = {
+        entry.peer.name: _outcome(entry, lanes.get(entry.peer.name), work) for entry in running
+    }
+    return Case(
+        shape=work.shape,
+        size=work.size,
+        tokens=work.tokens,
+        budget=work.budget,
+        most=work.most(),
+        outcomes=outcomes,
+        at=work.at,
+    )
 
 
 def _outcome(entry: RunningPeer, lane: RunRecord | None, work: Work) -> Outcome:

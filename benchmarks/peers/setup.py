@@ -14,10 +14,22 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status: 0, or 1 if an environment could not be created."""
+    """Run the command line.
+
+    Returns the exit status: 0, or 1 if an environment could not be created.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.setup", description=__doc__)
-    parser.add_argument("--place", type=Path, default=default_folder(), help="the folder for all environments (default %(default)s)")
-    parser.add_argument("--peers", default="", help=f"some of {', '.join(peers())}, with commas between (default all)")
+    parser.add_argument(
+        "--place",
+        type=Path,
+        default=default_folder(),
+        help="the folder for all environments (default %(default)s)",
+    )
+    parser.add_argument(
+        "--peers",
+        default="",
+        help=f"some of {', '.join(peers())}, with commas between (default all)",
+    )
     options = parser.parse_args(arguments)
     place = Environments(options.place)
     try:

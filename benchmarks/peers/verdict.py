@@ -14,7 +14,17 @@ from benchmarks.recorded import TURN
 if TYPE_CHECKING:
     from benchmarks.peers.work import WireMessage
 
-__all__ = ["CUT", "FOREIGN", "LOST", "NOT_NEWEST", "ORPHAN", "OVER", "UNANSWERED", "Verdict", "judge"]
+__all__ = [
+    "CUT",
+    "FOREIGN",
+    "LOST",
+    "NOT_NEWEST",
+    "ORPHAN",
+    "OVER",
+    "UNANSWERED",
+    "Verdict",
+    "judge",
+]
 
 OVER: Final = "does not fit"
 NOT_NEWEST: Final = "not the newest in a row"
@@ -67,12 +77,19 @@ def judge(work: Work, messages: Sequence[Mapping[str, Any]]) -> Verdict:  # Any:
         CUT: None in found,
         **_pairs(messages),
     }
-    return Verdict(kept=kept, tokens=tokens, faults=tuple(fault for fault, holds in checks.items() if holds))
+    return Verdict(
+        kept=kept, tokens=tokens, faults=tuple(fault for fault, holds in checks.items() if holds)
+    )
 
 
-def _judge_history(work: Work, messages: Sequence[Mapping[str, Any]], place: Mapping[str, int]) -> Verdict:  # Any: JSON
+# Any stands for JSON
+def _judge_history(
+    work: Work, messages: Sequence[Mapping[str, Any]], place: Mapping[str, int]
+) -> Verdict:
     """Check a prompt with a history: messages may be shortened, the oldest turn shown in part, and a marker stand for those left out."""
-    unchanged = tuple(index for message in messages if (index := place.get(key(message))) is not None)
+    unchanged = tuple(
+        index for message in messages if (index := place.get(key(message))) is not None
+    )
     recorded = range(1, work.size + 1)
     sources = (_find_source(work, message, place) for message in messages)
     shown = {index for index in sources if index is not None and index in recorded}
@@ -84,15 +101,24 @@ def _judge_history(work: Work, messages: Sequence[Mapping[str, Any]], place: Map
         OVER: tokens > work.budget,
         LOST: not {0, len(work.items) - 1} <= {*unchanged},
         NOT_NEWEST: not shown >= whole or [*unchanged] != sorted({*unchanged}),
-        FOREIGN: any(piece.strip() not in known for message in messages for piece in MARKERS.split(message.get("content") or "")),
+        FOREIGN: any(
+            piece.strip() not in known
+            for message in messages
+            for piece in MARKERS.split(message.get("content") or "")
+        ),
         **_pairs(messages),
     }
     kept = tuple(index - 1 for index in unchanged if index in recorded)
-    return Verdict(kept=kept, tokens=tokens, faults=tuple(fault for fault, holds in checks.items() if holds))
+    return Verdict(
+        kept=kept, tokens=tokens, faults=tuple(fault for fault, holds in checks.items() if holds)
+    )
 
 
 def _find_source(work: Work, message: WireMessage, place: Mapping[str, int]) -> int | None:
-    """Return the item that a message shows, whole or shortened. None: it is a marker, or no message of the workload."""
+    """Return the item that a message shows, whole or shortened.
+
+    None: it is a marker, or no message of the workload.
+    """
     if message["role"] == "tool":
         call = place.get(str(message["tool_call_id"]))
         return None if call is None else call + 1
@@ -100,7 +126,11 @@ def _find_source(work: Work, message: WireMessage, place: Mapping[str, int]) -> 
     if found is not None:
         return found
     head = MARKERS.split(str(message.get("content") or ""))[0]
-    starts = [index for index, item in enumerate(work.items) if head and str(item["content"]).startswith(head)]
+    starts = [
+        index
+        for index, item in enumerate(work.items)
+        if head and str(item["content"]).startswith(head)
+    ]
     return starts[0] if len(starts) == 1 else None
 
 
@@ -112,7 +142,10 @@ def _pieces(work: Work, messages: Sequence[WireMessage]) -> list[str]:
 
 
 def _pairs(messages: Sequence[Mapping[str, Any]]) -> dict[str, bool]:  # Any: JSON
-    """Return which faults there are between calls and results. A provider rejects a request for either."""
+    """Return which faults there are between calls and results.
+
+    A provider rejects a request for either.
+    """
     asked: set[str] = set()
     answered: set[str] = set()
     orphan = False

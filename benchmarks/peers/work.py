@@ -16,7 +16,18 @@ from promptkit.emitters.chat import to_chat
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = ["HALF", "MODEL", "SHAPES", "ShapeName", "WireMessage", "Work", "budget_names", "count", "key", "make_workload"]
+__all__ = [
+    "HALF",
+    "MODEL",
+    "SHAPES",
+    "ShapeName",
+    "WireMessage",
+    "Work",
+    "budget_names",
+    "count",
+    "key",
+    "make_workload",
+]
 
 MODEL: Final = "gpt-4o"
 """The model whose rules count every result: o200k_base, and documented message framing."""
@@ -38,9 +49,10 @@ CALL = 3
 class Work:
     """A task for a peer: keep the newest of `size` items that fit into `budget` tokens.
 
-    The items are the messages of a request, or in the shape `chunks` the lines of its only message. In the shape `history` the recorded
-    messages stand between the instructions on one side, and a log and the request on the other. Instructions and request have to stay;
-    the log is shortened to its end, a quarter of the budget at most.
+    The items are the messages of a request, or in the shape `chunks` the lines of its only message.
+    In the shape `history` the recorded messages stand between the instructions on one side, and a
+    log and the request on the other. Instructions and request have to stay; the log is shortened to
+    its end, a quarter of the budget at most.
     """
 
     shape: ShapeName
@@ -54,12 +66,15 @@ class Work:
 
     def to_json(self) -> str:
         """Return the workload as JSON for an adapter."""
-        return json.dumps({"shape": self.shape, "budget": self.budget, "items": self.items}, ensure_ascii=False)
+        return json.dumps(
+            {"shape": self.shape, "budget": self.budget, "items": self.items}, ensure_ascii=False
+        )
 
     def most(self) -> int:
         """Return how many of the newest items fit, without a result whose call does not fit.
 
-        In the shape `history` these are recorded messages, beside as many whole lines of the log as it may have.
+        In the shape `history` these are recorded messages, beside as many whole lines of the log as
+        it may have.
         """
         recorded, around = self._recorded(), self._around()
         fewest, over = 0, self.size + 1
@@ -72,11 +87,18 @@ class Work:
         return fewest - 1 if fewest and recorded[self.size - fewest]["role"] == "tool" else fewest
 
     def newest(self, number: int) -> list[WireMessage]:
-        """Return the request of this many of the newest items. In the shape `history` it has the other items, too, with the log shortened."""
+        """Return the request of this many of the newest items.
+
+        In the shape `history` it has the other items, too, with the log shortened.
+        """
         return self._request(number, self._around())
 
     def _request(self, number: int, around: Sequence[WireMessage]) -> list[WireMessage]:
-        return [*around[:1], *_request(self.shape, self._recorded()[self.size - number :]), *around[1:]]
+        return [
+            *around[:1],
+            *_request(self.shape, self._recorded()[self.size - number :]),
+            *around[1:],
+        ]
 
     def _recorded(self) -> Sequence[WireMessage]:
         """Return the items of which the newest are kept."""
@@ -106,26 +128,34 @@ def budget_names(shape: ShapeName) -> Sequence[str]:
 def make_workload(shape: ShapeName, size: int, at: str = HALF) -> Work:
     """Create a workload of `size` items. The same arguments give the same workload.
 
-    Raises ValueError if the shape `history` is to have a number of messages that is not a multiple of four.
+    Raises ValueError if the shape `history` is to have a number of messages that is not a multiple
+    of four.
     """
     items = GENERATORS[shape](size)
     if len({key(item) for item in items}) < len(items):
         message = f"Two of {size:,} items are alike, so that it could not be told which of them a peer kept."
         raise ValueError(message)
     tokens = count(_request(shape, items))
-    return Work(shape=shape, size=size, items=items, tokens=tokens, budget=BUDGETS[at] or tokens // 2, at=at)
+    return Work(
+        shape=shape, size=size, items=items, tokens=tokens, budget=BUDGETS[at] or tokens // 2, at=at
+    )
 
 
 def _request(shape: ShapeName, items: Sequence[WireMessage]) -> list[WireMessage]:
     """Return the messages of a request with these items."""
     if shape != "chunks":
         return list(items)
-    return [{"role": "user", "content": "\n".join(str(item["content"]) for item in items)}] if items else []
+    return (
+        [{"role": "user", "content": "\n".join(str(item["content"]) for item in items)}]
+        if items
+        else []
+    )
 
 
 def count(messages: Sequence[WireMessage]) -> int:
     """Return the tokens of a request of these messages, as OpenAI bills them."""
-    return count_request({"model": MODEL, "messages": cast("list[Json]", list(messages))}).tokens  # a list is a JSON value
+    # a list is a JSON value
+    return count_request({"model": MODEL, "messages": cast("list[Json]", list(messages))}).tokens
 
 
 def key(item: WireMessage) -> str:
@@ -139,26 +169,43 @@ def key(item: WireMessage) -> str:
 def _messages(size: int) -> tuple[WireMessage, ...]:
     """Return alternating user and assistant messages; the last is a user message."""
     contents = texts(size, LONG)
-    return tuple({"role": "assistant" if (size - index) % 2 == 0 else "user", "content": text} for index, text in enumerate(contents))
+    return tuple(
+        {"role": "assistant" if (size - index) % 2 == 0 else "user", "content": text}
+        for index, text in enumerate(contents)
+    )
 
 
 def _tools(size: int) -> tuple[WireMessage, ...]:
-    """Return turns of four messages: a user message, a call, its result, a reply. The last message is a user message.
+    """Return turns of four messages: a user message, a call, its result, a reply.
 
-    Every other call writes a file, with the whole text in its arguments; the others read one, with short arguments.
+    The last message is a user message.
+
+    Every other call writes a file, with the whole text in its arguments; the others read one, with
+    short arguments.
     """
     contents = texts(size, LONG)
-    return tuple(_in_turn(text, index, (size - 1 - index) % TURN) for index, text in enumerate(contents))
+    return tuple(
+        _in_turn(text, index, (size - 1 - index) % TURN) for index, text in enumerate(contents)
+    )
 
 
 def _in_turn(text: str, index: int, place: int) -> WireMessage:
-    """Return the message at a position from the end of its turn. A result that would come first, without its call, is a user message."""
+    """Return the message at a position from the end of its turn.
+
+    A result that would come first, without its call, is a user message.
+    """
     if place == CALL:
         path = f"src/module_{index}.py"
         written = index // TURN % 2 > 0
-        arguments = json.dumps({"path": path, "content": text} if written else {"path": path}, ensure_ascii=False)
+        arguments = json.dumps(
+            {"path": path, "content": text} if written else {"path": path}, ensure_ascii=False
+        )
         function = {"name": "write_file" if written else "read_file", "arguments": arguments}
-        return {"role": "assistant", "content": "", "tool_calls": [{"id": f"call_{index}", "type": "function", "function": function}]}
+        return {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": f"call_{index}", "type": "function", "function": function}],
+        }
     if place == RESULT and index:
         return {"role": "tool", "content": text, "tool_call_id": f"call_{index - 1}"}
     return {"role": "assistant" if place == 1 else "user", "content": text}
@@ -172,10 +219,13 @@ def _chunks(size: int) -> tuple[WireMessage, ...]:
 def _history(size: int) -> tuple[WireMessage, ...]:
     """Return the README's prompt with nothing left out: instructions, recorded messages, log, request."""
     if size % TURN:
-        message = f"the shape history has whole turns: write a multiple of {TURN} in place of {size:,}."
+        message = (
+            f"the shape history has whole turns: write a multiple of {TURN} in place of {size:,}."
+        )
         raise ValueError(message)
     request = to_chat(record(size).request())
-    return tuple({**message, "content": message["content"] or ""} for message in request)  # peers take no null for a text
+    # peers take no null for a text
+    return tuple({**message, "content": message["content"] or ""} for message in request)
 
 
 GENERATORS: Final[Mapping[ShapeName, Callable[[int], tuple[WireMessage, ...]]]] = {

@@ -1,11 +1,25 @@
-"""`AgentPrompt`: the prompt of a coding agent, composed of the other components. Use it as it is, or copy and change it."""
+"""`AgentPrompt`: the prompt of a coding agent, composed of the other components.
+
+Use it as it is, or copy and change it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from promptkit import Child, Group, History, ImagePart, Message, PromptElement, Sizing, ToolRound, UserMessage, component
+from promptkit import (
+    Child,
+    Group,
+    History,
+    ImagePart,
+    Message,
+    PromptElement,
+    Sizing,
+    ToolRound,
+    UserMessage,
+    component,
+)
 from promptkit_components.attachments import Attachment, Attachments
 from promptkit_components.instructions import Instructions
 from promptkit_components.reminder import Reminder
@@ -27,8 +41,8 @@ class AgentPrompt(PromptElement):
     | workspace | 800 | third | |
     | history | 700 | last | `keep_turns` |
 
-    So the history is pruned first, and the model always sees the request. If instructions and request alone do not fit, the
-    render raises BudgetExceededError.
+    So the history is pruned first, and the model always sees the request. If instructions and
+    request alone do not fit, the render raises BudgetExceededError.
 
     >>> from promptkit import render
     >>> prompt = AgentPrompt(
@@ -82,7 +96,8 @@ class AgentPrompt(PromptElement):
     """The tool calls of the model since the request, with their results, oldest first."""
 
     truncate_at: int | None = None
-    """The maximum tokens of one tool result of this turn. None: half the budget, as in VS Code's agent."""
+    """The maximum tokens of one tool result of this turn. None: half the budget, as in VS Code's
+    agent."""
 
     reminder: Child = None
     """Rules that are repeated at the end."""
@@ -90,17 +105,26 @@ class AgentPrompt(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """Return the parts in the order in which the model reads them."""
         return (
-            Instructions(files=self.instruction_files, root=self.root, priority=1000, required=True)[self.instructions],
+            Instructions(
+                files=self.instruction_files, root=self.root, priority=1000, required=True
+            )[self.instructions],
             UserMessage(priority=800, flex_grow=2)[self.workspace],
             History(turns=self.history, keep_turns=self.keep_turns, priority=700, flex_grow=1),
             UserMessage(priority=900)[
                 Attachments(files=self.files, images=self.images, flex_grow=1, priority=1),
                 Group(required=True)[self.query],
             ],
-            ToolCalls(rounds=self.rounds, truncate_at=self._truncate_at(sizing), priority=899, flex_grow=3),
+            ToolCalls(
+                rounds=self.rounds, truncate_at=self._truncate_at(sizing), priority=899, flex_grow=3
+            ),
             Reminder(priority=950)[self.reminder],
         )
 
     def _truncate_at(self, sizing: Sizing) -> int | None:
-        # Read the budget only if it matters: a component that has read it runs again when a request is rendered again with another one.
-        return sizing.token_budget // 2 if self.truncate_at is None and self.rounds else self.truncate_at
+        # Read the budget only if it matters: a component that has read it runs again when a request
+        # is rendered again with another one.
+        return (
+            sizing.token_budget // 2
+            if self.truncate_at is None and self.rounds
+            else self.truncate_at
+        )

@@ -27,7 +27,9 @@ __all__ = ["Attachment", "Attachments"]
 
 @attrs.frozen(kw_only=True)
 class Attachment:
-    r"""A file, or the part of a file that starts at `start_line`. Line numbers start at 1, and ranges include the last line.
+    r"""A file, or the part of a file that starts at `start_line`.
+
+    Line numbers start at 1, and ranges include the last line.
 
     >>> Attachment(path="a.py", text="one\ntwo\nthree").part(2, 3).lines
     '2-3'
@@ -49,7 +51,8 @@ class Attachment:
     """The language of the code fence, such as `python`."""
 
     outline: str | None = None
-    """A shorter text, such as signatures or headings, shown if `text` does not fit. None: the start and end of `text`."""
+    """A shorter text, such as signatures or headings, shown if `text` does not fit. None: the start
+    and end of `text`."""
 
     @property
     def lines(self) -> str:
@@ -57,9 +60,20 @@ class Attachment:
         return f"{self.start_line}-{self.start_line + max(len(self.text.splitlines()) - 1, 0) if self.end_line is None else self.end_line}"
 
     def part(self, first: int, last: int) -> Attachment:
-        """Return the lines `first` to `last` of the file, as far as `text` has them. The outline is dropped."""
-        kept = self.text.splitlines(keepends=True)[max(first - self.start_line, 0) : max(last - self.start_line + 1, 0)]
-        return attrs.evolve(self, text="".join(kept), start_line=max(first, self.start_line), end_line=None, outline=None)
+        """Return the lines `first` to `last` of the file, as far as `text` has them.
+
+        The outline is dropped.
+        """
+        kept = self.text.splitlines(keepends=True)[
+            max(first - self.start_line, 0) : max(last - self.start_line + 1, 0)
+        ]
+        return attrs.evolve(
+            self,
+            text="".join(kept),
+            start_line=max(first, self.start_line),
+            end_line=None,
+            outline=None,
+        )
 
 
 def _freeze_files(files: Sequence[Attachment]) -> tuple[Attachment, ...]:
@@ -74,8 +88,9 @@ def _freeze_images(images: Sequence[ImagePart]) -> tuple[ImagePart, ...]:
 class Attachments(PromptElement):
     r"""Files and images, for the inside of a message. The first files are kept longest.
 
-    Each file is shown in full if its share of the budget allows it, else as its outline or without its middle, else as its name.
-    `rendered.references` lists the shown files, with their paths and lines.
+    Each file is shown in full if its share of the budget allows it, else as its outline or without
+    its middle, else as its name. `rendered.references` lists the shown files, with their paths and
+    lines.
 
     >>> from promptkit import UserMessage, render
     >>> files = [Attachment(path="greet.py", text="def greet():\n    return 'Hello'", language="python")]
@@ -93,7 +108,8 @@ class Attachments(PromptElement):
     """The files, the most important first."""
 
     images: Sequence[ImagePart] = attrs.field(default=(), converter=_freeze_images)
-    """The images, shown after the files. They are kept longer than the files, since users attach few images and mean them."""
+    """The images, shown after the files. They are kept longer than the files, since users attach
+    few images and mean them."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return one First per file, then the images."""
@@ -130,15 +146,25 @@ class _File(PromptElement):
             self._wrap(truncated, {"shown": "parts"})
             if file.outline is None
             else self._wrap(TextChunk()[file.outline], {"shown": "outline"}),
-            Group()[Tag(tag="attachment", attributes={"path": file.path, "lines": file.lines, "shown": "name"}), self._reference()],
+            Group()[
+                Tag(
+                    tag="attachment",
+                    attributes={"path": file.path, "lines": file.lines, "shown": "name"},
+                ),
+                self._reference(),
+            ],
         ]
 
     def _wrap(self, body: PromptElement, attributes: dict[str, str]) -> PromptElement:
         fence = "`" * max((3, *(len(run) + 1 for run in re.findall("`{3,}", self.file.text))))
         attributes = {"path": self.file.path, "lines": self.file.lines, **attributes}
         opening = TextChunk()[f"{fence}{self.file.language}"]
-        return Tag(tag="attachment", attributes=attributes)[opening, body, TextChunk()[fence], self._reference()]
+        return Tag(tag="attachment", attributes=attributes)[
+            opening, body, TextChunk()[fence], self._reference()
+        ]
 
     def _reference(self) -> Reference:
         first, last = self.file.lines.split("-")
-        return Reference(to=self.file.path, detail={"start_line": int(first), "end_line": int(last)})
+        return Reference(
+            to=self.file.path, detail={"start_line": int(first), "end_line": int(last)}
+        )

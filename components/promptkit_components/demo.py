@@ -44,12 +44,22 @@ class Demo:
 
     def prompt_after(self, messages: int) -> PromptElement:
         """Return the prompt after the given number of messages of the conversation."""
-        return AgentPrompt(instructions=INSTRUCTIONS, history=self.conversation[:messages], query=QUERY, reminder=REMINDER)
+        return AgentPrompt(
+            instructions=INSTRUCTIONS,
+            history=self.conversation[:messages],
+            query=QUERY,
+            reminder=REMINDER,
+        )
 
 
 def load_demo() -> Demo:
     """Load the demo: a scripted agent works on promptkit's own code (recorded by `benchmarks/maintenance/record_demo.py`)."""
-    lines = files("promptkit_components").joinpath("demo.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        files("promptkit_components")
+        .joinpath("demo.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     return Demo(
         title="A coding agent at work on promptkit's own code",
         conversation=tuple(messages_from_jsonl(lines)),
@@ -65,7 +75,11 @@ def messages_from_jsonl(lines: Iterable[str]) -> Iterator[Message]:
             role=data["role"],
             content=(data["content"],) if data["content"] else (),
             tool_calls=tuple(
-                ToolCall(id=call["id"], name=call["function"]["name"], arguments=call["function"]["arguments"])
+                ToolCall(
+                    id=call["id"],
+                    name=call["function"]["name"],
+                    arguments=call["function"]["arguments"],
+                )
                 for call in data.get("tool_calls", ())
             ),
             tool_call_id=data.get("tool_call_id"),
@@ -73,12 +87,19 @@ def messages_from_jsonl(lines: Iterable[str]) -> Iterator[Message]:
 
 
 def messages_to_jsonl(messages: Iterable[Message]) -> Iterator[str]:
-    """Write one JSON line per message, in the format of OpenAI chat messages. Only text and tool calls are written."""
+    """Write one JSON line per message, in the format of OpenAI chat messages.
+
+    Only text and tool calls are written.
+    """
     for message in messages:
         data: dict[str, object] = {"role": message.role, "content": message.text}
         if message.tool_calls:
             data["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
                 for call in message.tool_calls
             ]
         if message.tool_call_id is not None:

@@ -17,8 +17,9 @@ __all__ = ["FileTree"]
 class FileTree(PromptElement):
     """The paths of a project as a tree that fills its share of the budget, level by level.
 
-    If budget is left over at the end, the tree grows. Files that do not fit are counted in a line such as `… 12 more`. The paths
-    are not read from disk, so the caller decides which files are ignored (for example with `git ls-files`).
+    If budget is left over at the end, the tree grows. Files that do not fit are counted in a line
+    such as `… 12 more`. The paths are not read from disk, so the caller decides which files are
+    ignored (for example with `git ls-files`).
 
     >>> from promptkit import UserMessage, render
     >>> tree = FileTree(paths=["README.md", "src/parser.py", "src/lexer.py", "tests/test_parser.py"])
@@ -46,7 +47,10 @@ Folder: TypeAlias = "dict[str, Folder]"
 
 @attrs.frozen(kw_only=True)
 class _TreeText:
-    """Writes the tree as text within a budget. A value with equality, so that equal trees are equal elements."""
+    """Writes the tree as text within a budget.
+
+    A value with equality, so that equal trees are equal elements.
+    """
 
     paths: tuple[str, ...]
 
@@ -55,8 +59,8 @@ class _TreeText:
         lines = _lines_breadth_first(root)
         room = sizing.token_budget
         shown = 0
-        # Count each line separately, with its line break and a possible count of hidden files. The sum is an upper bound except in
-        # rare cases, which the loop below handles.
+        # Count each line separately, with its line break and a possible count of hidden files. The
+        # sum is an upper bound except in rare cases, which the loop below handles.
         for line in lines:
             room -= sizing.count_tokens(f"{line.text}{_describe_hidden(line.files)}\n")
             if room < 0:
@@ -101,7 +105,9 @@ def _lines_breadth_first(root: Folder) -> list[_Line]:
 
 def _draw(root: Folder, shown: set[str]) -> str:
     lines: list[str] = []
-    stack: list[tuple[Iterator[tuple[str, Folder]], str, int, list[int]]] = [(iter(root.items()), "", 0, [0])]
+    stack: list[tuple[Iterator[tuple[str, Folder]], str, int, list[int]]] = [
+        (iter(root.items()), "", 0, [0])
+    ]
     while stack:
         names, prefix, depth, hidden = stack[-1]
         for name, inside in names:

@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
-from promptkit import Child, Metadata, PromptElement, Reference, Sizing, SystemMessage, Tag, component
+from promptkit import (
+    Child,
+    Metadata,
+    PromptElement,
+    Reference,
+    Sizing,
+    SystemMessage,
+    Tag,
+    component,
+)
 from promptkit.messages import Repair
 from promptkit_components.truncation import truncate_output
 
@@ -17,9 +26,10 @@ __all__ = ["Instructions"]
 class Instructions(PromptElement):
     """One system message: the children (text, a Template), then each file in a tag of its own.
 
-    Files are read in threads, all at once, while the prompt is expanded. With files, call `await render_async(...)` instead of
-    `render()` in a running event loop. A missing file is skipped and reported in `rendered.repairs`, since files such as AGENTS.md
-    are optional by convention. Any other failure to read raises OSError.
+    Files are read in threads, all at once, while the prompt is expanded. With files, call
+    `await render_async(...)` instead of `render()` in a running event loop. A missing file is
+    skipped and reported in `rendered.repairs`, since files such as AGENTS.md are optional by
+    convention. Any other failure to read raises OSError.
 
     >>> from promptkit import render
     >>> print(render(Instructions()["You are a careful engineer."]).messages[0].text)
@@ -41,15 +51,27 @@ class Instructions(PromptElement):
         return self._load_files() if self.files else SystemMessage()[self.children]
 
     async def _load_files(self) -> Child:
-        texts = await asyncio.gather(*(asyncio.to_thread(_read, Path(self.root) / file) for file in self.files))
+        texts = await asyncio.gather(
+            *(asyncio.to_thread(_read, Path(self.root) / file) for file in self.files)
+        )
         missing = [file for file, text in zip(self.files, texts, strict=True) if text is None]
         return (
             (
-                Metadata(value=Repair(kind="missing file", detail=f"There is no instruction file {str(file)!r}; it was left out."))
+                Metadata(
+                    value=Repair(
+                        kind="missing file",
+                        detail=f"There is no instruction file {str(file)!r}; it was left out.",
+                    )
+                )
                 for file in missing
             ),
             SystemMessage()[
-                self.children, (self._wrap_file(str(file), text) for file, text in zip(self.files, texts, strict=True) if text)
+                self.children,
+                (
+                    self._wrap_file(str(file), text)
+                    for file, text in zip(self.files, texts, strict=True)
+                    if text
+                ),
             ],
         )
 

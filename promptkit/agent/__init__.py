@@ -1,6 +1,7 @@
 """Conversations with a model: the context window, and sessions with a loop around it.
 
-* `ContextWindow`, `WindowRequest`, `ContextUsage`, `SyncContextWindow`: for programs with a loop of their own
+* `ContextWindow`, `WindowRequest`, `ContextUsage`, `SyncContextWindow`: for programs with a loop of
+  their own
 * `AgentSession`, `TurnResult`, `SyncSession`: the loop as well
 * `Conversation`, `ConversationView`, `Prompt`: the prompt of a conversation
 """

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Attachment", "TextAttachment", "check_attachments", "fit_attachments", "parse_attachment", "read_attachments"]
+__all__ = [
+    "Attachment",
+    "TextAttachment",
+    "check_attachments",
+    "fit_attachments",
+    "parse_attachment",
+    "read_attachments",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +52,12 @@ MAX_CHARACTERS_PER_TOKEN = 16
 MARKER = "\n[… the middle of this file is left out …]\n"
 """Replaces the middle of a text that is shortened."""
 
-_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif"}
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 
 
 @attrs.frozen
@@ -59,7 +71,9 @@ class ReadAttachment:
 def check_attachments(attachments: object) -> Sequence[Attachment]:
     """Return attachments that a session takes. Raises TypeError."""
     if not isinstance(attachments, Iterable) or isinstance(attachments, str | bytes):
-        problem = f"attachments must be a list such as [Path('notes.txt')], not {attachments!r:.80}."
+        problem = (
+            f"attachments must be a list such as [Path('notes.txt')], not {attachments!r:.80}."
+        )
         raise TypeError(problem)
     checked: list[Attachment] = []
     for each in cast("Iterable[object]", attachments):  # of any items
@@ -71,7 +85,9 @@ def check_attachments(attachments: object) -> Sequence[Attachment]:
 
 
 def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
-    """Read the files among attachments. Their content tells what they are: an image, a PDF, or text.
+    """Read the files among attachments.
+
+    Their content tells what they are: an image, a PDF, or text.
 
     Raises:
         OSError: A file is not there, or cannot be read. The error names it.
@@ -80,8 +96,12 @@ def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
     return [_read_attachment(number, each) for number, each in enumerate(attachments, 1)]
 
 
-def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer) -> list[Part]:
-    """Return the parts of a user message with attachments. Long texts are shortened, so that all of them take half of what messages may take.
+def fit_attachments(
+    attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer
+) -> list[Part]:
+    """Return the parts of a user message with attachments.
+
+    Long texts are shortened, so that all of them take half of what messages may take.
 
     Args:
         attachments: The attachments.
@@ -94,13 +114,20 @@ def fit_attachments(attachments: Sequence[ReadAttachment], *, budget: ContextBud
     texts = [each.content if isinstance(each.content, str) else "" for each in attachments]
     limit = budget.result_tokens
     if limit is not None:
-        # A text that is certainly too long is not counted: its size beyond the limit makes no difference.
-        sizes = [limit + 1 if len(text) > limit * MAX_CHARACTERS_PER_TOKEN else tokenizer.count(text) for text in texts]
+        # A text that is certainly too long is not counted: its size beyond the limit makes no
+        # difference.
+        sizes = [
+            limit + 1 if len(text) > limit * MAX_CHARACTERS_PER_TOKEN else tokenizer.count(text)
+            for text in texts
+        ]
         level = find_level(sizes, limit)
         texts = [
             text
             if size <= level
-            else truncate_text(text, level, keep="middle", ratio=HEAD_SHARE, marker=MARKER, tokenizer=tokenizer) or MARKER.strip()
+            else truncate_text(
+                text, level, keep="middle", ratio=HEAD_SHARE, marker=MARKER, tokenizer=tokenizer
+            )
+            or MARKER.strip()
             for text, size in zip(texts, sizes, strict=True)
         ]
     parts: list[Part] = []
@@ -148,7 +175,11 @@ def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
         url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
         return ImagePart(url=url, media_type=media_type)
     if data.startswith(b"%PDF-"):
-        return DocumentPart(data=base64.b64encode(data).decode(), media_type="application/pdf", name=PurePath(name).name)
+        return DocumentPart(
+            data=base64.b64encode(data).decode(),
+            media_type="application/pdf",
+            name=PurePath(name).name,
+        )
     return _decode(name, data)
 
 

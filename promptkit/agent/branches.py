@@ -44,13 +44,15 @@ class Branch:
     """The part of a list of messages with which one branch of a transcript begins."""
 
     leaf: str | None
-    """The entry to continue from: the branch's last entry if all of its messages match, or the last message that matches."""
+    """The entry to continue from: the branch's last entry if all of its messages match, or the last
+    message that matches."""
     entries: tuple[Entry, ...]
     """The branch's message entries."""
     matched: int
     """The number of messages that match, from the beginning on."""
     summaries: tuple[Checkpoint, ...] = ()
-    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch from `leaf` on, too."""
+    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch
+    from `leaf` on, too."""
 
     @property
     def is_whole(self) -> bool:
@@ -59,16 +61,26 @@ class Branch:
 
 
 def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
-    """Find the branch of a transcript that begins with the most of these messages. As a rule it is the current one."""
+    """Find the branch of a transcript that begins with the most of these messages.
+
+    As a rule it is the current one.
+    """
     path = transcript.path()
     best = _match_branch(path, messages)
-    since_message = takewhile(lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path))
-    rewound = any(isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING for entry in since_message)
+    since_message = takewhile(
+        lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
+    )
+    rewound = any(
+        isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING
+        for entry in since_message
+    )
     if best.is_whole and not (rewound and best.matched < len(messages)):
         return best  # messages were appended, or none
     for leaf in transcript.leaves():
         branch = _match_branch(transcript.path(leaf.id), messages)
-        if branch.matched > best.matched or (branch.matched == best.matched and branch.is_whole and not best.is_whole):
+        if branch.matched > best.matched or (
+            branch.matched == best.matched and branch.is_whole and not best.is_whole
+        ):
             best = branch
     return best
 
@@ -79,15 +91,26 @@ def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
     by_id = {entry.id: entry for entry in path}
     matched = 0
     for entry, message in zip(entries, messages, strict=False):
-        recorded = restore_quotes(entry.payload, by_id.get) if isinstance(entry.payload, MessageEntry) else None
+        recorded = (
+            restore_quotes(entry.payload, by_id.get)
+            if isinstance(entry.payload, MessageEntry)
+            else None
+        )
         if not is_recorded(recorded, message):
             break
         matched += 1
     if matched == len(entries) or not matched:
-        return Branch(leaf=path[-1].id if path and matched == len(entries) else None, entries=entries, matched=matched)
+        return Branch(
+            leaf=path[-1].id if path and matched == len(entries) else None,
+            entries=entries,
+            matched=matched,
+        )
     departure = path.index(entries[matched])
     return Branch(
-        leaf=path[departure - 1].id, entries=entries, matched=matched, summaries=_find_valid_summary(path[:departure], path[departure:])
+        leaf=path[departure - 1].id,
+        entries=entries,
+        matched=matched,
+        summaries=_find_valid_summary(path[:departure], path[departure:]),
     )
 
 
@@ -129,7 +152,8 @@ class BranchMethods:
 
         Args:
             to: The id of the entry; None: the beginning.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
 
         Returns:
             The last entry that was written.
@@ -147,7 +171,12 @@ class BranchMethods:
         return entry
 
     async def switch_branch(
-        self, to: str | None, *, instructions: str | None = None, summarize: bool = True, abandon_calls: bool = False
+        self,
+        to: str | None,
+        *,
+        instructions: str | None = None,
+        summarize: bool = True,
+        abandon_calls: bool = False,
     ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left.
 
@@ -155,7 +184,8 @@ class BranchMethods:
             to: The id of the entry; None: the beginning.
             instructions: What the summary should pay attention to.
             summarize: False: leave the branch without a summary, as `rewind` does.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
 
         Returns:
             The last entry that was written.
@@ -195,7 +225,8 @@ class BranchMethods:
             extractor: Extracts memories from the conversation before it is reset.
             memories: Where the memories are written.
             move_to_archive: Move the hidden entries into an archive, if the store has archives.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be added.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
 
         Returns:
             The entry of the reset, or None if there are no messages.
@@ -231,7 +262,10 @@ class BranchMethods:
         """
         context = self._summarizer_context(self.compaction.budget)
         if context.model is None:
-            raise SummaryError(reason="no_request", detail="a handoff needs a model that writes it: give the window a model object.")
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
         last = self.last_request.as_last_request() if self.last_request else None
         made = await handoff(
             self.transcript,
@@ -245,7 +279,9 @@ class BranchMethods:
             tokenizer=context.tokenizer,
             seconds=self.compaction.wait_seconds,
         )
-        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=made.transcript)
+        return self._reopen(
+            model=self.model, budget=self.compaction.budget, transcript=made.transcript
+        )
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
         """Open a window with the same settings over a copy of the conversation.
@@ -256,7 +292,9 @@ class BranchMethods:
         """
         copy = self.transcript.fork(store, at=at)
         hooks = self.compaction.compactor.hooks.fork(copy)
-        return self._reopen(model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks)
+        return self._reopen(
+            model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks
+        )
 
     def _check_calls(self, *, abandon: bool) -> None:
         """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""

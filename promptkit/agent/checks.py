@@ -53,13 +53,18 @@ def resolve_preset(preset: object) -> Preset:
         return preset
     build = PRESETS.get(preset) if isinstance(preset, str) else None
     if build is None:
-        problem = f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
+        problem = (
+            f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
+        )
         raise InvalidArgumentError(problem)
     return build()
 
 
 def check_summary_model(preset: Preset, summarizer: object) -> None:
-    """Refuse a preset that names a summarizing model where no summarizer is given. Raises InvalidArgumentError."""
+    """Refuse a preset that names a summarizing model where no summarizer is given.
+
+    Raises InvalidArgumentError.
+    """
     if preset.summary_model is not None and summarizer is None:
         problem = f"the preset's summaries are written by {preset.summary_model!r}: give the window that model's object as summarizer=."
         raise InvalidArgumentError(problem)
@@ -67,32 +72,56 @@ def check_summary_model(preset: Preset, summarizer: object) -> None:
 
 def _has(value: object, *methods: str) -> bool:
     """Return whether a value is an object, and not a class, with these methods."""
-    return not isinstance(value, type) and all(callable(getattr(value, method, None)) for method in methods)
+    return not isinstance(value, type) and all(
+        callable(getattr(value, method, None)) for method in methods
+    )
 
 
 def _are_models(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, Model) for each in cast("Sequence[object]", value))  # of any items
+    # of any items
+    return isinstance(value, list | tuple) and all(
+        isinstance(each, Model) for each in cast("Sequence[object]", value)
+    )
 
 
 _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "transcript": (lambda value: isinstance(value, Transcript), "a Transcript such as Transcript(JsonlStore('talk.jsonl'))"),
+    "transcript": (
+        lambda value: isinstance(value, Transcript),
+        "a Transcript such as Transcript(JsonlStore('talk.jsonl'))",
+    ),
     "prompt": (callable, "a function that takes a ConversationView, such as lambda view: …"),
-    "hooks": (lambda value: isinstance(value, CompactionHooks), "a CompactionHooks, or HookChain(first, second) for several"),
-    "turn_hooks": (lambda value: isinstance(value, TurnHooks), "a TurnHooks, an instance of a subclass of it"),
-    "events": (lambda value: isinstance(value, Events), "an Events, such as Events(function) for a function that takes an event"),
-    "policy": (lambda value: _has(value, "decide"), "an object with a method decide(state), such as default_policy()"),
+    "hooks": (
+        lambda value: isinstance(value, CompactionHooks),
+        "a CompactionHooks, or HookChain(first, second) for several",
+    ),
+    "turn_hooks": (
+        lambda value: isinstance(value, TurnHooks),
+        "a TurnHooks, an instance of a subclass of it",
+    ),
+    "events": (
+        lambda value: isinstance(value, Events),
+        "an Events, such as Events(function) for a function that takes an event",
+    ),
+    "policy": (
+        lambda value: _has(value, "decide"),
+        "an object with a method decide(state), such as default_policy()",
+    ),
     "summarizer": (
         lambda value: isinstance(value, Model) or _has(value, "summarize"),
         "a Summarizer such as ExtractiveSummarizer(…), or a model object",
     ),
     "keep": (lambda value: isinstance(value, Keep), "a value such as KeepLastTurns(count=2)"),
     "reduce": (lambda value: isinstance(value, ReduceToolResults), "a ReduceToolResults(…)"),
-    "tokenizer": (lambda value: _has(value, "count", "count_framing"), "a Tokenizer, such as tokenizer_for('gpt-5')"),
+    "tokenizer": (
+        lambda value: _has(value, "count", "count_framing"),
+        "a Tokenizer, such as tokenizer_for('gpt-5')",
+    ),
     "promotions": (_are_models, "a list of model objects"),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
 }
-"""A check and a description for each argument: the check returns whether a value has the right type."""
+"""A check and a description for each argument: the check returns whether a value has the right
+type."""
 
 
 def check_types(**arguments: object) -> None:
@@ -124,7 +153,10 @@ def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:
 
 
 def check_content(content: object) -> tuple[Part, ...]:
-    """Return the content of a user message. Raises TypeError, or NoPendingMessageError if it is empty."""
+    """Return the content of a user message.
+
+    Raises TypeError, or NoPendingMessageError if it is empty.
+    """
     parts = parse_content(content)
     if parts is None:
         problem = f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."

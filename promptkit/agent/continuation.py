@@ -1,7 +1,8 @@
 """Messages of the program that ask the model to go on: after a reply that was cut off, and after a compaction at the end of a turn.
 
-A reply that was cut off stays in the transcript. Its tool calls are neither run nor shown again, since any of them may be cut in two. The
-model is asked again once. What was done can be read off the transcript, so that a program that is started again goes on in the same way.
+A reply that was cut off stays in the transcript. Its tool calls are neither run nor shown again,
+since any of them may be cut in two. The model is asked again once. What was done can be read off
+the transcript, so that a program that is started again goes on in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ __all__ = [
 ]
 
 CUT_OFF = "cut_off"
-"""The name of the message that asks the model to continue, and the reason of the edit that takes a reply out of the view."""
+"""The name of the message that asks the model to continue, and the reason of the edit that takes a
+reply out of the view."""
 
 CONTINUE = (
     "A message of the program that runs this conversation: your last reply was cut off at the output limit. "
@@ -59,16 +61,28 @@ GO_ON = (
 )
 
 FULL_SHARE = 0.98
-"""A window of which a request and its reply take this share is full: the provider's count may differ a little from the window."""
+"""A window of which a request and its reply take this share is full: the provider's count may
+differ a little from the window."""
 
 
 def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
-    """Find the replies at the end of a path that were cut off, one after the other, oldest first. Empty if the newest reply is whole."""
+    """Find the replies at the end of a path that were cut off, one after the other, oldest first.
+
+    Empty if the newest reply is whole.
+    """
     replies = list(_iter_last_replies(path))
-    return [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
+    return (
+        [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
+    )
 
 
-async def retry_cut_reply(transcript: Transcript, compaction: CompactionController, *, request_tokens: int, tokenizer: Tokenizer) -> bool:
+async def retry_cut_reply(
+    transcript: Transcript,
+    compaction: CompactionController,
+    *,
+    request_tokens: int,
+    tokenizer: Tokenizer,
+) -> bool:
     """Prepare another request if the newest reply was cut off, and the one before it was not.
 
     Args:
@@ -84,7 +98,9 @@ async def retry_cut_reply(transcript: Transcript, compaction: CompactionControll
     if len(cut) != 1 or cut[0].message is None:
         return False
     reply = cut[0].message
-    if not fills_window(cut[0], request_tokens, Sizer(tokenizer).count_message(reply), budget=compaction.budget):
+    if not fills_window(
+        cut[0], request_tokens, Sizer(tokenizer).count_message(reply), budget=compaction.budget
+    ):
         transcript.append(ask_to_continue(reply))
         return True
     (edit,) = transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
@@ -102,7 +118,11 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
             case MessageEntry(message=message) if message.role == "tool":
                 answered.add(message.tool_call_id)
             case MessageEntry(message=message, finish=finish):
-                return () if finish in INCOMPLETE_FINISHES else tuple(call for call in message.tool_calls if call.id not in answered)
+                return (
+                    ()
+                    if finish in INCOMPLETE_FINISHES
+                    else tuple(call for call in message.tool_calls if call.id not in answered)
+                )
             case Reset():
                 return ()
             case _:
@@ -112,7 +132,11 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
 
 def join_reply_text(path: Sequence[Entry]) -> str:
     """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
-    taken_out = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF}
+    taken_out = {
+        entry.payload.target
+        for entry in path
+        if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF
+    }
     replies = [entry for entry, _ in _iter_last_replies(path)][::-1]
     shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
     return "".join(entry.message.text for entry in shown if entry.message is not None)
@@ -120,7 +144,10 @@ def join_reply_text(path: Sequence[Entry]) -> str:
 
 def ask_to_continue(reply: Message) -> CustomMessage:
     """Make the message that asks the model to continue a reply that was cut off at the output limit, or to repeat its tool calls."""
-    return CustomMessage(name=CUT_OFF, message=Message(role="user", content=(CALL_AGAIN if reply.tool_calls else CONTINUE,)))
+    return CustomMessage(
+        name=CUT_OFF,
+        message=Message(role="user", content=(CALL_AGAIN if reply.tool_calls else CONTINUE,)),
+    )
 
 
 def ask_to_go_on() -> CustomMessage:
@@ -146,8 +173,12 @@ def may_go_on(path: Sequence[Entry]) -> bool:
     return True
 
 
-def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget) -> bool:
-    """Return whether a cut reply ended because the context window was full. If not, it reached the output limit.
+def fills_window(
+    reply: Entry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget
+) -> bool:
+    """Return whether a cut reply ended because the context window was full.
+
+    If not, it reached the output limit.
 
     Args:
         reply: The reply's entry. The usage in it goes before the local counts.
@@ -158,7 +189,9 @@ def fills_window(reply: Entry, request_tokens: int, reply_tokens: int, *, budget
     usage = reply.payload.usage if isinstance(reply.payload, MessageEntry) else None
     if usage is not None and usage.input_tokens:
         request_tokens, reply_tokens = usage.input_tokens, usage.output_tokens
-    if budget.window is None or (budget.max_output_tokens is not None and reply_tokens >= budget.max_output_tokens):
+    if budget.window is None or (
+        budget.max_output_tokens is not None and reply_tokens >= budget.max_output_tokens
+    ):
         return False
     return request_tokens + reply_tokens >= FULL_SHARE * budget.window
 
@@ -168,7 +201,9 @@ def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | Non
     newest = True
     for entry in reversed(path):
         match entry.payload:
-            case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (newest or finish == CUT_FINISH):
+            case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (
+                newest or finish == CUT_FINISH
+            ):
                 newest = False
                 yield entry, finish
             case MessageEntry() | Reset():

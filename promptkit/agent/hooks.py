@@ -32,14 +32,18 @@ class ToolDecision:
     refusal: str | None = None
     """Do not run the call, for this reason: the model is told it as the call's error."""
     arguments: Mapping[str, object] | None = None
-    """Run the call with these arguments instead. The transcript keeps what the model wrote, and the result begins with the changes."""
+    """Run the call with these arguments instead. The transcript keeps what the model wrote, and the
+    result begins with the changes."""
 
 
 class TurnHooks:
-    """Base class of hooks around the rounds of a turn, which does nothing. Subclass it and override the methods you need.
+    """Base class of hooks around the rounds of a turn, which does nothing.
 
-    Each method is a plain or an `async` one. A plain one blocks the event loop: what waits for a user should be `async`. If what it waits
-    for is cancelled, such as the answer of a dialog that is closed, that counts as an error that the method raises.
+    Subclass it and override the methods you need.
+
+    Each method is a plain or an `async` one. A plain one blocks the event loop: what waits for a
+    user should be `async`. If what it waits for is cancelled, such as the answer of a dialog that
+    is closed, that counts as an error that the method raises.
 
     >>> class AskFirst(TurnHooks):
     ...     async def before_tool(self, call):
@@ -56,7 +60,8 @@ class TurnHooks:
             request: The request. It fits the window.
 
         Returns:
-            The request to send instead, such as `attrs.evolve(request, messages=…)`. None sends the request as it is.
+            The request to send instead, such as `attrs.evolve(request, messages=…)`. None sends the
+            request as it is.
         """
         _ = request
         return None
@@ -64,8 +69,9 @@ class TurnHooks:
     def before_tool(self, call: ToolCall) -> MaybeAsync[ToolDecision | None]:
         """Decide about a tool call: approve it, change its arguments, or refuse it.
 
-        The calls of one reply are decided about one after the other, in their order, and then run concurrently. A call of an unknown tool,
-        or without JSON arguments, is an error without this decision. If the method raises, the call is refused and the error is logged.
+        The calls of one reply are decided about one after the other, in their order, and then run
+        concurrently. A call of an unknown tool, or without JSON arguments, is an error without this
+        decision. If the method raises, the call is refused and the error is logged.
 
         Args:
             call: The tool call. Its arguments are a JSON object, as text.
@@ -93,14 +99,26 @@ class TurnHooks:
 
 
 async def run_before_request(hooks: TurnHooks, request: WindowRequest) -> WindowRequest:
-    """Return the request to send. Raises what the hook raises, and TypeError if it returns something else."""
-    return _check(await _wait(hooks.before_request(request)), type(request), "before_request") or request
+    """Return the request to send.
+
+    Raises what the hook raises, and TypeError if it returns something else.
+    """
+    return (
+        _check(await _wait(hooks.before_request(request)), type(request), "before_request")
+        or request
+    )
 
 
 async def run_before_tool(hooks: TurnHooks, call: ToolCall) -> ToolDecision:
-    """Return the decision about a call. An exception refuses the call: a check that failed has approved nothing."""
+    """Return the decision about a call.
+
+    An exception refuses the call: a check that failed has approved nothing.
+    """
     try:
-        return _check(await _wait(hooks.before_tool(call)), ToolDecision, "before_tool") or ToolDecision()
+        return (
+            _check(await _wait(hooks.before_tool(call)), ToolDecision, "before_tool")
+            or ToolDecision()
+        )
     except Exception as error:
         _LOGGER.exception("a hook raised before a call of %s, which is refused", call.name)
         return ToolDecision(refusal=f"the check before it failed with {type(error).__name__}.")
@@ -109,14 +127,20 @@ async def run_before_tool(hooks: TurnHooks, call: ToolCall) -> ToolDecision:
 async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -> ToolResult:
     """Return the result to record. An exception is logged, and the result stays."""
     try:
-        return _check(await _wait(hooks.after_tool(call, result)), type(result), "after_tool") or result
+        return (
+            _check(await _wait(hooks.after_tool(call, result)), type(result), "after_tool")
+            or result
+        )
     except Exception:
         _LOGGER.exception("a hook raised after a call of %s, whose result stays", call.name)
         return result
 
 
 async def _wait(value: MaybeAsync[T]) -> T:
-    """Return the result of a hook. If what it waits for is cancelled, and the turn is not, that is an error of the hook."""
+    """Return the result of a hook.
+
+    If what it waits for is cancelled, and the turn is not, that is an error of the hook.
+    """
     if not inspect.isawaitable(value):
         return value
     try:
@@ -130,8 +154,13 @@ async def _wait(value: MaybeAsync[T]) -> T:
 
 
 def _check(value: T | None, kind: type[T], method: str) -> T | None:
-    """Return what a hook returned. Raises TypeError if it is of another type: callers without a type checker return anything."""
+    """Return what a hook returned.
+
+    Raises TypeError if it is of another type: callers without a type checker return anything.
+    """
     if value is not None and not isinstance(cast("object", value), kind):  # as the docstring says
-        problem = f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
+        problem = (
+            f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
+        )
         raise TypeError(problem)
     return value

@@ -24,24 +24,31 @@ __all__ = ["Conversation", "ConversationPrompt", "ConversationView", "Prompt"]
 class ConversationView:
     """What a prompt function gets: the messages to show, and whether they may be pruned.
 
-    A prompt of your own shows `messages`, or `summary` and `recent` at different places. Messages that it prunes itself are not covered
-    by a summary first. Set `required=True` or `keep_turns` to prevent that.
+    A prompt of your own shows `messages`, or `summary` and `recent` at different places. Messages
+    that it prunes itself are not covered by a summary first. Set `required=True` or `keep_turns` to
+    prevent that.
     """
 
     messages: tuple[Message, ...]
     """The summary, if there is one, and all later messages, the current user message among them."""
     may_prune: bool = False
-    """False: all messages are required, so that a conversation that outgrows its window is compacted. True: no summary could be made."""
+    """False: all messages are required, so that a conversation that outgrows its window is
+    compacted. True: no summary could be made."""
     request: Message | None = None
-    """The last one of `messages` that the user wrote. Messages of the program may follow it, such as one that asks to continue a reply."""
+    """The last one of `messages` that the user wrote. Messages of the program may follow it, such
+    as one that asks to continue a reply."""
     cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """The text in place of the middle of a shortened tool result, by the id of its call: it tells the model how to read all of it. Empty
-    if messages may not be pruned, or if the model has no tool for that."""
+    """The text in place of the middle of a shortened tool result, by the id of its call: it tells
+    the model how to read all of it. Empty if messages may not be pruned, or if the model has no
+    tool for that."""
 
     @property
     def summary(self) -> Message | None:
         """The message that holds the summary; None before the first compaction."""
-        return next((message for message in self.messages if extract_summary_text(message) is not None), None)
+        return next(
+            (message for message in self.messages if extract_summary_text(message) is not None),
+            None,
+        )
 
     @property
     def recent(self) -> tuple[Message, ...]:
@@ -51,34 +58,42 @@ class ConversationView:
 
     @property
     def keep_turns(self) -> int:
-        """The number of newest turns that are required: all of them, or 0 if messages may be pruned. For components with this prop."""
+        """The number of newest turns that are required: all of them, or 0 if messages may be pruned.
+
+        For components with this prop.
+        """
         return 0 if self.may_prune else len(self.messages)
 
 
 Prompt: TypeAlias = "Callable[[ConversationView], Child]"
-"""Makes the prompt of one request, from each view that is tried for it. What changes from request to request belongs at the end, since the
-provider's prompt cache ends at the first change."""
+"""Makes the prompt of one request, from each view that is tried for it. What changes from request
+to request belongs at the end, since the provider's prompt cache ends at the first change."""
 
 
 @component
 class Conversation(PromptElement):
     """The messages of a conversation, in order.
 
-    If messages may be pruned, the oldest rounds are removed as a whole, so that the requests share a prefix for a while. The summary and
-    the last user message stay as they are. The newest round stays too, so that the model sees what it has just done; it is shortened if it
-    must be. Tool calls and results without each other are repaired as `pair_tool_calls` describes; `rendered.repairs` reports it.
+    If messages may be pruned, the oldest rounds are removed as a whole, so that the requests share
+    a prefix for a while. The summary and the last user message stay as they are. The newest round
+    stays too, so that the model sees what it has just done; it is shortened if it must be. Tool
+    calls and results without each other are repaired as `pair_tool_calls` describes;
+    `rendered.repairs` reports it.
     """
 
     view: ConversationView
     flex_grow: float | None = 0
-    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they leave."""
+    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they
+    leave."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the messages; all of them are required, unless the view allows pruning."""
         _ = sizing
         messages = self.view.messages
         if self.view.may_prune:
-            last_user = next((message for message in reversed(messages) if message.role == "user"), None)
+            last_user = next(
+                (message for message in reversed(messages) if message.role == "user"), None
+            )
             kept = self.view.summary, self.view.request, last_user
             return RecordedMessages(
                 messages=messages,
@@ -104,5 +119,8 @@ class ConversationPrompt:
         return self._system, Conversation(view=self.select(view))
 
     def select(self, view: ConversationView) -> ConversationView:
-        """Return what a request shows of a view. A subclass may leave messages out if they may be pruned."""
+        """Return what a request shows of a view.
+
+        A subclass may leave messages out if they may be pruned.
+        """
         return view

@@ -17,7 +17,12 @@ from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_sum
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
-from promptkit.compaction.summarizers.quirks import Quirks, adapt_messages, count_added_tokens, find_quirks
+from promptkit.compaction.summarizers.quirks import (
+    Quirks,
+    adapt_messages,
+    count_added_tokens,
+    find_quirks,
+)
 from promptkit.element import flatten
 from promptkit.elements.chat import SystemMessage
 from promptkit.emitters import to_anthropic, to_chat, to_responses
@@ -74,8 +79,9 @@ class Origin:
 class WindowRequest:
     """One request to a model: messages and tools that fit the context window.
 
-    `to_openai()`, `to_responses()` and `to_anthropic()` return the messages in a provider's format. `openai_arguments()`,
-    `responses_arguments()` and `anthropic_arguments()` return everything that the SDK's call takes.
+    `to_openai()`, `to_responses()` and `to_anthropic()` return the messages in a provider's format.
+    `openai_arguments()`, `responses_arguments()` and `anthropic_arguments()` return everything that
+    the SDK's call takes.
     """
 
     model: str
@@ -86,15 +92,19 @@ class WindowRequest:
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     omitted: tuple[Message, ...] = ()
-    """The messages of the view that the request leaves out or shortens, although no summary covers them."""
+    """The messages of the view that the request leaves out or shortens, although no summary covers
+    them."""
     pruned: bool = False
     """Whether the history could be pruned, because no summary made enough room."""
     reserved_output_tokens: int | None = None
     """The tokens of the context window that are reserved for the reply, if they are known."""
     rendered: Rendered = attrs.field(repr=False, eq=False)
-    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
+    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
+    it."""
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
-    _origins: Mapping[str, Origin] = attrs.field(alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False)
+    _origins: Mapping[str, Origin] = attrs.field(
+        alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False
+    )
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:
@@ -107,8 +117,8 @@ class WindowRequest:
     def sources(self) -> tuple[object | None, ...]:
         """The caller's own object that each of `messages` was made from.
 
-        That is its origin, and for a message that was changed the object with the same tool calls, or with the result of the same call.
-        None for other messages, such as summaries.
+        That is its origin, and for a message that was changed the object with the same tool calls,
+        or with the result of the same call. None for other messages, such as summaries.
         """
         if not self._origins:
             return (None,) * len(self.messages)
@@ -118,25 +128,48 @@ class WindowRequest:
             for origin, message in zip(self.origins, self.messages, strict=True)
         )
 
-    def _find_changed(self, message: Message, entries: Mapping[tuple[str, str], str]) -> object | None:
+    def _find_changed(
+        self, message: Message, entries: Mapping[tuple[str, str], str]
+    ) -> object | None:
         found = (self._origins.get(entries[key]) for key in _call_keys(message) if key in entries)
-        return next((origin.value for origin in found if origin is not None and origin.message.role == message.role), None)
+        return next(
+            (
+                origin.value
+                for origin in found
+                if origin is not None and origin.message.role == message.role
+            ),
+            None,
+        )
 
     def _find_origin(self, item: ViewItem | None) -> object | None:
         """Return the object of the entry that an item shows, unless the view changed the message: capped, edited, or made of its calls."""
         origin = None if item is None else self._origins.get(item.entry_id)
-        return None if item is None or origin is None or not is_recorded(item.message, origin.message) else origin.value
+        return (
+            None
+            if item is None or origin is None or not is_recorded(item.message, origin.message)
+            else origin.value
+        )
 
-    def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-        """Return the messages for Chat Completions (`messages=`). `cache=False` leaves out cache breakpoints."""
+    # Any: the SDK's unions of TypedDicts take no dict[str, ...]
+    def to_openai(self, *, cache: bool = True) -> list[Any]:
+        """Return the messages for Chat Completions (`messages=`).
+
+        `cache=False` leaves out cache breakpoints.
+        """
         return to_chat(self.messages, cache=cache)
 
     def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
-        """Return the messages for the Responses API (`input=`). `cache=False` leaves out cache breakpoints."""
+        """Return the messages for the Responses API (`input=`).
+
+        `cache=False` leaves out cache breakpoints.
+        """
         return to_responses(self.messages, cache=cache)
 
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
-        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves out breakpoints."""
+        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.
+
+        `cache=False` leaves out breakpoints.
+        """
         return to_anthropic(self.messages, cache=cache)
 
     def openai_arguments(self) -> dict[str, Any]:  # Any: as above
@@ -147,14 +180,16 @@ class WindowRequest:
         """Return the arguments for `client.responses.create(**request.responses_arguments())`."""
         return build_responses_body(self.model, self.messages, self.tools, {})
 
-    def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:  # Any: as above
+    # Any stands for as above
+    def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:
         """Return the arguments for `client.messages.create(**request.anthropic_arguments())`.
 
-        For models that bind their thinking to the conversation they have `thinking` and `extra_headers`, with which the API leaves
-        thinking out that a compaction has made invalid.
+        For models that bind their thinking to the conversation they have `thinking` and
+        `extra_headers`, with which the API leaves thinking out that a compaction has made invalid.
 
         Args:
-            max_tokens: The output limit, in tokens, which Anthropic requires. By default the tokens that are reserved for the reply.
+            max_tokens: The output limit, in tokens, which Anthropic requires. By default the tokens
+                that are reserved for the reply.
 
         Raises:
             InvalidArgumentError: No output limit is given, and none is known.
@@ -184,10 +219,14 @@ class PendingRequest:
 
 @attrs.frozen
 class RequestVersion:
-    """The state that a request is built from. If it has not changed, neither have the view, the model and the budget."""
+    """The state that a request is built from.
+
+    If it has not changed, neither have the view, the model and the budget.
+    """
 
     leaf: str | None
-    """The last entry of the transcript. Another message, a rewind and another model each append one."""
+    """The last entry of the transcript. Another message, a rewind and another model each append
+    one."""
     budget: ContextBudget
 
 
@@ -202,18 +241,25 @@ class RefusedRequest:
 
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
     """Return a request whose messages or tools were changed with its size, in tokens."""
-    tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(map(Sizer(tokenizer).count_message, request.messages))
+    tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(
+        map(Sizer(tokenizer).count_message, request.messages)
+    )
     return attrs.evolve(request, tokens=tokens)
 
 
-def _count_overhead(messages: Iterable[Message], tools: Sequence[ToolDefinition], tokenizer: Tokenizer) -> int:
+def _count_overhead(
+    messages: Iterable[Message], tools: Sequence[ToolDefinition], tokenizer: Tokenizer
+) -> int:
     """Count the tokens of a request with these messages and tools apart from the messages."""
     system = next((message.text for message in messages if message.role == "system"), False)
     return tokenizer.count_overhead(tools, system=system).tokens
 
 
 class RequestBuilder:
-    """Build requests from views of one transcript. A Renderer is kept as long as the model and the budget are the same."""
+    """Build requests from views of one transcript.
+
+    A Renderer is kept as long as the model and the budget are the same.
+    """
 
     def __init__(  # noqa: PLR0913  # what a request is made of
         self,
@@ -230,22 +276,28 @@ class RequestBuilder:
 
         Args:
             transcript: The conversation.
-            prompt: Makes the prompt of a request from a view; None: `instructions` and the messages.
+            prompt: Makes the prompt of a request from a view; None: `instructions` and the
+                messages.
             instructions: The content of the system message.
             tools: Offered in every request.
             processor: Changes the messages of each request before it is rendered.
-            find_cut_markers: Returns what replaces the middle of results that are shortened, by the ids of their calls.
+            find_cut_markers: Returns what replaces the middle of results that are shortened, by the
+                ids of their calls.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
 
         Raises:
             InvalidArgumentError: Both a prompt and instructions are given.
         """
         if prompt is not None and instructions is not None:
-            problem = "give instructions or a prompt, not both: put the instructions into the prompt."
+            problem = (
+                "give instructions or a prompt, not both: put the instructions into the prompt."
+            )
             raise InvalidArgumentError(problem)
         self.tools = tuple(tools)
         self._transcript = transcript
-        self._prompt: Prompt = prompt or ConversationPrompt(None if instructions is None else SystemMessage(required=True)[instructions])
+        self._prompt: Prompt = prompt or ConversationPrompt(
+            None if instructions is None else SystemMessage(required=True)[instructions]
+        )
         self._system = _read_system(instructions) if prompt is None else None
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
@@ -274,9 +326,11 @@ class RequestBuilder:
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
             budget: The most tokens that the request may have; None: no limit is known.
-            fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
+            fixed_tokens: The tokens that every request has besides the conversation, as far as they
+                are known.
             pruned: Whether messages may be left out.
-            runs: What components rendered when this request was built before, from another view. None: it was not.
+            runs: What components rendered when this request was built before, from another view.
+                None: it was not.
 
         Raises:
             BudgetExceededError: The required content does not fit the budget.
@@ -298,17 +352,25 @@ class RequestBuilder:
         )
         messages = self._processor.process(view, limits).messages
         omitted = self._report_omitted(view.messages, messages, sizer)
-        conversation = ConversationView(messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers)
+        conversation = ConversationView(
+            messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
+        )
         renderer = self._renderer_for(model, tokenizer, limit)
         try:
-            rendered = await renderer.render_request(self._prompt(conversation), RequestRuns() if runs is None else runs)
+            rendered = await renderer.render_request(
+                self._prompt(conversation), RequestRuns() if runs is None else runs
+            )
         except BudgetExceededError as error:
             error.required += adaptation.tokens
             raise
         sizer.start_next_render()
         earlier, self._earlier = self._earlier, rendered.messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            kept = {item.entry_id for item in match_items(rendered.messages, view.items) if item is not None}
+            kept = {
+                item.entry_id
+                for item in match_items(rendered.messages, view.items)
+                if item is not None
+            }
             omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
         return WindowRequest(
             model=model,
@@ -331,21 +393,28 @@ class RequestBuilder:
     ) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
-        With instructions that are a text, or with none, the sum is exactly the size of that request. Otherwise only a render tells what the
-        request has besides the messages, and that part is the one of the last request. A message that was counted before costs one look-up.
+        With instructions that are a text, or with none, the sum is exactly the size of that
+        request. Otherwise only a render tells what the request has besides the messages, and that
+        part is the one of the last request. A message that was counted before costs one look-up.
 
         Args:
             view: The messages to show.
             model: The name of the model that is sent the request.
             tokenizer: Counts the request.
-            fixed_tokens: The tokens that every request has besides the conversation, as far as they are known.
+            fixed_tokens: The tokens that every request has besides the conversation, as far as they
+                are known.
 
         Returns:
             The sizes in tokens.
         """
         sizer, summary_ids = self._sizer_for(tokenizer), find_summary_ids(view.items)
         adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
-        limits = RequestLimits(limit=None, fixed_tokens=fixed_tokens, tokenizer=tokenizer, count_message=sizer.count_message)
+        limits = RequestLimits(
+            limit=None,
+            fixed_tokens=fixed_tokens,
+            tokenizer=tokenizer,
+            count_message=sizer.count_message,
+        )
         messages = self._processor.process(view, limits).messages
         fixed = self.count_fixed(messages, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
         if self._system is None:
@@ -355,10 +424,19 @@ class RequestBuilder:
             shown = show_message(message)
             return 0 if shown is None else sizer.count_message(shown)
 
-        return fixed + count_parts(messages, summary_ids, count_shown) + UsageByPart(summary=adaptation.tokens)
+        return (
+            fixed
+            + count_parts(messages, summary_ids, count_shown)
+            + UsageByPart(summary=adaptation.tokens)
+        )
 
-    def count_fixed(self, messages: Sequence[Message], *, tokenizer: Tokenizer, fixed_tokens: int) -> UsageByPart:
-        """Count by part what a request that shows `messages` has besides them. The other arguments are those of `measure`."""
+    def count_fixed(
+        self, messages: Sequence[Message], *, tokenizer: Tokenizer, fixed_tokens: int
+    ) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them.
+
+        The other arguments are those of `measure`.
+        """
         fixed, system = fixed_tokens, self._system
         if system is not None:
             fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
@@ -371,7 +449,9 @@ class RequestBuilder:
         if not self.tools:
             return 0
         if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
-            counts = [tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())]
+            counts = [
+                tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
+            ]
             self._tool_tokens = tokenizer, counts[0] - counts[1]
         return self._tool_tokens[1]
 
@@ -381,14 +461,24 @@ class RequestBuilder:
             self._sizer = Sizer(tokenizer)
         return self._sizer
 
-    def _adapt_to(self, model: str, checkpoint: str | None, tokenizer: Tokenizer) -> RequestAdaptation:
-        """Return the adaptation to a model. It is constant while one checkpoint holds, so that the prompt cache stays valid."""
+    def _adapt_to(
+        self, model: str, checkpoint: str | None, tokenizer: Tokenizer
+    ) -> RequestAdaptation:
+        """Return the adaptation to a model.
+
+        It is constant while one checkpoint holds, so that the prompt cache stays valid.
+        """
         key = model, checkpoint
         if self._adaptation[0] != key:
-            self._adaptation = key, find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer)
+            self._adaptation = (
+                key,
+                find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer),
+            )
         return self._adaptation[1]
 
-    def _report_omitted(self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer) -> tuple[Message, ...]:
+    def _report_omitted(
+        self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer
+    ) -> tuple[Message, ...]:
         """Return the messages that processors removed or replaced, and emit an event if there are any."""
         if messages is shown:
             return ()
@@ -397,7 +487,9 @@ class RequestBuilder:
         if omitted:
             known = set(map(id, shown))
             replacements = [message for message in messages if id(message) not in known]
-            saved = sum(map(sizer.count_message, omitted)) - sum(map(sizer.count_message, replacements))
+            saved = sum(map(sizer.count_message, omitted)) - sum(
+                map(sizer.count_message, replacements)
+            )
             self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
@@ -405,12 +497,18 @@ class RequestBuilder:
         budget = UNLIMITED if limit is None else limit
         key = model, budget, tokenizer
         if self._renderer is None or self._renderer[0] != key:
-            self._renderer = key, Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools)
+            self._renderer = (
+                key,
+                Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools),
+            )
         return self._renderer[1]
 
 
 def _read_system(instructions: Child) -> tuple[Message, ...] | None:
-    """Return the system messages of every request: one, or none without instructions. None: only a render tells, because of elements."""
+    """Return the system messages of every request: one, or none without instructions.
+
+    None: only a render tells, because of elements.
+    """
     children = [child for child in flatten(instructions, "instructions") if child is not None]
     if not all(isinstance(child, str) for child in children):
         return None
@@ -433,7 +531,9 @@ class RequestAdaptation:
         return adapt_messages(messages, self.quirks, thinking=self.thinking)
 
 
-def find_adaptation(model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer) -> RequestAdaptation:
+def find_adaptation(
+    model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer
+) -> RequestAdaptation:
     """Return the adaptation of requests to a model.
 
     Args:
@@ -450,7 +550,10 @@ def find_adaptation(model: str, transcript: Transcript, checkpoint: str | None, 
 
 
 def _call_keys(message: Message) -> Iterator[tuple[str, str]]:
-    """Return the role of a message with the id of each tool call that it has or answers. In a view they are unique."""
+    """Return the role of a message with the id of each tool call that it has or answers.
+
+    In a view they are unique.
+    """
     if message.role == "tool":
         yield message.role, message.tool_call_id or ""
     for call in message.tool_calls:
@@ -458,12 +561,17 @@ def _call_keys(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[ViewItem | None]:
-    """Return for each message the item of a view that it shows unchanged, or None. Items are matched in order, each at most once.
+    """Return for each message the item of a view that it shows unchanged, or None.
+
+    Items are matched in order, each at most once.
 
     A render joins adjacent texts of a message, which does not count as a change.
     """
     pairs = enumerate(zip(messages, items, strict=False))
-    start = next((at for at, (message, item) in pairs if not _is_unchanged(message, item.message)), min(len(messages), len(items)))
+    start = next(
+        (at for at, (message, item) in pairs if not _is_unchanged(message, item.message)),
+        min(len(messages), len(items)),
+    )
     found: list[ViewItem | None] = list(items[:start])  # as a rule the whole view is shown
     places: dict[object, list[int]] = {}
     for at in range(len(items) - 1, start - 1, -1):
@@ -473,7 +581,9 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
         waiting = places.get(_key(message), [])
         while waiting and waiting[-1] < next_place:
             waiting.pop()
-        place = next((at for at in reversed(waiting) if _is_unchanged(message, items[at].message)), None)
+        place = next(
+            (at for at in reversed(waiting) if _is_unchanged(message, items[at].message)), None
+        )
         found.append(None if place is None else items[place])
         next_place = next_place if place is None else place + 1
     return found
@@ -481,7 +591,12 @@ def match_items(messages: Sequence[Message], items: Sequence[ViewItem]) -> list[
 
 def _key(message: Message) -> object:
     """Return what a message and its render have in common; unlike a message itself it can always be hashed."""
-    return message.role, message.text, message.tool_call_id, tuple(call.id for call in message.tool_calls)
+    return (
+        message.role,
+        message.text,
+        message.tool_call_id,
+        tuple(call.id for call in message.tool_calls),
+    )
 
 
 def _is_unchanged(message: Message, other: Message) -> bool:
@@ -491,7 +606,10 @@ def _is_unchanged(message: Message, other: Message) -> bool:
         and message.tool_call_id == other.tool_call_id
         and message.name == other.name
         and message.tool_calls == other.tool_calls
-        and (message.content == other.content or (message.text == other.text and _other_parts(message) == _other_parts(other)))
+        and (
+            message.content == other.content
+            or (message.text == other.text and _other_parts(message) == _other_parts(other))
+        )
     )
 
 

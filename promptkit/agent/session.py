@@ -17,7 +17,12 @@ from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
-from promptkit.compaction.lifecycle.recall_tool import PAGE_TOKENS, RECALL, RecallSettings, build_recall_tool
+from promptkit.compaction.lifecycle.recall_tool import (
+    PAGE_TOKENS,
+    RECALL,
+    RecallSettings,
+    build_recall_tool,
+)
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model, is_anthropic_name
@@ -57,11 +62,14 @@ __all__ = ["AgentSession"]
 
 
 class AgentSession:
-    """A conversation with a model that calls tools, kept within its context window. For use in one event loop.
+    """A conversation with a model that calls tools, kept within its context window.
 
-    Every message is in the transcript, durably, before the next thing happens. An existing transcript is continued, also if the program
-    that wrote it was killed in the middle of a turn. `SyncSession` is the same for programs without an event loop; `ContextWindow` is the
-    part without the loop.
+    For use in one event loop.
+
+    Every message is in the transcript, durably, before the next thing happens. An existing
+    transcript is continued, also if the program that wrote it was killed in the middle of a turn.
+    `SyncSession` is the same for programs without an event loop; `ContextWindow` is the part
+    without the loop.
 
     >>> async with AgentSession(model=OpenAIModel("gpt-5"), instructions="You review code.", tools=[read_file]) as session:
     ...     print((await session.run("Is the parser tested?")).text)
@@ -104,30 +112,42 @@ class AgentSession:
 
         Args:
             model: A model object, or the name of one of OpenAI's or Anthropic's models.
-            transcript: The conversation; by default a new one in memory. `Transcript(JsonlStore("talk.jsonl"))` keeps it in a file.
+            transcript: The conversation; by default a new one in memory.
+                `Transcript(JsonlStore("talk.jsonl"))` keeps it in a file.
             instructions: The content of the system message.
-            prompt: Makes the prompt of each request from a `ConversationView`; excludes `instructions`.
+            prompt: Makes the prompt of each request from a `ConversationView`; excludes
+                `instructions`.
             tools: The tools that the model may call.
-            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By default what is known of the model.
-            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By
+                default what is known of the model.
+            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or
+                a `Preset`.
             policy: Replaces the preset's policy.
-            summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use instead of `model`.
+            summarizer: Replaces the preset's summarizer; or the model object that the preset's
+                summarizers use instead of `model`.
             keep: Replaces what the preset keeps verbatim.
-            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
+            reduce: Replaces which old and superseded tool results the preset takes out of the
+                conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
-            turn_hooks: Run before each request, and before and after each tool call, which they can change or refuse.
-            redactor: Removes secrets from summaries, and from copies of the conversation that summarizers read. A summarizer that continues
-                the last request sends what that request sent.
+            turn_hooks: Run before each request, and before and after each tool call, which they can
+                change or refuse.
+            redactor: Removes secrets from summaries, and from copies of the conversation that
+                summarizers read. A summarizer that continues the last request sends what that
+                request sent.
             events: Receive what is decided and done.
             archives: Where the entries that a summary replaces are archived.
-            promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
-            read_tool: The name of a tool with which the model can read the transcript's file, for sessions without the tool `recall`.
-            recall: Offer the tool `recall`, with which the model finds what a summary has left out. By default it is offered where a
-                transcript is given.
-            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for each user message, and again if it has
-                called tools since. By default as the preset does: `opencode` and `oh_my_pi`.
-            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
+            promotions: Larger models, the smallest first, for presets that switch to one before
+                they summarize.
+            read_tool: The name of a tool with which the model can read the transcript's file, for
+                sessions without the tool `recall`.
+            recall: Offer the tool `recall`, with which the model finds what a summary has left out.
+                By default it is offered where a transcript is given.
+            auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
+                each user message, and again if it has called tools since. By default as the preset
+                does: `opencode` and `oh_my_pi`.
+            enabled: False: nothing is compacted automatically; a request that is too large is
+                pruned.
             max_steps: The most requests of one turn.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
 
@@ -140,10 +160,14 @@ class AgentSession:
         if summarizer is None and chosen.summary_model is not None:
             summarizer = _resolve_model(chosen.summary_model)
         own = tuple(check_tools(tools))
-        offers_recall = (transcript is not None if recall is None else recall) and all(tool.definition != RECALL for tool in own)
+        offers_recall = (transcript is not None if recall is None else recall) and all(
+            tool.definition != RECALL for tool in own
+        )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
         transcript = Transcript() if transcript is None else transcript
-        offered = (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
+        offered = (
+            (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
+        )
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
@@ -199,7 +223,10 @@ class AgentSession:
 
     @property
     def last_rendered(self) -> Rendered | None:
-        """The render behind the last request, with its receipt. Model-specific additions are not in it."""
+        """The render behind the last request, with its receipt.
+
+        Model-specific additions are not in it.
+        """
         return self.window.last_rendered
 
     @property
@@ -209,7 +236,10 @@ class AgentSession:
         return request.omitted if request else ()
 
     def usage(self) -> ContextUsage:
-        """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
+        """Measure how much of the context window the next request takes, in all and by part.
+
+        Costs a look-up for each message.
+        """
         return self.window.usage()
 
     def least_size(self) -> LeastSize:
@@ -217,17 +247,25 @@ class AgentSession:
         return self.window.least_size()
 
     async def run(
-        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+        self,
+        content: str | Sequence[Part],
+        *,
+        attachments: Iterable[Attachment] = (),
+        on_text: Callable[[str], object] | None = None,
     ) -> TurnResult:
-        """Send a user message, and let the model call tools until it is done. A call during another turn waits for the end of that turn.
+        """Send a user message, and let the model call tools until it is done.
 
-        After an error or a cancellation the session can be used again: `resume` continues the turn, `run` sends another message.
+        A call during another turn waits for the end of that turn.
+
+        After an error or a cancellation the session can be used again: `resume` continues the turn,
+        `run` sends another message.
 
         Args:
             content: Text, or texts and parts such as `ImagePart(url=…)`.
-            attachments: Files (`Path("notes.txt")`: text, images, PDFs) and parts, which follow the content. Long texts are shortened.
-            on_text: Called with each piece of the model's text as it arrives. An answer that a full window cut off is asked for again,
-                and arrives again.
+            attachments: Files (`Path("notes.txt")`: text, images, PDFs) and parts, which follow the
+                content. Long texts are shortened.
+            on_text: Called with each piece of the model's text as it arrives. An answer that a full
+                window cut off is asked for again, and arrives again.
 
         Returns:
             The model's last text, and what the turn cost.
@@ -235,8 +273,10 @@ class AgentSession:
         Raises:
             NoPendingMessageError: The content is empty, and nothing is attached.
             OSError: An attached file cannot be read. Nothing was written.
-            InvalidArgumentError: An attached file is of an unknown kind or too large. Nothing was written.
-            ContextWindowFullError: The conversation does not fit its window, whatever is compacted or pruned.
+            InvalidArgumentError: An attached file is of an unknown kind or too large. Nothing was
+                written.
+            ContextWindowFullError: The conversation does not fit its window, whatever is compacted
+                or pruned.
             MaxStepsExceededError: The turn needed more than `max_steps` requests.
             ModelError: A request failed.
         """
@@ -261,18 +301,24 @@ class AgentSession:
         """
         async with self._turn:
             items = self.window.view.items
-            if not items or items[-1].message.role not in {"user", "tool"} or not self._is_pending():
+            if (
+                not items
+                or items[-1].message.role not in {"user", "tool"}
+                or not self._is_pending()
+            ):
                 raise NoPendingMessageError
             self.compaction.on_user_message()
             return await self._make_turn(on_text).run()
 
-    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
+    async def compact(
+        self, instructions: str | None = None, *, allow_extractive: bool = False
+    ) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
-            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
-                conversation has no summarizing model.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that
+                raises SummaryError, unless the conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to summarize.
@@ -284,13 +330,18 @@ class AgentSession:
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
 
     def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none. Raises TurnInProgressError while a turn is running."""
+        """Show again what the latest compaction summarized.
+
+        Returns None if there is none. Raises TurnInProgressError while a turn is running.
+        """
         if self._turn.locked():
             raise TurnInProgressError
         return self.window.undo_compaction()
 
     def rewind(self, to: str | None) -> Entry:
-        """Continue from an earlier entry; None: from the beginning. Later entries stay in the transcript, as a branch.
+        """Continue from an earlier entry; None: from the beginning.
+
+        Later entries stay in the transcript, as a branch.
 
         Raises:
             TurnInProgressError: A turn is running.
@@ -298,9 +349,12 @@ class AgentSession:
         """
         if self._turn.locked():
             raise TurnInProgressError
-        return self.window.rewind(to, abandon_calls=True)  # no turn is running, so that no results will come
+        # no turn is running, so that no results will come
+        return self.window.rewind(to, abandon_calls=True)
 
-    async def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+    async def switch_branch(
+        self, to: str | None, *, instructions: str | None = None, summarize: bool = True
+    ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left.
 
         Args:
@@ -317,7 +371,9 @@ class AgentSession:
             TranscriptError: There is no entry with this id.
         """
         async with self._between_turns():
-            return await self.window.switch_branch(to, instructions=instructions, summarize=summarize, abandon_calls=True)
+            return await self.window.switch_branch(
+                to, instructions=instructions, summarize=summarize, abandon_calls=True
+            )
 
     async def reset(
         self,
@@ -343,7 +399,11 @@ class AgentSession:
         """
         async with self._between_turns():
             return await self.window.reset(
-                reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive, abandon_calls=True
+                reason,
+                extractor=extractor,
+                memories=memories,
+                move_to_archive=move_to_archive,
+                abandon_calls=True,
             )
 
     async def handoff(self, goal: str, store: TranscriptStore) -> AgentSession:
@@ -373,7 +433,9 @@ class AgentSession:
         """
         return self._with_window(self.window.fork(store, at=at))
 
-    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+    def set_model(
+        self, model: str | Model, *, budget: int | str | ContextBudget | None = None
+    ) -> None:
         """Continue with another model. If its window is smaller, the next request makes room.
 
         Args:
@@ -382,8 +444,12 @@ class AgentSession:
         """
         self.window.set_model(_resolve_model(model), budget=budget)
 
-    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
-        """Run the policy's maintenance phase, for example while the user is away. Most presets do nothing then.
+    async def run_maintenance(
+        self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
+    ) -> bool:
+        """Run the policy's maintenance phase, for example while the user is away.
+
+        Most presets do nothing then.
 
         Args:
             idle_seconds: Seconds since the last message.
@@ -393,7 +459,9 @@ class AgentSession:
             True if a compaction or pruning ran.
         """
         async with self._turn:
-            return await self.window.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure)
+            return await self.window.run_maintenance(
+                idle_seconds=idle_seconds, memory_pressure=memory_pressure
+            )
 
     async def wait_idle(self) -> None:
         """Wait until no turn is running."""
@@ -401,20 +469,29 @@ class AgentSession:
             pass
 
     async def close(self) -> None:
-        """Cancel the background summary. The session can still be used; it then compacts in the foreground only."""
+        """Cancel the background summary.
+
+        The session can still be used; it then compacts in the foreground only.
+        """
         await self.window.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     def _is_pending(self) -> bool:
         """Return whether the last message waits for a reply.
 
-        The transcript tells it, and not the view: after a compaction in the middle of a turn the view may end with the summary, and it
-        completes the calls that a program left without results when it was killed.
+        The transcript tells it, and not the view: after a compaction in the middle of a turn the
+        view may end with the summary, and it completes the calls that a program left without
+        results when it was killed.
         """
         path = self.transcript.path()
         for entry in reversed(path):
@@ -437,18 +514,28 @@ class AgentSession:
         session = copy.copy(self)
         session.window = window
         if self._make_recall:
-            session.tools = {**self.tools, RECALL.name: self._make_recall(session._find_recall_settings)}  # noqa: SLF001  # a copy of this very object
+            session.tools = {
+                **self.tools,
+                RECALL.name: self._make_recall(session._find_recall_settings),  # noqa: SLF001  # a copy of this very object
+            }
         session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
         return session
 
     def _find_recall_settings(self) -> RecallSettings:
-        """Return the settings of the tool `recall`. A page is at most half of what the view shows of a result, so that two fit beside others."""
+        """Return the settings of the tool `recall`.
+
+        A page is at most half of what the view shows of a result, so that two fit beside others.
+        """
         window = self.window
         shown = window.budget.result_tokens
         max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
-        return RecallSettings(transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens)
+        return RecallSettings(
+            transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens
+        )
 
-    async def _add_attachments(self, content: str | Sequence[Part], attachments: Sequence[Attachment]) -> tuple[Part, ...]:
+    async def _add_attachments(
+        self, content: str | Sequence[Part], attachments: Sequence[Attachment]
+    ) -> tuple[Part, ...]:
         """Return the content of a user message with its attachments."""
         own = parse_content(content)
         if own is None or not attachments:
@@ -479,8 +566,6 @@ def _resolve_model(model: object) -> Model:
 
         return OpenAIModel(model)
     if not isinstance(model, Model):
-        problem = (
-            f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."
-        )
+        problem = f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."
         raise TypeError(problem)
     return model

@@ -44,11 +44,14 @@ CANCEL_SECONDS = 5.0
 
 
 class SyncSession:
-    """An `AgentSession` for programs without an event loop. It runs in a thread of its own, where summaries are made between two calls.
+    """An `AgentSession` for programs without an event loop.
 
-    Use these methods, and not those of the session itself. They may be called from several threads: a message that is sent during another
-    turn waits for the end of that turn. A keyboard interrupt cancels the turn, which `resume` continues. A session that is
-    garbage-collected without `close` ends its thread.
+    It runs in a thread of its own, where summaries are made between two calls.
+
+    Use these methods, and not those of the session itself. They may be called from several threads:
+    a message that is sent during another turn waits for the end of that turn. A keyboard interrupt
+    cancels the turn, which `resume` continues. A session that is garbage-collected without `close`
+    ends its thread.
 
     >>> with SyncSession(AgentSession(model="gpt-5")) as session:
     ...     print(session.run("What is in the parser?").text)
@@ -58,7 +61,8 @@ class SyncSession:
     """
 
     def __init__(self, session: AgentSession) -> None:
-        if not isinstance(cast("object", session), AgentSession):  # callers without a type checker pass anything
+        # callers without a type checker pass anything
+        if not isinstance(cast("object", session), AgentSession):
             problem = f"write SyncSession(AgentSession(…)), not {session!r:.80}."
             raise TypeError(problem)
         self.session = session
@@ -70,18 +74,34 @@ class SyncSession:
         return self._loop.call(lambda: work(self.session))
 
     def run(
-        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = (), on_text: Callable[[str], object] | None = None
+        self,
+        content: str | Sequence[Part],
+        *,
+        attachments: Iterable[Attachment] = (),
+        on_text: Callable[[str], object] | None = None,
     ) -> TurnResult:
-        """Send a user message and wait for the result, as `AgentSession.run` does. `on_text` is called in the session's thread."""
-        return self._loop.wait(lambda: self.session.run(content, attachments=attachments, on_text=on_text), idle=self.session.wait_idle)
+        """Send a user message and wait for the result, as `AgentSession.run` does.
+
+        `on_text` is called in the session's thread.
+        """
+        return self._loop.wait(
+            lambda: self.session.run(content, attachments=attachments, on_text=on_text),
+            idle=self.session.wait_idle,
+        )
 
     def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that was cut short, as `AgentSession.resume` does."""
-        return self._loop.wait(lambda: self.session.resume(on_text=on_text), idle=self.session.wait_idle)
+        return self._loop.wait(
+            lambda: self.session.resume(on_text=on_text), idle=self.session.wait_idle
+        )
 
-    def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
+    def compact(
+        self, instructions: str | None = None, *, allow_extractive: bool = False
+    ) -> Entry | None:
         """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
-        return self._loop.wait(lambda: self.session.compact(instructions, allow_extractive=allow_extractive))
+        return self._loop.wait(
+            lambda: self.session.compact(instructions, allow_extractive=allow_extractive)
+        )
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -91,9 +111,13 @@ class SyncSession:
         """Continue from an earlier entry. Raises TurnInProgressError while a turn is running."""
         return self._loop.call(lambda: self.session.rewind(to))
 
-    def switch_branch(self, to: str | None, *, instructions: str | None = None, summarize: bool = True) -> Entry:
+    def switch_branch(
+        self, to: str | None, *, instructions: str | None = None, summarize: bool = True
+    ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left, as `AgentSession.switch_branch` does."""
-        return self._loop.wait(lambda: self.session.switch_branch(to, instructions=instructions, summarize=summarize))
+        return self._loop.wait(
+            lambda: self.session.switch_branch(to, instructions=instructions, summarize=summarize)
+        )
 
     def reset(
         self,
@@ -103,8 +127,15 @@ class SyncSession:
         memories: MemoryDirectory | None = None,
         move_to_archive: bool = False,
     ) -> Entry | None:
-        """Start over, as `AgentSession.reset` does. Returns the entry of the reset, or None if there are no messages."""
-        return self._loop.wait(lambda: self.session.reset(reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive))
+        """Start over, as `AgentSession.reset` does.
+
+        Returns the entry of the reset, or None if there are no messages.
+        """
+        return self._loop.wait(
+            lambda: self.session.reset(
+                reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
+            )
+        )
 
     def handoff(self, goal: str, store: TranscriptStore) -> SyncSession:
         """Continue with a goal in a new conversation, as `AgentSession.handoff` does, in a thread of its own."""
@@ -114,7 +145,9 @@ class SyncSession:
         """Open a session with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
         return SyncSession(self._loop.call(lambda: self.session.fork(store, at=at)))
 
-    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+    def set_model(
+        self, model: str | Model, *, budget: int | str | ContextBudget | None = None
+    ) -> None:
         """Continue with another model."""
         self._loop.call(lambda: self.session.set_model(model, budget=budget))
 
@@ -128,7 +161,11 @@ class SyncSession:
 
     def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
         """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
-        return self._loop.wait(lambda: self.session.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
+        return self._loop.wait(
+            lambda: self.session.run_maintenance(
+                idle_seconds=idle_seconds, memory_pressure=memory_pressure
+            )
+        )
 
     def wait_idle(self) -> None:
         """Wait until no turn is running."""
@@ -137,22 +174,30 @@ class SyncSession:
     def close(self) -> None:
         """Cancel what is running and end the thread. The session cannot be used afterwards.
 
-        A thread that waits for a turn gets a CancelledError. A plain tool that is running is waited for, since it cannot be cancelled.
+        A thread that waits for a turn gets a CancelledError. A plain tool that is running is waited
+        for, since it cannot be cancelled.
         """
         self._loop.close(self._stop)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
 class SyncContextWindow:
-    """A `ContextWindow` for programs without an event loop. Background summaries are made in a thread of its own.
+    """A `ContextWindow` for programs without an event loop.
 
-    The rules of `SyncSession` hold: several threads may call it, a keyboard interrupt cancels the call, and a window that is
-    garbage-collected ends its thread.
+    Background summaries are made in a thread of its own.
+
+    The rules of `SyncSession` hold: several threads may call it, a keyboard interrupt cancels the
+    call, and a window that is garbage-collected ends its thread.
 
     >>> with SyncContextWindow(ContextWindow(model="gpt-5", instructions="Be brief.")) as window:
     ...     window.add(Message(role="user", content="Fix the parser."))
@@ -201,7 +246,9 @@ class SyncContextWindow:
         """Append messages to the transcript, as `ContextWindow.add` does."""
         return self._loop.call(lambda: self.window.add(*messages, origins=origins))
 
-    def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
+    def sync(
+        self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None
+    ) -> list[Entry]:
         """Make the conversation equal to a list of messages, as `ContextWindow.sync` does."""
         return self._loop.call(lambda: self.window.sync(messages, origins))
 
@@ -228,12 +275,19 @@ class SyncContextWindow:
         return self._loop.wait(self.window.retry_cut_reply)
 
     def recover(self, error: BaseException, request: WindowRequest | None = None) -> bool:
-        """Handle a provider's refusal. Returns True if a smaller request should be made. Raises ContextWindowFullError."""
+        """Handle a provider's refusal.
+
+        Returns True if a smaller request should be made. Raises ContextWindowFullError.
+        """
         return self._loop.wait(lambda: self.window.recover(error, request))
 
-    def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
+    def compact(
+        self, instructions: str | None = None, *, allow_extractive: bool = False
+    ) -> Entry | None:
         """Compact now. Returns None if there is nothing to summarize. Raises SummaryError."""
-        return self._loop.wait(lambda: self.window.compact(instructions, allow_extractive=allow_extractive))
+        return self._loop.wait(
+            lambda: self.window.compact(instructions, allow_extractive=allow_extractive)
+        )
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -244,11 +298,18 @@ class SyncContextWindow:
         return self._loop.call(lambda: self.window.rewind(to, abandon_calls=abandon_calls))
 
     def switch_branch(
-        self, to: str | None, *, instructions: str | None = None, summarize: bool = True, abandon_calls: bool = False
+        self,
+        to: str | None,
+        *,
+        instructions: str | None = None,
+        summarize: bool = True,
+        abandon_calls: bool = False,
     ) -> Entry:
         """Continue from another entry, with a summary of the branch that is left, as `ContextWindow.switch_branch` does."""
         return self._loop.wait(
-            lambda: self.window.switch_branch(to, instructions=instructions, summarize=summarize, abandon_calls=abandon_calls)
+            lambda: self.window.switch_branch(
+                to, instructions=instructions, summarize=summarize, abandon_calls=abandon_calls
+            )
         )
 
     def reset(
@@ -260,10 +321,17 @@ class SyncContextWindow:
         move_to_archive: bool = False,
         abandon_calls: bool = False,
     ) -> Entry | None:
-        """Start over, as `ContextWindow.reset` does. Returns the entry of the reset, or None if there are no messages."""
+        """Start over, as `ContextWindow.reset` does.
+
+        Returns the entry of the reset, or None if there are no messages.
+        """
         return self._loop.wait(
             lambda: self.window.reset(
-                reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive, abandon_calls=abandon_calls
+                reason,
+                extractor=extractor,
+                memories=memories,
+                move_to_archive=move_to_archive,
+                abandon_calls=abandon_calls,
             )
         )
 
@@ -275,17 +343,26 @@ class SyncContextWindow:
         """Open a window with the same settings, in a thread of its own, over a copy of the conversation in an empty store."""
         return SyncContextWindow(self._loop.call(lambda: self.window.fork(store, at=at)))
 
-    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+    def set_model(
+        self, model: str | Model, *, budget: int | str | ContextBudget | None = None
+    ) -> None:
         """Continue with another model."""
         self._loop.call(lambda: self.window.set_model(model, budget=budget))
 
     def end_turn(self) -> bool:
-        """Run the policy's phase for the end of a turn. Returns True if a compaction or pruning ran."""
+        """Run the policy's phase for the end of a turn.
+
+        Returns True if a compaction or pruning ran.
+        """
         return self._loop.wait(self.window.end_turn)
 
     def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
         """Run the policy's maintenance phase. Returns True if a compaction or pruning ran."""
-        return self._loop.wait(lambda: self.window.run_maintenance(idle_seconds=idle_seconds, memory_pressure=memory_pressure))
+        return self._loop.wait(
+            lambda: self.window.run_maintenance(
+                idle_seconds=idle_seconds, memory_pressure=memory_pressure
+            )
+        )
 
     def wait_idle(self) -> None:
         """Wait until no background summary is running."""
@@ -298,18 +375,28 @@ class SyncContextWindow:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for sessions or windows. The thread does not hold the object that owns this one."""
+    """An event loop in a thread of its own, for sessions or windows.
+
+    The thread does not hold the object that owns this one.
+    """
 
     def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
         """Start the thread. `end` is awaited in it before the loop stops."""
         self._end = end
         started: Future[BlockingPortal] = Future()
-        self._thread = threading.Thread(target=anyio.run, args=(_serve, started), name="promptkit session", daemon=True)
+        self._thread = threading.Thread(
+            target=anyio.run, args=(_serve, started), name="promptkit session", daemon=True
+        )
         self._thread.start()
         self._portal = started.result()
 
@@ -321,12 +408,16 @@ class LoopThread:
 
         return self.wait(run)
 
-    def wait(self, work: Callable[[], Awaitable[T]], *, idle: Callable[[], Awaitable[None]] | None = None) -> T:
+    def wait(
+        self, work: Callable[[], Awaitable[T]], *, idle: Callable[[], Awaitable[None]] | None = None
+    ) -> T:
         """Run an asynchronous function in the thread and return its result.
 
-        A keyboard interrupt cancels it and then waits until it has ended, or `idle` has, at most CANCEL_SECONDS.
+        A keyboard interrupt cancels it and then waits until it has ended, or `idle` has, at most
+        CANCEL_SECONDS.
         """
-        call = _Call(work)  # it exists before anything is started, since an interrupt may come at any moment
+        # it exists before anything is started, since an interrupt may come at any moment
+        call = _Call(work)
         try:
             return self._start(call.run).result()
         except KeyboardInterrupt:
@@ -337,7 +428,10 @@ class LoopThread:
             raise
 
     async def wait_async(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run an asynchronous function in the thread and await its result in the loop of the caller. Cancelling the caller cancels it."""
+        """Run an asynchronous function in the thread and await its result in the loop of the caller.
+
+        Cancelling the caller cancels it.
+        """
         return await asyncio.wrap_future(self._start(work))
 
     def stop(self) -> None:

@@ -33,7 +33,8 @@ CANCELLED = f"Error: this call was cancelled. {UNKNOWN_EFFECT}"
 """The result of a call that was not waited for."""
 
 NOT_STARTED = "Error: this call was cancelled before it was run."
-"""The result of a call that was cancelled while the program still decided about it or about another one."""
+"""The result of a call that was cancelled while the program still decided about it or about another
+one."""
 
 MAX_ARGUMENT_CHARACTERS = 500
 """Characters of the changed arguments that a result names."""
@@ -55,14 +56,16 @@ async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
 ) -> None:
     """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
 
-    Nothing but a cancellation is raised: the model is told of errors. On a cancellation `on_results` is called as well, with the results
-    that are finished, and with an error for all other calls.
+    Nothing but a cancellation is raised: the model is told of errors. On a cancellation
+    `on_results` is called as well, with the results that are finished, and with an error for all
+    other calls.
 
     Args:
         tools: The tools by name.
         calls: The tool calls of one reply.
         on_results: Called once with the messages that answer the calls.
-        hooks: Asked about each call, one after the other, before any of them runs; and about each result when all of them are there.
+        hooks: Asked about each call, one after the other, before any of them runs; and about each
+            result when all of them are there.
         events: Receive the start and the end of each call that is run.
         conversation: The id of the conversation, for the events.
     """
@@ -75,7 +78,9 @@ async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
             if isinstance(run, ToolResult):
                 results[at] = run
             else:
-                tasks[at] = asyncio.ensure_future(_run_reported(run, calls[at], events, conversation))
+                tasks[at] = asyncio.ensure_future(
+                    _run_reported(run, calls[at], events, conversation)
+                )
         if tasks:
             await asyncio.wait(tasks.values())
         for at, task in tasks.items():
@@ -85,7 +90,10 @@ async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
             task.cancel()
             results[at] = results[at] or _read_result(task)
         on_results(
-            [(result or ToolResult(NOT_STARTED, is_error=True)).to_message(call) for call, result in zip(calls, results, strict=True)]
+            [
+                (result or ToolResult(NOT_STARTED, is_error=True)).to_message(call)
+                for call, result in zip(calls, results, strict=True)
+            ]
         )
 
 
@@ -99,7 +107,10 @@ class _Run:
     """Text that is put before the result."""
 
     async def run(self) -> ToolResult:
-        """Run the tool. An exception, or a value that cannot be content, becomes an error that the model is told of."""
+        """Run the tool.
+
+        An exception, or a value that cannot be content, becomes an error that the model is told of.
+        """
         limit = asyncio.timeout(self.tool.seconds)
         try:
             async with limit:
@@ -107,18 +118,26 @@ class _Run:
             result = output if isinstance(output, ToolResult) else ToolResult(output)
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
             if limit.expired() and not isinstance(error, ToolError):
-                return ToolResult(f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}", is_error=True)
+                return ToolResult(
+                    f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}",
+                    is_error=True,
+                )
             result = _describe_failure(error)
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
         if inspect.iscoroutinefunction(self.tool.run):
-            return cast("ToolOutput", await self.tool.run(self.arguments))  # the result of an async function
+            # the result of an async function
+            return cast("ToolOutput", await self.tool.run(self.arguments))
         output = await _run_in_thread(self._call_plain)
         return await output if inspect.isawaitable(output) else output
 
     def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
-        """Call a plain function. Its exception becomes a result here: a future cannot hold a StopIteration, and would never be done."""
+        """Call a plain function.
+
+        Its exception becomes a result here: a future cannot hold a StopIteration, and would never
+        be done.
+        """
         try:
             return self.tool.run(self.arguments)
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
@@ -128,8 +147,9 @@ class _Run:
 async def _run_in_thread(function: Callable[[], Output]) -> Output:
     """Return what a function returns in a thread of its own, with a copy of the context variables.
 
-    asyncio's own threads are few, so that functions that hang would keep others from starting, and the event loop waits for them when it is
-    closed. This thread is a daemon: nothing waits for it. `function` must not raise StopIteration.
+    asyncio's own threads are few, so that functions that hang would keep others from starting, and
+    the event loop waits for them when it is closed. This thread is a daemon: nothing waits for it.
+    `function` must not raise StopIteration.
     """
     outcome: Future[Output] = Future()
     context = contextvars.copy_context()
@@ -156,7 +176,9 @@ def _describe_failure(error: Exception) -> ToolResult:
     return ToolResult(f"Error: {': '.join(filter(None, (name, text)))}", is_error=True)
 
 
-async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation: str | None) -> ToolResult:
+async def _run_reported(
+    run: _Run, call: ToolCall, events: Events, conversation: str | None
+) -> ToolResult:
     """Run a tool call, and report its start and its end."""
     number, started, definition = events.next_number("tool"), time.monotonic(), run.tool.definition
     events.emit(
@@ -172,20 +194,35 @@ async def _run_reported(run: _Run, call: ToolCall, events: Events, conversation:
     try:
         result = await run.run()
     except BaseException as error:
-        events.emit(ToolReturned(number=number, seconds=time.monotonic() - started, error=type(error).__name__))
+        events.emit(
+            ToolReturned(
+                number=number, seconds=time.monotonic() - started, error=type(error).__name__
+            )
+        )
         raise
     text = "".join(part for part in result.content if isinstance(part, str))
     error_type = "tool_error" if result.is_error else None
-    events.emit(ToolReturned(number=number, seconds=time.monotonic() - started, error=error_type, result=text))
+    events.emit(
+        ToolReturned(
+            number=number, seconds=time.monotonic() - started, error=error_type, result=text
+        )
+    )
     return result
 
 
-async def _prepare(tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks) -> _Run | ToolResult:
-    """Return the run of a call, or the error that answers it. A hook is asked only about calls that can be run."""
+async def _prepare(
+    tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks
+) -> _Run | ToolResult:
+    """Return the run of a call, or the error that answers it.
+
+    A hook is asked only about calls that can be run.
+    """
     tool = tools.get(call.name)
     if tool is None:
         names = ", ".join(sorted(tools)) or "(none)"
-        return ToolResult(f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True)
+        return ToolResult(
+            f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True
+        )
     try:
         value: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
@@ -195,15 +232,26 @@ async def _prepare(tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks) 
     arguments = cast("dict[str, object]", value)  # the keys of a JSON object are strings
     decision = await run_before_tool(hooks, call)
     if decision.refusal is not None:
-        return ToolResult(f"Error: this call was refused, and not run: {decision.refusal}", is_error=True)
+        return ToolResult(
+            f"Error: this call was refused, and not run: {decision.refusal}", is_error=True
+        )
     if decision.arguments is None or decision.arguments == arguments:
         return _Run(tool=tool, arguments=arguments)
-    return _Run(tool=tool, arguments=decision.arguments, note=_describe_change(arguments, decision.arguments))
+    return _Run(
+        tool=tool,
+        arguments=decision.arguments,
+        note=_describe_change(arguments, decision.arguments),
+    )
 
 
 def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """Tell the model which arguments were changed. The call in the transcript stays as the model wrote it."""
-    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    """Tell the model which arguments were changed.
+
+    The call in the transcript stays as the model wrote it.
+    """
+    changed = {
+        name: value for name, value in after.items() if name not in before or before[name] != value
+    }
     text = json.dumps(changed, ensure_ascii=False, default=str)
     if len(text) > MAX_ARGUMENT_CHARACTERS:
         text = f"{text[:MAX_ARGUMENT_CHARACTERS]}…"

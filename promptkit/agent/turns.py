@@ -33,14 +33,16 @@ class TurnResult:
     """The result of one turn: a user message, and everything until the model's last reply."""
 
     text: str
-    """The text of the model's last reply. If a reply was cut off and the model continued it, both texts. If the model was asked to go on
-    after a compaction, its replies of before and after, with a blank line between them."""
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both
+    texts. If the model was asked to go on after a compaction, its replies of before and after, with
+    a blank line between them."""
     steps: int
     """The number of requests of the turn."""
     usage: tuple[Usage, ...]
     """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """The reason why the model ended. `length`: its reply was cut off, and so was the next one. `content_filter`: the provider withheld the rest."""
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
+    `content_filter`: the provider withheld the rest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,8 +61,15 @@ class Turn:
 
     async def run(self) -> TurnResult:
         """Run the turn, and report its start and its end. Raises MaxStepsExceededError."""
-        number, started, usages, error = self.events.next_number("turn"), time.monotonic(), list[Usage](), None
-        self.events.emit(TurnStarted(number=number, conversation=get_conversation_id(self.window.transcript)))
+        number, started, usages, error = (
+            self.events.next_number("turn"),
+            time.monotonic(),
+            list[Usage](),
+            None,
+        )
+        self.events.emit(
+            TurnStarted(number=number, conversation=get_conversation_id(self.window.transcript))
+        )
         try:
             return await self._run(usages)
         except BaseException as raised:
@@ -68,7 +77,15 @@ class Turn:
             raise
         finally:
             seconds = time.monotonic() - started
-            self.events.emit(TurnEnded(number=number, seconds=seconds, steps=len(usages), usage=sum_usage(usages), error=error))
+            self.events.emit(
+                TurnEnded(
+                    number=number,
+                    seconds=seconds,
+                    steps=len(usages),
+                    usage=sum_usage(usages),
+                    error=error,
+                )
+            )
 
     @property
     def events(self) -> Events:
@@ -81,10 +98,12 @@ class Turn:
         while len(usages) < self.max_steps:
             reply = await self._complete()
             usages.append(reply.usage)
-            if reply.finish == "length":  # none of its tool calls is run: any of them may be cut in two
+            # none of its tool calls is run: any of them may be cut in two
+            if reply.finish == "length":
                 if await self.window.retry_cut_reply():
                     continue
-            elif reply.message.tool_calls and reply.finish != "content_filter":  # a withheld reply may be cut, too
+            elif reply.message.tool_calls and reply.finish != "content_filter":
+                # a withheld reply may be cut, too
                 await run_tools(
                     self.tools,
                     reply.message.tool_calls,
@@ -95,9 +114,19 @@ class Turn:
                 )
                 continue
             texts.append(self.window.last_text)
-            if await self._end_turn() and reply.finish == "stop" and len(usages) < self.max_steps and self._ask_to_go_on():
+            if (
+                await self._end_turn()
+                and reply.finish == "stop"
+                and len(usages) < self.max_steps
+                and self._ask_to_go_on()
+            ):
                 continue
-            return TurnResult(text="\n\n".join(filter(None, texts)), steps=len(usages), usage=tuple(usages), finish=reply.finish)
+            return TurnResult(
+                text="\n\n".join(filter(None, texts)),
+                steps=len(usages),
+                usage=tuple(usages),
+                finish=reply.finish,
+            )
         raise MaxStepsExceededError(self.max_steps)
 
     async def _end_turn(self) -> bool:
@@ -120,7 +149,9 @@ class Turn:
             self.window.replace_request(request)
             model = self.find_model()
             try:
-                reply = await with_options(self._observe(model), on_text=self.on_text).complete(request.messages, tools=request.tools)
+                reply = await with_options(self._observe(model), on_text=self.on_text).complete(
+                    request.messages, tools=request.tools
+                )
             except ContextLengthExceededError as error:
                 if not await self.window.recover(error):
                     raise
@@ -130,4 +161,9 @@ class Turn:
 
     def _observe(self, model: Model) -> Model:
         transcript, compacted = self.window.transcript, self.window.view.checkpoint_id is not None
-        return ObservedModel(model=model, events=self.events, conversation=get_conversation_id(transcript), compacted=compacted)
+        return ObservedModel(
+            model=model,
+            events=self.events,
+            conversation=get_conversation_id(transcript),
+            compacted=compacted,
+        )

@@ -28,10 +28,14 @@ UNKNOWN_WINDOW_TOKENS = 10_000_000
 
 @attrs.frozen(kw_only=True)
 class ContextUsage:
-    """The size of the next request, by part, and the room that the context window has for it. All sizes are tokens."""
+    """The size of the next request, by part, and the room that the context window has for it.
+
+    All sizes are tokens.
+    """
 
     parts: UsageByPart
-    """The local count by part: what the next request has, if nothing is compacted or pruned for it."""
+    """The local count by part: what the next request has, if nothing is compacted or pruned for
+    it."""
     reading: UsageReading
     """The local count beside the provider's, from which compaction is decided."""
     messages: int
@@ -39,9 +43,11 @@ class ContextUsage:
     window: int | None = None
     """The model's context window: input and output together. None: unknown."""
     limit: int | None = None
-    """The most that the request may have: the window without what is reserved for the reply. None: unknown."""
+    """The most that the request may have: the window without what is reserved for the reply. None:
+    unknown."""
     threshold: int | None = None
-    """The size from which the conversation is compacted next, with the preset's policy. None: unknown, or never automatically."""
+    """The size from which the conversation is compacted next, with the preset's policy. None:
+    unknown, or never automatically."""
     last: Usage | None = None
     """The provider's figures for the last reply that is shown. None: it reported none."""
 
@@ -57,8 +63,15 @@ class ContextUsage:
 
     @property
     def cached_share(self) -> float | None:
-        """The share of the last request that the provider read from its prompt cache, from 0 to 1. None: unknown."""
-        return self.last.cached_tokens / self.last.input_tokens if self.last is not None and self.last.input_tokens else None
+        """The share of the last request that the provider read from its prompt cache, from 0 to 1.
+
+        None: unknown.
+        """
+        return (
+            self.last.cached_tokens / self.last.input_tokens
+            if self.last is not None and self.last.input_tokens
+            else None
+        )
 
 
 def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
@@ -74,7 +87,10 @@ def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int 
     """
 
     def compacts(tokens: int) -> bool:
-        states = (PolicyState(phase=phase, budget=budget, tokens=tokens, warm=warm, messages=tokens) for phase in AUTOMATIC_PHASES)
+        states = (
+            PolicyState(phase=phase, budget=budget, tokens=tokens, warm=warm, messages=tokens)
+            for phase in AUTOMATIC_PHASES
+        )
         return any(isinstance(policy.decide(state), Compact | StartBackground) for state in states)
 
     low, high = 0, budget.window or budget.limit or UNKNOWN_WINDOW_TOKENS

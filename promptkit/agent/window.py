@@ -1,6 +1,7 @@
 """The context window of one conversation: everything that a program with its own loop needs, and what sessions are built on.
 
-A window owns the transcript, the compaction controller and the request builder. It has no loop, sends nothing and calls no tools.
+A window owns the transcript, the compaction controller and the request builder. It has no loop,
+sends nothing and calls no tools.
 """
 
 from __future__ import annotations
@@ -13,9 +14,24 @@ from typing import TYPE_CHECKING, Self, cast
 import attrs
 
 from promptkit.agent.branches import BranchMethods, find_branch
-from promptkit.agent.checks import as_model, as_summarizer, check_origins, check_summary_model, check_types, resolve_preset
+from promptkit.agent.checks import (
+    as_model,
+    as_summarizer,
+    check_origins,
+    check_summary_model,
+    check_types,
+    resolve_preset,
+)
 from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.requests import Origin, PendingRequest, RefusedRequest, RequestBuilder, RequestVersion, WindowRequest, recount
+from promptkit.agent.requests import (
+    Origin,
+    PendingRequest,
+    RefusedRequest,
+    RequestBuilder,
+    RequestVersion,
+    WindowRequest,
+    recount,
+)
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
@@ -63,7 +79,9 @@ MODEL_SETTING = "model"
 
 
 class ContextWindow(BranchMethods):
-    """Keep a conversation within a model's context window, for a program with a loop of its own. For use in one event loop.
+    """Keep a conversation within a model's context window, for a program with a loop of its own.
+
+    For use in one event loop.
 
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
     >>> window.add(Message(role="user", content="Fix the parser."))
@@ -108,26 +126,35 @@ class ContextWindow(BranchMethods):
 
         Args:
             model: The name of the model that answers, or a model object.
-            transcript: The conversation; by default a new one in memory. An existing one is continued.
+            transcript: The conversation; by default a new one in memory. An existing one is
+                continued.
             instructions: The content of the system message.
-            prompt: Makes the prompt of each request from a `ConversationView`; excludes `instructions`.
+            prompt: Makes the prompt of each request from a `ConversationView`; excludes
+                `instructions`.
             tools: Offered in every request.
-            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By default what is known of the model.
-            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+            budget: What requests may take: tokens, a text such as `"8k"`, or a `ContextBudget`. By
+                default what is known of the model.
+            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or
+                a `Preset`.
             policy: Replaces the preset's policy.
-            summarizer: Replaces the preset's summarizer; or the model object that the preset's summarizers use. By default they use
-                `model` if it is an object. With a name alone, summaries are extracted from the transcript without a model.
+            summarizer: Replaces the preset's summarizer; or the model object that the preset's
+                summarizers use. By default they use `model` if it is an object. With a name alone,
+                summaries are extracted from the transcript without a model.
             keep: Replaces what the preset keeps verbatim.
-            reduce: Replaces which old and superseded tool results the preset takes out of the conversation.
+            reduce: Replaces which old and superseded tool results the preset takes out of the
+                conversation.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
-            redactor: Removes secrets from summaries, and from copies of the conversation that summarizers read. A summarizer that continues
-                the last request sends what that request sent.
+            redactor: Removes secrets from summaries, and from copies of the conversation that
+                summarizers read. A summarizer that continues the last request sends what that
+                request sent.
             events: Receive what the controller decides and does.
             archives: Where the entries that a summary replaces are archived.
-            promotions: Larger models, the smallest first, for presets that switch to one before they summarize.
+            promotions: Larger models, the smallest first, for presets that switch to one before
+                they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
-            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
+            enabled: False: nothing is compacted automatically; a request that is too large is
+                pruned.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
             clock: Returns seconds that only grow.
 
@@ -171,12 +198,23 @@ class ContextWindow(BranchMethods):
             events=events,
             archives=archives,
             read_tool=read_tool,
-            tool_limits={tool.definition.name: tool.max_tokens for tool in tools if isinstance(tool, Tool) and tool.max_tokens is not None},
+            tool_limits={
+                tool.definition.name: tool.max_tokens
+                for tool in tools
+                if isinstance(tool, Tool) and tool.max_tokens is not None
+            },
             enabled=enabled,
         )
         self.compaction: CompactionController = self._config.build_controller(
             self.transcript,
-            self._summarizer_context(resolve_budget(budget, model=model_name(model), tokenizer=self.tokenizer, tools=self._definitions)),
+            self._summarizer_context(
+                resolve_budget(
+                    budget,
+                    model=model_name(model),
+                    tokenizer=self.tokenizer,
+                    tools=self._definitions,
+                )
+            ),
             model=model_name(model),
             tools=self._definitions,
             count_fixed=self._count_fixed,
@@ -219,7 +257,8 @@ class ContextWindow(BranchMethods):
             rng=rng,
             clock=clock,
         )
-        self._reopen = cast("Callable[..., Self]", reopen)  # of this very class, which `partial` does not say
+        # of this very class, which `partial` does not say
+        self._reopen = cast("Callable[..., Self]", reopen)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -242,7 +281,10 @@ class ContextWindow(BranchMethods):
         return self.last_request.rendered if self.last_request else None
 
     def usage(self) -> ContextUsage:
-        """Measure how much of the context window the next request takes, in all and by part. Costs a look-up for each message."""
+        """Measure how much of the context window the next request takes, in all and by part.
+
+        Costs a look-up for each message.
+        """
         view, budget, compaction = self.view, self.budget, self.compaction
         reading = compaction.usage()
         parts = self._requests.measure(
@@ -251,7 +293,11 @@ class ContextWindow(BranchMethods):
             tokenizer=self.tokenizer,
             fixed_tokens=compaction.fixed_tokens,
         )
-        counted = None if reading.counted_entry_id is None else self.transcript.get(reading.counted_entry_id).payload
+        counted = (
+            None
+            if reading.counted_entry_id is None
+            else self.transcript.get(reading.counted_entry_id).payload
+        )
         return ContextUsage(
             parts=parts,
             reading=reading,
@@ -263,16 +309,23 @@ class ContextWindow(BranchMethods):
         )
 
     def least_size(self) -> LeastSize:
-        """Return the least that requests can be compacted to, by part. Instructions that are not a text count once they were rendered."""
+        """Return the least that requests can be compacted to, by part.
+
+        Instructions that are not a text count once they were rendered.
+        """
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
         summarizes = compaction.enabled and self._config.policy is None
-        summarizes = summarizes and compacts_overflow(self._config.preset.policy(lambda: 0.5), budget)
+        summarizes = summarizes and compacts_overflow(
+            self._config.preset.policy(lambda: 0.5), budget
+        )
         return LeastSize(
             instructions=fixed.system,
             tools=fixed.tools,
             newest=count_newest(self.view.items, self.tokenizer),
             summary=compaction.compactor.max_summary_tokens if summarizes else 0,
-            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside if summarizes else 0,
+            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside
+            if summarizes
+            else 0,
             limit=budget.render_budget,
         )
 
@@ -282,7 +335,9 @@ class ContextWindow(BranchMethods):
             self.least_size().check()
 
     def _count_fixed(self) -> UsageByPart:
-        return self._requests.count_fixed(self.view.messages, tokenizer=self.tokenizer, fixed_tokens=self.compaction.fixed_tokens)
+        return self._requests.count_fixed(
+            self.view.messages, tokenizer=self.tokenizer, fixed_tokens=self.compaction.fixed_tokens
+        )
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
@@ -291,27 +346,32 @@ class ContextWindow(BranchMethods):
             return None
         key = budget, compaction.warm
         if self._threshold is None or self._threshold[0] != key:
-            policy = self._config.preset.policy(lambda: 0.5)  # the middle of a threshold that is drawn
+            # the middle of a threshold that is drawn
+            policy = self._config.preset.policy(lambda: 0.5)
             self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
         return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.
 
-        Use `add_reply` for the reply to a request. All messages of one call are written durably, as one batch.
+        Use `add_reply` for the reply to a request. All messages of one call are written durably, as
+        one batch.
 
         Args:
             messages: The messages: promptkit's, or dicts and SDK objects of OpenAI and Anthropic.
-            origins: The caller's own object for each message, which requests return in `request.origins`. By default the dicts and SDK
-                objects themselves, if each is one message.
+            origins: The caller's own object for each message, which requests return in
+                `request.origins`. By default the dicts and SDK objects themselves, if each is one
+                message.
 
         Returns:
             The transcript's entries, one for each message.
 
         Raises:
             TypeError: A value is not a message.
-            InvalidArgumentError: The number of origins differs from that of the messages, or a dict is not a message.
-            TranscriptError: The messages cannot be appended, for example a tool result without its call.
+            InvalidArgumentError: The number of origins differs from that of the messages, or a dict
+                is not a message.
+            TranscriptError: The messages cannot be appended, for example a tool result without its
+                call.
         """
         read, origins = read_messages(messages, origins)
         check_origins(read, origins)
@@ -323,16 +383,20 @@ class ContextWindow(BranchMethods):
             self.compaction.on_user_message()
         return entries
 
-    def sync(self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None) -> list[Entry]:
+    def sync(
+        self, messages: Sequence[AnyMessage], origins: Sequence[object] | None = None
+    ) -> list[Entry]:
         """Make the conversation equal to a list of messages, for a framework that passes the whole list each time.
 
-        New messages at the end are appended. If the list departs from what was recorded, because of a rewind or an edit, the transcript
-        switches to another branch: to an existing one that begins with the most of these messages, or to a new one. Nothing is deleted.
-        A summary of messages that stay is kept. New messages are written as one batch, or as one on either side of a reply.
-        An assistant message that follows a request counts as its reply.
+        New messages at the end are appended. If the list departs from what was recorded, because of
+        a rewind or an edit, the transcript switches to another branch: to an existing one that
+        begins with the most of these messages, or to a new one. Nothing is deleted. A summary of
+        messages that stay is kept. New messages are written as one batch, or as one on either side
+        of a reply. An assistant message that follows a request counts as its reply.
 
         Args:
-            messages: The conversation's messages without the system message of `instructions`, of any kind that `add` takes.
+            messages: The conversation's messages without the system message of `instructions`, of
+                any kind that `add` takes.
             origins: The caller's own object for each message, as in `add`.
 
         Returns:
@@ -340,7 +404,8 @@ class ContextWindow(BranchMethods):
 
         Raises:
             TypeError: A value is not a message.
-            InvalidArgumentError: The number of origins differs from that of the messages, or a dict is not a message.
+            InvalidArgumentError: The number of origins differs from that of the messages, or a dict
+                is not a message.
         """
         read, origins = read_messages(messages, origins)
         check_origins(read, origins)
@@ -350,25 +415,39 @@ class ContextWindow(BranchMethods):
             self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
             self._continue_from(branch.leaf, *branch.summaries)
-        reply = next((at for at in range(common, len(read)) if read[at].role == "assistant"), None) if self._sent is not None else None
+        reply = (
+            next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
+            if self._sent is not None
+            else None
+        )
         if reply is None:
             return self.add(*read[common:], origins=None if origins is None else origins[common:])
-        appended = self.add(*read[common:reply], origins=None if origins is None else origins[common:reply])
+        appended = self.add(
+            *read[common:reply], origins=None if origins is None else origins[common:reply]
+        )
         appended.append(self.add_reply(read[reply]))
-        self._remember_origins(appended[-1:], read[reply : reply + 1], None if origins is None else origins[reply : reply + 1])
-        return appended + self.add(*read[reply + 1 :], origins=None if origins is None else origins[reply + 1 :])
+        self._remember_origins(
+            appended[-1:],
+            read[reply : reply + 1],
+            None if origins is None else origins[reply : reply + 1],
+        )
+        return appended + self.add(
+            *read[reply + 1 :], origins=None if origins is None else origins[reply + 1 :]
+        )
 
     async def request(self) -> WindowRequest:
         """Build the next request. Compacts or prunes if the conversation does not fit.
 
-        The components of the prompt run once for a request, also where it is rendered again because it does not fit or was refused. A
-        component runs again only if its props or the budget that it read have changed.
+        The components of the prompt run once for a request, also where it is rendered again because
+        it does not fit or was refused. A component runs again only if its props or the budget that
+        it read have changed.
 
         Returns:
             The messages and tools to send, within the budget.
 
         Raises:
-            ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned. The window can be used again.
+            ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned.
+                The window can be used again.
             NoPendingMessageError: The request would have no messages besides system messages.
         """
         self._sent = None
@@ -393,13 +472,18 @@ class ContextWindow(BranchMethods):
             except BudgetExceededError as error:
                 state = await self.compaction.make_room(state, error.required)
                 continue
-            if self._find_version() == version:  # a component may have awaited while something else happened
+            # a component may have awaited while something else happened
+            if self._find_version() == version:
                 break
         if all(message.role == "system" for message in request.messages):
             raise NoPendingMessageError(empty=True)
         self.compaction.on_rendered(state, request.tokens)
         self._check_least()  # the size of a prompt function's own messages is known now
-        request = attrs.evolve(request, reserved_output_tokens=self.budget.output_reserve, origins_by_entry=dict(self._origins))
+        request = attrs.evolve(
+            request,
+            reserved_output_tokens=self.budget.output_reserve,
+            origins_by_entry=dict(self._origins),
+        )
         self.last_request = request
         self._sent = PendingRequest(request=request, state=state, runs=runs, model=model)
         return request
@@ -417,7 +501,11 @@ class ContextWindow(BranchMethods):
             The request, with its size.
         """
         last, sent = self.last_request, self._sent
-        if last is None or sent is None or (request.messages == last.messages and request.tools == last.tools):
+        if (
+            last is None
+            or sent is None
+            or (request.messages == last.messages and request.tools == last.tools)
+        ):
             return request
         self.last_request = recount(request, self.tokenizer)
         self._sent = attrs.evolve(sent, request=self.last_request)
@@ -427,8 +515,10 @@ class ContextWindow(BranchMethods):
         """Append the model's reply to the last request, and start a background summary if it is time.
 
         Args:
-            reply: A `Reply`, an assistant message, or what OpenAI's or Anthropic's SDK returned: a chat completion, a response, a message.
-            usage: What the provider reports for the request, in tokens. By default that of the reply.
+            reply: A `Reply`, an assistant message, or what OpenAI's or Anthropic's SDK returned: a
+                chat completion, a response, a message.
+            usage: What the provider reports for the request, in tokens. By default that of the
+                reply.
 
         Returns:
             The transcript's entry.
@@ -443,16 +533,25 @@ class ContextWindow(BranchMethods):
             raise TypeError(problem)
         sent, self._sent = self._sent, None
         model = None if sent is None else model_name(sent.model)
-        (entry,) = self.transcript.append(MessageEntry(message=message, usage=usage, model=model, finish=finish))
+        (entry,) = self.transcript.append(
+            MessageEntry(message=message, usage=usage, model=model, finish=finish)
+        )
         if sent is not None:
             self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
-            if usage is not None and usage.cached_tokens <= usage.input_tokens and sent.model is self.model:
+            if (
+                usage is not None
+                and usage.cached_tokens <= usage.input_tokens
+                and sent.model is self.model
+            ):
                 self._learn(sent.request.tokens, usage.input_tokens)
         return entry
 
     @property
     def pending_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls of the newest reply, if they wait for results. Empty for a reply that was cut off: its calls must not be run."""
+        """The tool calls of the newest reply, if they wait for results.
+
+        Empty for a reply that was cut off: its calls must not be run.
+        """
         return find_pending_calls(self.transcript.path())
 
     @property
@@ -461,29 +560,39 @@ class ContextWindow(BranchMethods):
         return join_reply_text(self.transcript.path())
 
     async def retry_cut_reply(self) -> bool:
-        """Prepare another request if the last reply was cut off. Call it after `add_reply`, and run only the tool calls in `pending_calls`.
+        """Prepare another request if the last reply was cut off.
 
-        A reply that reached the output limit stays, and a message asks the model to continue it, or to repeat its tool calls with shorter
-        arguments. If the context window was full, the reply is taken out of the view, and room is made. The transcript keeps all of it.
+        Call it after `add_reply`, and run only the tool calls in `pending_calls`.
+
+        A reply that reached the output limit stays, and a message asks the model to continue it, or
+        to repeat its tool calls with shorter arguments. If the context window was full, the reply
+        is taken out of the view, and room is made. The transcript keeps all of it.
 
         Returns:
-            True if the model should be asked again, with `request`. False if the reply is whole, if it is the second one in a row that
-            was cut off, or if a full window cannot be made roomier.
+            True if the model should be asked again, with `request`. False if the reply is whole, if
+            it is the second one in a row that was cut off, or if a full window cannot be made
+            roomier.
         """
         request_tokens = self.last_request.tokens if self.last_request else 0
-        return await retry_cut_reply(self.transcript, self.compaction, request_tokens=request_tokens, tokenizer=self.tokenizer)
+        return await retry_cut_reply(
+            self.transcript,
+            self.compaction,
+            request_tokens=request_tokens,
+            tokenizer=self.tokenizer,
+        )
 
     async def recover(self, error: BaseException, request: WindowRequest | None = None) -> bool:
         """Handle a provider's refusal of a request: learn its window, and make room.
 
         Args:
-            error: What the call raised: a `ContextLengthExceededError`, or an exception of the provider's SDK.
-            request: The request that was refused. Default: the last one. Of an earlier one only the window is learned, to which the next
-                request is made.
+            error: What the call raised: a `ContextLengthExceededError`, or an exception of the
+                provider's SDK.
+            request: The request that was refused. Default: the last one. Of an earlier one only the
+                window is learned, to which the next request is made.
 
         Returns:
-            True if a smaller request should be made with `request`. False if the error is not about the size of the request, or if the
-            same request was refused before.
+            True if a smaller request should be made with `request`. False if the error is not about
+            the size of the request, or if the same request was refused before.
 
         Raises:
             ContextWindowFullError: No smaller request is possible.
@@ -499,7 +608,9 @@ class ContextWindow(BranchMethods):
         tokens = sent.request.tokens
         if sent.model is self.model:
             self._learn_window(tokens, overflow.window)
-        state = await self.compaction.make_room(sent.state, tokens, refused_by=model_name(sent.model))
+        state = await self.compaction.make_room(
+            sent.state, tokens, refused_by=model_name(sent.model)
+        )
         self._sent = attrs.evolve(sent, state=state)
         self._retry = RefusedRequest(state, sent.runs, self._find_version())
         return True
@@ -509,13 +620,15 @@ class ContextWindow(BranchMethods):
         budget = budget_after_overflow(self.budget, refused=refused, window=window)
         self._config.update_budget(self.compaction, self._summarizer_context(budget))
 
-    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
+    async def compact(
+        self, instructions: str | None = None, *, allow_extractive: bool = False
+    ) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
-            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
-                conversation has no summarizing model.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that
+                raises SummaryError, unless the conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to summarize.
@@ -526,7 +639,9 @@ class ContextWindow(BranchMethods):
         """
         return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
 
-    def set_model(self, model: str | Model, *, budget: int | str | ContextBudget | None = None) -> None:
+    def set_model(
+        self, model: str | Model, *, budget: int | str | ContextBudget | None = None
+    ) -> None:
         """Continue with another model. If its window is smaller, the next request makes room.
 
         Args:
@@ -544,8 +659,12 @@ class ContextWindow(BranchMethods):
         self._config.update_budget(self.compaction, context)
         self._offer_promotion()
 
-    async def run_maintenance(self, *, idle_seconds: float = 0.0, memory_pressure: bool = False) -> bool:
-        """Run the policy's maintenance phase, for example while the user is away. Most presets do nothing then.
+    async def run_maintenance(
+        self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
+    ) -> bool:
+        """Run the policy's maintenance phase, for example while the user is away.
+
+        Most presets do nothing then.
 
         Args:
             idle_seconds: Seconds since the last message.
@@ -554,7 +673,9 @@ class ContextWindow(BranchMethods):
         Returns:
             True if a compaction or pruning ran.
         """
-        return await self.compaction.run_phase("memory" if memory_pressure else "idle", idle_seconds=idle_seconds)
+        return await self.compaction.run_phase(
+            "memory" if memory_pressure else "idle", idle_seconds=idle_seconds
+        )
 
     async def end_turn(self) -> bool:
         """Run the policy's phase for the end of a turn: the model's last reply has no tool calls.
@@ -569,20 +690,33 @@ class ContextWindow(BranchMethods):
         await self.compaction.background.wait()
 
     async def close(self) -> None:
-        """Cancel the background summary. The window can still be used; it then compacts in the foreground only."""
+        """Cancel the background summary.
+
+        The window can still be used; it then compacts in the foreground only.
+        """
         await self.compaction.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     def _forget(self, reason: str) -> None:
         super()._forget(reason)
         self._sent = self._retry = None
 
-    def _remember_origins(self, entries: Sequence[Entry], messages: Sequence[Message], origins: Sequence[object] | None) -> None:
+    def _remember_origins(
+        self,
+        entries: Sequence[Entry],
+        messages: Sequence[Message],
+        origins: Sequence[object] | None,
+    ) -> None:
         if origins is not None:
             for entry, message, value in zip(entries, messages, origins, strict=True):
                 known = self._origins.get(entry.id)  # its message is equal, and already in memory
@@ -592,10 +726,18 @@ class ContextWindow(BranchMethods):
         name = model_name(self.model)
         other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
         model = other or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(model=model, budget=self._config.adapt_budget(budget), tokenizer=self.tokenizer, answering_model=name)
+        return SummarizerContext(
+            model=model,
+            budget=self._config.adapt_budget(budget),
+            tokenizer=self.tokenizer,
+            answering_model=name,
+        )
 
     def _learn(self, counted: int, reported: int) -> None:
-        """Count the next requests with what the provider's count of the last one teaches. Most tokenizers learn nothing."""
+        """Count the next requests with what the provider's count of the last one teaches.
+
+        Most tokenizers learn nothing.
+        """
         before = self.tokenizer
         self._learned = before.learn(counted=counted, reported=reported)
         if self._learned != before:
@@ -603,4 +745,6 @@ class ContextWindow(BranchMethods):
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        self.compaction.promotion = find_promotion(self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer)
+        self.compaction.promotion = find_promotion(
+            self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer
+        )

@@ -37,11 +37,13 @@ _READERS: Mapping[str, Callable[[Any], list[Message]]] = {
 }
 
 
-def read_messages(values: Sequence[AnyMessage], origins: Sequence[object] | None) -> tuple[list[Message], Sequence[object] | None]:
+def read_messages(
+    values: Sequence[AnyMessage], origins: Sequence[object] | None
+) -> tuple[list[Message], Sequence[object] | None]:
     """Return the messages, and the caller's own object for each.
 
-    Without `origins`, these are the dicts and SDK objects themselves, if each of them is one message: some of Anthropic's and of the
-    Responses API are several messages, or parts of one.
+    Without `origins`, these are the dicts and SDK objects themselves, if each of them is one
+    message: some of Anthropic's and of the Responses API are several messages, or parts of one.
 
     Raises:
         InvalidArgumentError: A dict or an SDK object is not a message.
@@ -53,31 +55,42 @@ def read_messages(values: Sequence[AnyMessage], origins: Sequence[object] | None
             messages += _READERS[name](group)
         else:
             messages += (value for value in group if isinstance(value, Message))
-    if origins is None and len(messages) == len(values) and any(not isinstance(value, Message) for value in values):
+    if (
+        origins is None
+        and len(messages) == len(values)
+        and any(not isinstance(value, Message) for value in values)
+    ):
         origins = values
     return messages, origins
 
 
 def _find_format(value: object) -> str:
-    """Return the wire format of a message, and an empty text for promptkit's own. Raises TypeError if it is no message."""
+    """Return the wire format of a message, and an empty text for promptkit's own.
+
+    Raises TypeError if it is no message.
+    """
     if isinstance(value, Message):
         return ""
     record = as_wire_object(value)
     if record is None:
-        problem = (
-            f"a context window takes messages such as Message(role='user', content='Hello'), dicts and SDK objects, not {value!r:.80}."
-        )
+        problem = f"a context window takes messages such as Message(role='user', content='Hello'), dicts and SDK objects, not {value!r:.80}."
         raise TypeError(problem)
     return find_format(record) or "chat"
 
 
-def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Message | None, Usage | None, str | None]:
-    """Return the message of a reply, its usage and its finish reason. The message is None if it is not an assistant message.
+def read_reply(
+    reply: AnyReply, usage: Usage | None, model: str
+) -> tuple[Message | None, Usage | None, str | None]:
+    """Return the message of a reply, its usage and its finish reason.
 
-    The message of an SDK's reply is the same that `read_messages` reads from it, with what only the provider knows (ids, citations).
+    The message is None if it is not an assistant message.
+
+    The message of an SDK's reply is the same that `read_messages` reads from it, with what only the
+    provider knows (ids, citations).
 
     Args:
-        reply: A `Reply`, a message, or a chat completion, a response or a message of OpenAI's or Anthropic's SDK.
+        reply: A `Reply`, a message, or a chat completion, a response or a message of OpenAI's or
+            Anthropic's SDK.
         usage: What the caller knows of the cost; it goes before that of the reply.
         model: The model's name, for errors.
 
@@ -87,11 +100,15 @@ def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Messag
     record = {} if isinstance(reply, Reply | Message) else as_wire_object(reply) or {}
     match record:
         case {"choices": [{"message": dict(message)}, *_]}:
-            reply = _keep_all(parse_chat_reply(record, model), "chat", [{"role": "assistant", **message}])
+            reply = _keep_all(
+                parse_chat_reply(record, model), "chat", [{"role": "assistant", **message}]
+            )
         case {"output": list(items)}:
             reply = parse_responses_reply(record, model)
             if _are_accepted(items, stored=record.get("store") is True):
-                reply = _keep_all(reply, "responses", items, reasoning=_read_reasoning_tokens(record))
+                reply = _keep_all(
+                    reply, "responses", items, reasoning=_read_reasoning_tokens(record)
+                )
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
             reason = record.get("stop_reason")
@@ -102,13 +119,22 @@ def read_reply(reply: AnyReply, usage: Usage | None, model: str) -> tuple[Messag
             pass
     if isinstance(reply, Reply):
         return reply.message, usage or reply.usage, reply.finish
-    return (reply if isinstance(reply, Message) and reply.role == "assistant" else None), usage, None
+    return (
+        (reply if isinstance(reply, Message) and reply.role == "assistant" else None),
+        usage,
+        None,
+    )
 
 
-def _keep_all(reply: Reply, wire_format: str, items: Sequence[object], *, reasoning: int = 0) -> Reply:
-    """Return a reply with all that its message has on the wire. If that is not one message, or is malformed, the reply is unchanged.
+def _keep_all(
+    reply: Reply, wire_format: str, items: Sequence[object], *, reasoning: int = 0
+) -> Reply:
+    """Return a reply with all that its message has on the wire.
 
-    The first of its reasoning parts has the `reasoning` tokens of all, which the provider counts together.
+    If that is not one message, or is malformed, the reply is unchanged.
+
+    The first of its reasoning parts has the `reasoning` tokens of all, which the provider counts
+    together.
     """
     try:
         messages = _READERS[wire_format](items)
@@ -140,12 +166,22 @@ def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
 
 
 def is_recorded(recorded: Message | None, message: Message) -> bool:
-    """Return whether a recorded message is a message that a caller passes again. Only a reply tells the tokens of its opaque parts."""
+    """Return whether a recorded message is a message that a caller passes again.
+
+    Only a reply tells the tokens of its opaque parts.
+    """
     if recorded == message:
         return True
-    return recorded is not None and recorded.role == message.role and _forget_tokens(recorded) == _forget_tokens(message)
+    return (
+        recorded is not None
+        and recorded.role == message.role
+        and _forget_tokens(recorded) == _forget_tokens(message)
+    )
 
 
 def _forget_tokens(message: Message) -> Message:
-    parts = [attrs.evolve(part, tokens=None) if isinstance(part, OpaquePart) else part for part in message.content]
+    parts = [
+        attrs.evolve(part, tokens=None) if isinstance(part, OpaquePart) else part
+        for part in message.content
+    ]
     return attrs.evolve(message, content=parts)

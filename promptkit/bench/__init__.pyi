@@ -5,7 +5,10 @@ from .baseline import (
     compare as compare,
     format_comparison as format_comparison,
 )
-from .budget_ranges import InvalidBudgetsError as InvalidBudgetsError, parse_budgets as parse_budgets
+from .budget_ranges import (
+    InvalidBudgetsError as InvalidBudgetsError,
+    parse_budgets as parse_budgets,
+)
 from .plot import PlotError as PlotError, draw_run as draw_run
 from .results import (
     Element as Element,

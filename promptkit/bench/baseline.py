@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Run, Sweep
 
-__all__ = ["BaselineMismatchError", "Change", "Comparison", "Kind", "check_comparable", "compare", "format_comparison"]
+__all__ = [
+    "BaselineMismatchError",
+    "Change",
+    "Comparison",
+    "Kind",
+    "check_comparable",
+    "compare",
+    "format_comparison",
+]
 
 
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
@@ -59,18 +67,22 @@ class Comparison:
     """Remarks about the comparison, one sentence each."""
 
 
-def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5) -> Comparison:
+def compare(
+    run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance: float | None = 0.5
+) -> Comparison:
     """Compare a run with a baseline.
 
-    A run is worse if, at any budget, the required elements no longer fit; an element that was kept, wholly or partly, is not kept at all;
-    the kept share of an element, or the utilisation of a budget that something was removed for, decreased by more than `tolerance`; or a
-    time over the floor increased by more than `time_tolerance`. It is better in the reverse cases.
+    A run is worse if, at any budget, the required elements no longer fit; an element that was kept,
+    wholly or partly, is not kept at all; the kept share of an element, or the utilisation of a
+    budget that something was removed for, decreased by more than `tolerance`; or a time over the
+    floor increased by more than `time_tolerance`. It is better in the reverse cases.
 
     Args:
         run: The new run.
         baseline: The earlier run.
         tolerance: Tolerated decrease of shares, as a fraction of 1: 0.05 is 5 percentage points.
-        time_tolerance: Tolerated relative increase of times: 0.5 is 50 %. None: times are not compared.
+        time_tolerance: Tolerated relative increase of times: 0.5 is 50 %. None: times are not
+            compared.
 
     Returns:
         The differences.
@@ -78,10 +90,14 @@ def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance:
     Raises:
         BaselineMismatchError: The runs have different budgets, models or depths.
     """
-    check_comparable(baseline, budgets=run.budgets, models=[sweep.model for sweep in run.sweeps], depth=run.depth)
+    check_comparable(
+        baseline, budgets=run.budgets, models=[sweep.model for sweep in run.sweeps], depth=run.depth
+    )
     pairs = list(zip(baseline.sweeps, run.sweeps, strict=True))
     return Comparison(
-        worse=tuple(change for old, new in pairs for change in _worse(old, new, tolerance, time_tolerance)),
+        worse=tuple(
+            change for old, new in pairs for change in _worse(old, new, tolerance, time_tolerance)
+        ),
         better=tuple(
             attrs.evolve(change, before=change.now, now=change.before)
             for old, new in pairs
@@ -91,7 +107,9 @@ def compare(run: Run, baseline: Run, *, tolerance: float = 0.05, time_tolerance:
     )
 
 
-def check_comparable(baseline: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int) -> None:
+def check_comparable(
+    baseline: Run, *, budgets: Sequence[int], models: Sequence[str | None], depth: int
+) -> None:
     """Raise BaselineMismatchError unless a baseline can be compared with a run of these budgets, models and depth."""
     settings = {
         "budgets": (_join_budgets(baseline.budgets), _join_budgets(budgets)),
@@ -104,30 +122,49 @@ def check_comparable(baseline: Run, *, budgets: Sequence[int], models: Sequence[
             raise BaselineMismatchError(message)
 
 
-def _worse(old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | None) -> Iterator[Change]:
+def _worse(
+    old: Sweep, new: Sweep, tolerance: float, time_tolerance: float | None
+) -> Iterator[Change]:
     """Yield what is worse in `new`."""
     elements = {element.path: element for element in new.elements}
     for at, (was, point) in enumerate(zip(old.points, new.points, strict=True)):
         if was.required is not None:
             continue
         if point.required is not None:
-            yield Change(kind="fits", model=new.model, budget=point.budget, before=0, now=point.required)
+            yield Change(
+                kind="fits", model=new.model, budget=point.budget, before=0, now=point.required
+            )
             continue
         for element in old.elements:
             yield from _less_kept(element, elements.get(element.path), at, tolerance, new)
         used = (was.utilisation or 0, point.utilisation or 0)
         if new.dropped_tokens(at) and used[0] - used[1] > tolerance + ROUNDING:
-            yield Change(kind="utilisation", model=new.model, budget=point.budget, before=used[0], now=used[1])
+            yield Change(
+                kind="utilisation",
+                model=new.model,
+                budget=point.budget,
+                before=used[0],
+                now=used[1],
+            )
         if time_tolerance is not None:
             yield from _slower(old, new, at, time_tolerance)
 
 
-def _less_kept(old: Element, new: Element | None, at: int, tolerance: float, sweep: Sweep) -> Iterator[Change]:
+def _less_kept(
+    old: Element, new: Element | None, at: int, tolerance: float, sweep: Sweep
+) -> Iterator[Change]:
     before = old.kept_share(at) or 0
     now = (new.kept_share(at) or 0) if new else 0
     kind: Kind = "kept" if now else "lost"
     if before and (not now or before - now > tolerance + ROUNDING):
-        yield Change(kind=kind, model=sweep.model, budget=sweep.points[at].budget, element=old.path, before=before, now=now)
+        yield Change(
+            kind=kind,
+            model=sweep.model,
+            budget=sweep.points[at].budget,
+            element=old.path,
+            before=before,
+            now=now,
+        )
 
 
 def _slower(old: Sweep, new: Sweep, at: int, tolerance: float) -> Iterator[Change]:
@@ -150,7 +187,9 @@ def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:
     if timed and bool(before.repeat) != bool(now.repeat):
         yield f"Times were not compared: {'this run' if before.repeat else 'the baseline'} has none."
     elif timed and before.repeat:
-        for name, old_version, new_version in zip(("Python", "tiktoken"), _timed_with(before), _timed_with(now), strict=True):
+        for name, old_version, new_version in zip(
+            ("Python", "tiktoken"), _timed_with(before), _timed_with(now), strict=True
+        ):
             if old_version != new_version:
                 yield f"The baseline was timed with {name} {old_version}, this run with {new_version}."
 
@@ -207,23 +246,38 @@ def _table(title: str, changes: Sequence[Change]) -> list[str]:
         groups.setdefault((change.model, change.element or FIGURES[change.kind]), []).append(change)
     several = len({model for model, _ in groups}) > 1
     rows: list[Row] = [("element or figure", "budgets", "largest difference")]
-    rows += [(f"{model}: {what}" if several else what, _budgets(found), _largest_change(found)) for (model, what), found in groups.items()]
+    rows += [
+        (f"{model}: {what}" if several else what, _budgets(found), _largest_change(found))
+        for (model, what), found in groups.items()
+    ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    return [f"{title}:", *(f"  {what:<{widths[0]}}  {budgets:<{widths[1]}}  {most}" for what, budgets, most in rows)]
+    return [
+        f"{title}:",
+        *(f"  {what:<{widths[0]}}  {budgets:<{widths[1]}}  {most}" for what, budgets, most in rows),
+    ]
 
 
 def _budgets(changes: Sequence[Change]) -> str:
     budgets = [change.budget for change in changes]
-    return f"{budgets[0]:,}" if len(budgets) == 1 else f"{len(budgets)}, from {budgets[0]:,} to {budgets[-1]:,}"
+    return (
+        f"{budgets[0]:,}"
+        if len(budgets) == 1
+        else f"{len(budgets)}, from {budgets[0]:,} to {budgets[-1]:,}"
+    )
 
 
 def _largest_change(changes: Sequence[Change]) -> str:
     change = max(changes, key=_size)
-    return f"{_figure(change, change.before)} → {_figure(change, change.now)}" + (f" at {change.budget:,}" if len(changes) > 1 else "")
+    return f"{_figure(change, change.before)} → {_figure(change, change.now)}" + (
+        f" at {change.budget:,}" if len(changes) > 1 else ""
+    )
 
 
 def _size(change: Change) -> float:
-    """Return a sort key for the changes of one element or figure. A lost element counts more than any decrease."""
+    """Return a sort key for the changes of one element or figure.
+
+    A lost element counts more than any decrease.
+    """
     return abs(change.before - change.now) + (change.kind == "lost")
 
 

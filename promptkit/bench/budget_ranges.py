@@ -23,11 +23,14 @@ class InvalidBudgetsError(PromptKitError):
 
 
 def parse_budgets(text: str) -> tuple[int, ...]:
-    """Parse a list of budgets and ranges. Return the budgets in tokens, sorted and without duplicates.
+    """Parse a list of budgets and ranges.
 
-    Items are separated by commas. An item is a size (`8000`, `8_000`, `8k`, `1.5k`, `1m`) or a range: `A:B:logN` is N sizes from A to B in
-    equal ratios, `A:B:linN` is N sizes in equal steps, both with A and B included and rounded to whole tokens; `A:B:STEP` is A, A + STEP
-    and so on up to B. Raises InvalidBudgetsError.
+    Return the budgets in tokens, sorted and without duplicates.
+
+    Items are separated by commas. An item is a size (`8000`, `8_000`, `8k`, `1.5k`, `1m`) or a
+    range: `A:B:logN` is N sizes from A to B in equal ratios, `A:B:linN` is N sizes in equal steps,
+    both with A and B included and rounded to whole tokens; `A:B:STEP` is A, A + STEP and so on up
+    to B. Raises InvalidBudgetsError.
 
     >>> parse_budgets("1k:8k:log4")
     (1000, 2000, 4000, 8000)
@@ -70,7 +73,9 @@ def _range(text: str) -> Iterable[int]:
     if number < 2:  # noqa: PLR2004  # the two ends
         _refuse(text, f"{spaced[1]} needs at least 2 sizes, because both ends are included")
     if spaced[1] == "lin":
-        return (round(first + Fraction((last - first) * index, number - 1)) for index in range(number))
+        return (
+            round(first + Fraction((last - first) * index, number - 1)) for index in range(number)
+        )
     return (round(first * (last / first) ** (index / (number - 1))) for index in range(number))
 
 

@@ -28,9 +28,14 @@ thead th { border-bottom: 1px solid; }
 
 
 def render_page(run: Run, svg: str) -> str:
-    """Return a self-contained HTML page without scripts. All text of the run is escaped; `svg` is inserted as it is."""
+    """Return a self-contained HTML page without scripts.
+
+    All text of the run is escaped; `svg` is inserted as it is.
+    """
     drawing = svg[svg.index("<svg") :].replace(
-        "<svg", '<svg role="img" aria-label="Kept share of each element, and curves. The tables contain the same figures."', 1
+        "<svg",
+        '<svg role="img" aria-label="Kept share of each element, and curves. The tables contain the same figures."',
+        1,
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -60,8 +65,19 @@ def _tables(sweep: Sweep) -> str:
         )
         for at, (budget, point) in enumerate(zip(budgets, sweep.points, strict=True))
     ]
-    head = ("budget", "used", "filled", "elements removed", "tokens dropped", "stable prefix", *(("cold", "warm") if timed else ()))
-    kept = [(element.path, f"{element.whole:,}", *map(_tokens, element.kept)) for element in sweep.elements]
+    head = (
+        "budget",
+        "used",
+        "filled",
+        "elements removed",
+        "tokens dropped",
+        "stable prefix",
+        *(("cold", "warm") if timed else ()),
+    )
+    kept = [
+        (element.path, f"{element.whole:,}", *map(_tokens, element.kept))
+        for element in sweep.elements
+    ]
     return (
         f"<h2>{escape(title)}</h2>\n<p>{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget.</p>\n"
         f"{_table('Figures at each budget', head, points)}{_table('Tokens kept of each element', ('element', 'tokens', *budgets), kept)}"
@@ -71,14 +87,16 @@ def _tables(sweep: Sweep) -> str:
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = (f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     heading = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    return (
-        f'<h3>{title}</h3>\n<div class="wide"><table>\n<thead><tr>{heading}</tr></thead>\n<tbody>\n{"".join(lines)}</tbody></table></div>\n'
-    )
+    return f'<h3>{title}</h3>\n<div class="wide"><table>\n<thead><tr>{heading}</tr></thead>\n<tbody>\n{"".join(lines)}</tbody></table></div>\n'
 
 
 def _time(sweep: Sweep, seconds: float | None) -> str:
     ratio = sweep.over_floor(seconds)
-    return "" if seconds is None else f"{seconds * 1000:,.1f} ms" + (f" ({ratio:.2f}x)" if ratio else "")
+    return (
+        ""
+        if seconds is None
+        else f"{seconds * 1000:,.1f} ms" + (f" ({ratio:.2f}x)" if ratio else "")
+    )
 
 
 def _tokens(kept: int | None) -> str:

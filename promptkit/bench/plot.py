@@ -1,6 +1,7 @@
 """Draw a run with matplotlib: a heat map of the kept shares for each model, and curves of tokens, utilisation and times.
 
-matplotlib is imported only when something is drawn. The choice of the elements in a heat map is shared with the terminal table.
+matplotlib is imported only when something is drawn. The choice of the elements in a heat map is
+shared with the terminal table.
 """
 
 from __future__ import annotations
@@ -107,18 +108,25 @@ DARK_COLOURS = {
     "#b0246b": "#ee72ad",
     "#12808a": "#4dc0cb",
 }
-"""Colour of a drawing → the colour in its place for a reader who prefers a dark page. Other colours are read on both."""
+"""Colour of a drawing → the colour in its place for a reader who prefers a dark page. Other colours
+are read on both."""
 
 LIGHT_TEXT, DARK_TEXT = "#fefefe", "#010101"
-"""Text on a cell, which has the same colour on both pages. They are nearly white and black, so that DARK_COLOURS does not replace them."""
+"""Text on a cell, which has the same colour on both pages. They are nearly white and black, so that
+DARK_COLOURS does not replace them."""
 
 
 def add_dark_mode(svg: str) -> str:
     """Add the rules that make matplotlib's SVG dark for a reader who prefers a dark page."""
     rules = ["svg { fill: #e4e6ea }"]  # text has no colour of its own
     for light, dark in DARK_COLOURS.items():
-        rules += [f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}' for kind in ("fill", "stroke")]
-    return svg.replace("</style>", f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>", 1)
+        rules += [
+            f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}'
+            for kind in ("fill", "stroke")
+        ]
+    return svg.replace(
+        "</style>", f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>", 1
+    )
 
 
 MAX_ELEMENTS = 12
@@ -128,11 +136,15 @@ MAX_ELEMENTS = 12
 def select_largest(sweep: Sweep, limit: int = MAX_ELEMENTS) -> tuple[Element, ...]:
     """Return the `limit` largest elements under short names, largest first, and one element for the sum of all others.
 
-    A short name leaves out the first step of the path if all paths share it. An element that contains others and has tokens of its own,
-    such as the framing of a message, is marked `(itself)`.
+    A short name leaves out the first step of the path if all paths share it. An element that
+    contains others and has tokens of its own, such as the framing of a message, is marked
+    `(itself)`.
     """
     elements = sorted(sweep.elements, key=lambda element: -element.whole)
-    named = [attrs.evolve(element, path=name) for element, name in zip(elements, _names([each.path for each in elements]), strict=True)]
+    named = [
+        attrs.evolve(element, path=name)
+        for element, name in zip(elements, _names([each.path for each in elements]), strict=True)
+    ]
     if len(named) <= limit + 1:  # a single remaining element gets its own row
         return tuple(named)
     return (*named[:limit], _sum_elements(named[limit:]))
@@ -142,7 +154,11 @@ def format_size(tokens: int) -> str:
     """Format a number of tokens below 1,000 million in at most 4 characters: `480`, `1.4k`, `128k`, `1.5m`."""
     for unit, letter in ((1_000_000, "m"), (1_000, "k")):
         if 2 * tokens >= 2 * unit - unit // 1_000:  # 999,500 is nearer to 1m than to 999k
-            return f"{tokens / unit:.1f}".removesuffix(".0") + letter if tokens < 10 * unit else f"{tokens / unit:.0f}{letter}"
+            return (
+                f"{tokens / unit:.1f}".removesuffix(".0") + letter
+                if tokens < 10 * unit
+                else f"{tokens / unit:.0f}{letter}"
+            )
     return str(tokens)
 
 
@@ -151,7 +167,9 @@ def _names(paths: Sequence[str]) -> list[str]:
     first = paths[0].partition(PATH_SEPARATOR)[0] if paths else ""
     shared = all(path.startswith(f"{first}{PATH_SEPARATOR}") for path in paths)
     return [
-        (path.removeprefix(f"{first}{PATH_SEPARATOR}") if shared else path) + (" (itself)" if path in holders else "") for path in paths
+        (path.removeprefix(f"{first}{PATH_SEPARATOR}") if shared else path)
+        + (" (itself)" if path in holders else "")
+        for path in paths
     ]
 
 
@@ -161,7 +179,12 @@ def _sum_elements(elements: Sequence[Element]) -> Element:
         path=f"{len(elements):,} more",
         whole=sum(element.whole for element in elements),
         kept=tuple(
-            None if kept[0] is None else sum(min(element.whole, tokens or 0) for element, tokens in zip(elements, kept, strict=True))
+            None
+            if kept[0] is None
+            else sum(
+                min(element.whole, tokens or 0)
+                for element, tokens in zip(elements, kept, strict=True)
+            )
             for kept in zip(*(element.kept for element in elements), strict=True)
         ),
     )
@@ -201,7 +224,11 @@ def build_figure(run: Run) -> Figure:
     """Return the matplotlib figure of a run."""
     from matplotlib.figure import Figure
 
-    maps = [(sweep, elements) for sweep in run.sweeps if (elements := select_largest(sweep, MAX_DRAWN_ELEMENTS))]
+    maps = [
+        (sweep, elements)
+        for sweep in run.sweeps
+        if (elements := select_largest(sweep, MAX_DRAWN_ELEMENTS))
+    ]
     heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
@@ -226,22 +253,43 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
     )
     axes.invert_yaxis()
     every = -(-len(columns) // MAX_LABELLED_COLUMNS)
-    axes.set_xticks([column + 0.5 for column in columns[::every]], [format_size(point.budget) for point in sweep.points[::every]])
+    axes.set_xticks(
+        [column + 0.5 for column in columns[::every]],
+        [format_size(point.budget) for point in sweep.points[::every]],
+    )
     names = [f"{_fit_name(element.path)}   {element.whole:,}" for element in elements]
     axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     title = f"{run.target}, {sweep.model}" if sweep.model else run.target
-    axes.set_title(f"{_fit_name(title)}: share kept of each element", loc="left", fontweight="bold", parse_math=False)
+    axes.set_title(
+        f"{_fit_name(title)}: share kept of each element",
+        loc="left",
+        fontweight="bold",
+        parse_math=False,
+    )
     axes.set_xlabel(
-        "budget in tokens" + ("; grey: too small a budget" if any(point.required is not None for point in sweep.points) else "")
+        "budget in tokens"
+        + (
+            "; grey: too small a budget"
+            if any(point.required is not None for point in sweep.points)
+            else ""
+        )
     )
     if every == 1:
         for row, values in enumerate(shares):
             for column, share in enumerate(values):
                 if share is not None and share < 1:
                     colour = LIGHT_TEXT if share > DARK else DARK_TEXT
-                    axes.text(column + 0.5, row + 0.5, _percent(share), ha="center", va="center", fontsize=7, color=colour)
+                    axes.text(
+                        column + 0.5,
+                        row + 0.5,
+                        _percent(share),
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color=colour,
+                    )
     axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
 
 
@@ -255,12 +303,30 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
         points = [point for point in sweep.points if point.required is None]
         used += [
             Curve(f"used{model}", [(point.budget, point.used) for point in points], colour),
-            Curve(f"stable prefix{model}", [(point.budget, point.stable_prefix) for point in points], colour, "--"),
+            Curve(
+                f"stable prefix{model}",
+                [(point.budget, point.stable_prefix) for point in points],
+                colour,
+                "--",
+            ),
         ]
-        filled.append(Curve(f"used{model}", [(point.budget, point.utilisation or 0) for point in points], colour))
+        filled.append(
+            Curve(
+                f"used{model}", [(point.budget, point.utilisation or 0) for point in points], colour
+            )
+        )
         times += [
-            Curve(f"cold{model}", _over_floor(sweep, [(point, point.cold) for point in points]), colour),
-            Curve(f"warm{model}", _over_floor(sweep, [(point, point.warm) for point in points]), colour, "--"),
+            Curve(
+                f"cold{model}",
+                _over_floor(sweep, [(point, point.cold) for point in points]),
+                colour,
+            ),
+            Curve(
+                f"warm{model}",
+                _over_floor(sweep, [(point, point.warm) for point in points]),
+                colour,
+                "--",
+            ),
         ]
     _panel(panels[0], "Tokens", used, run.budgets)
     panels[0].set_yscale(panels[0].get_xscale())
@@ -275,7 +341,9 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
         panel.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}x")
 
 
-def _over_floor(sweep: Sweep, times: Sequence[tuple[Point, float | None]]) -> list[tuple[int, float]]:
+def _over_floor(
+    sweep: Sweep, times: Sequence[tuple[Point, float | None]]
+) -> list[tuple[int, float]]:
     ratios = [(point.budget, sweep.over_floor(seconds)) for point, seconds in times]
     return [(budget, ratio) for budget, ratio in ratios if ratio is not None]
 
@@ -308,6 +376,9 @@ def _percent(share: float) -> str:
 
 
 def _fit_name(name: str) -> str:
-    """Cut a name to its column. The beginning is cut, because the end tells more. Lone surrogates are replaced."""
+    """Cut a name to its column.
+
+    The beginning is cut, because the end tells more. Lone surrogates are replaced.
+    """
     name = name.encode("utf-8", "replace").decode()
     return name if len(name) <= NAME_CHARACTERS else f"…{name[len(name) - NAME_CHARACTERS + 1 :]}"

@@ -1,7 +1,8 @@
 """The results of a bench, and their JSON file.
 
-A Run measures one prompt. It has a Sweep for each model; a sweep has a Point for each budget and an Element for each part of the prompt.
-The JSON has one line for each point and element, so that changes are easy to review.
+A Run measures one prompt. It has a Sweep for each model; a sweep has a Point for each budget and an
+Element for each part of the prompt. The JSON has one line for each point and element, so that
+changes are easy to review.
 """
 
 from __future__ import annotations
@@ -16,16 +17,30 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["SCHEMA", "Element", "Point", "Run", "Sweep", "UnreadableRunError", "Versions", "read_run", "run_to_json"]
+__all__ = [
+    "SCHEMA",
+    "Element",
+    "Point",
+    "Run",
+    "Sweep",
+    "UnreadableRunError",
+    "Versions",
+    "read_run",
+    "run_to_json",
+]
 
 
 @attrs.frozen(kw_only=True)
 class Point:
-    """One render at one budget. Sizes are in tokens, times in seconds of processor time; a time is None if it was not measured."""
+    """One render at one budget.
+
+    Sizes are in tokens, times in seconds of processor time; a time is None if it was not measured.
+    """
 
     budget: int
     required: int | None = None
-    """The tokens that are required, if these do not fit the budget. There is no render then, and the other figures are 0."""
+    """The tokens that are required, if these do not fit the budget. There is no render then, and
+    the other figures are 0."""
     used: int = 0
     """The tokens of the request."""
     messages: int = 0
@@ -33,7 +48,8 @@ class Point:
     removed: int = 0
     """The number of elements that were removed, as listed in `Rendered.removals`."""
     stable_prefix: int = 0
-    """The tokens of the leading messages that are identical to those of a render without a budget."""
+    """The tokens of the leading messages that are identical to those of a render without a
+    budget."""
     cold: float | None = None
     """The time of a render with a new Renderer and an empty tokenizer cache."""
     warm: float | None = None
@@ -52,12 +68,16 @@ class Element:
     path: str
     """The element path without positions: `AgentPrompt > History > KeepWith`."""
     whole: int
-    """Tokens without a budget. For an element that exists only within a budget, the most at any budget."""
+    """Tokens without a budget. For an element that exists only within a budget, the most at any
+    budget."""
     kept: tuple[int | None, ...]
     """Tokens at each budget. None: there is no render."""
 
     def kept_share(self, at: int) -> float | None:
-        """Return the share of its tokens that is kept at the budget with index `at`, at most 1. None: there is no render."""
+        """Return the share of its tokens that is kept at the budget with index `at`, at most 1.
+
+        None: there is no render.
+        """
         kept = self.kept[at]
         return None if kept is None else min(1.0, kept / self.whole) if self.whole else 1.0
 
@@ -75,14 +95,18 @@ class Sweep:
     messages: int
     """The number of messages in that request."""
     floor: float | None = None
-    """Seconds of processor time to tokenise every text of that request once, in the same run. None: no times were measured."""
+    """Seconds of processor time to tokenise every text of that request once, in the same run. None:
+    no times were measured."""
     points: tuple[Point, ...]
     """One for each budget, in order."""
     elements: tuple[Element, ...]
     """In the order of the prompt. Together they cover all of it."""
 
     def over_floor(self, seconds: float | None) -> float | None:
-        """Return a time as a multiple of the floor, which is comparable between machines. None: there is no time or no floor."""
+        """Return a time as a multiple of the floor, which is comparable between machines.
+
+        None: there is no time or no floor.
+        """
         return seconds / self.floor if seconds is not None and self.floor else None
 
     def dropped_tokens(self, at: int) -> int:
@@ -108,7 +132,8 @@ class Run:
     budgets: tuple[int, ...]
     """In tokens."""
     depth: int
-    """The length of the element paths. Deeper elements are added to the element that contains them."""
+    """The length of the element paths. Deeper elements are added to the element that contains
+    them."""
     repeat: int
     """How often each time was measured. 0: no times were measured."""
     versions: Versions
@@ -122,7 +147,8 @@ Value: TypeAlias = "dict[str, Value] | list[Value] | tuple[Value, ...] | str | i
 Fields: TypeAlias = "dict[str, Value]"
 
 LEVELS = 4
-"""Levels of lists and objects whose items begin new lines: the run, its sweeps, a sweep, its points. A point is one line."""
+"""Levels of lists and objects whose items begin new lines: the run, its sweeps, a sweep, its
+points. A point is one line."""
 
 
 class UnreadableRunError(PromptKitError):
@@ -133,9 +159,15 @@ class UnreadableRunError(PromptKitError):
 
 
 def run_to_json(run: Run) -> str:
-    """Return a run as JSON in ASCII, with one line for each point and each element. Of fields that are None, only `model` is written."""
-    fields = attrs.asdict(run, filter=lambda field, value: value is not None or field.name == "model")
-    return f"{_lines({'schema': SCHEMA, **cast('Fields', fields)}, 0)}\n"  # a run holds nothing but these
+    """Return a run as JSON in ASCII, with one line for each point and each element.
+
+    Of fields that are None, only `model` is written.
+    """
+    fields = attrs.asdict(
+        run, filter=lambda field, value: value is not None or field.name == "model"
+    )
+    # a run holds nothing but these
+    return f"{_lines({'schema': SCHEMA, **cast('Fields', fields)}, 0)}\n"
 
 
 def read_run(path: Path) -> Run:
@@ -152,29 +184,44 @@ def read_run(path: Path) -> Run:
         raise UnreadableRunError(path, "is not a run of promptkit bench")
     if found["schema"] != SCHEMA:
         raise UnreadableRunError(
-            path, f"has schema {found['schema']!r}, but this version of promptkit reads {SCHEMA}: write a new baseline"
+            path,
+            f"has schema {found['schema']!r}, but this version of promptkit reads {SCHEMA}: write a new baseline",
         )
     try:
         run = structure(found, Run)
     except BaseValidationError as error:
-        raise UnreadableRunError(path, f"is damaged: {transform_error(error, path='run')[0]}") from error
+        raise UnreadableRunError(
+            path, f"is damaged: {transform_error(error, path='run')[0]}"
+        ) from error
     if not all(_is_whole(sweep, run.budgets) for sweep in run.sweeps):
         raise UnreadableRunError(path, "is damaged: its figures are not those of its budgets")
     return run
 
 
 def _is_whole(sweep: Sweep, budgets: tuple[int, ...]) -> bool:
-    return tuple(point.budget for point in sweep.points) == budgets and all(len(each.kept) == len(budgets) for each in sweep.elements)
+    return tuple(point.budget for point in sweep.points) == budgets and all(
+        len(each.kept) == len(budgets) for each in sweep.elements
+    )
 
 
 def _lines(value: Value, level: int) -> str:
     """Return JSON with a new line for each item, down to LEVELS."""
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    below = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list | tuple)
+        else ()
+    )
     if level >= LEVELS or not any(isinstance(item, dict | list | tuple) for item in below):
         return json.dumps(value, allow_nan=False)
     indent = "  " * level
     if isinstance(value, dict):
-        start, items, end = "{", [f"{json.dumps(name)}: {_lines(item, level + 1)}" for name, item in value.items()], "}"
+        start, items, end = (
+            "{",
+            [f"{json.dumps(name)}: {_lines(item, level + 1)}" for name, item in value.items()],
+            "}",
+        )
     else:
         start, items, end = "[", [_lines(item, level + 1) for item in below], "]"
     return f"{start}\n{indent}  " + f",\n{indent}  ".join(items) + f"\n{indent}{end}"

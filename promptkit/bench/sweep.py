@@ -1,6 +1,7 @@
 """Measure a prompt: render it at every budget for every model, count the tokens that each element keeps, and take times.
 
-Times are taken in turns, several times, together with the time of tokenising alone (the floor), so that they can be compared.
+Times are taken in turns, several times, together with the time of tokenising alone (the floor), so
+that they can be compared.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
-__all__ = ["PATH_SEPARATOR", "Times", "build_elements", "count_kept_tokens", "measure", "measure_times"]
+__all__ = [
+    "PATH_SEPARATOR",
+    "Times",
+    "build_elements",
+    "count_kept_tokens",
+    "measure",
+    "measure_times",
+]
 
 
 Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
@@ -46,7 +54,10 @@ Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
 
 @attrs.frozen(kw_only=True)
 class Times:
-    """Medians in seconds of processor time. Waiting for a busy machine, or for data that a component loads, is not counted."""
+    """Medians in seconds of processor time.
+
+    Waiting for a busy machine, or for data that a component loads, is not counted.
+    """
 
     floor: float
     """Tokenising every text once with an empty tokenizer cache."""
@@ -59,7 +70,8 @@ class Times:
 def measure_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
     """Time the floor (one stage) and the render of each budget (two stages, cold and warm), each `repeat` times.
 
-    Each round times everything once, so that a machine that slows down affects all cases alike. Every other round runs backwards.
+    Each round times everything once, so that a machine that slows down affects all cases alike.
+    Every other round runs backwards.
     """
     floors: list[float] = []
     cold: dict[int, list[float]] = {budget: [] for budget in renders}
@@ -117,18 +129,26 @@ UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
 def count_kept_tokens(trace: Trace, depth: int) -> dict[str, int]:
-    """Return the kept tokens by element path of at most `depth` steps, in the order of the prompt. A removed element has 0.
+    """Return the kept tokens by element path of at most `depth` steps, in the order of the prompt.
 
-    Plain text belongs to the element around it. Replacements of removed elements, such as fallbacks, are not counted.
+    A removed element has 0.
+
+    Plain text belongs to the element around it. Replacements of removed elements, such as
+    fallbacks, are not counted.
     """
     state = trace.state or 0
     found: dict[str, int] = {}
     names: list[str] = []
     steps: list[int] = []
     for item in trace.items:
-        # An item comes after the item that contains it, so one pass is enough. Paths are cut at the depth, so their length is bounded.
+        # An item comes after the item that contains it, so one pass is enough. Paths are cut at the
+        # depth, so their length is bounded.
         above, level = ("", 0) if item.parent is None else (names[item.parent], steps[item.parent])
-        inside = item.parent is not None and level < depth and (item.kind not in ("text", "part") or item.is_element)
+        inside = (
+            item.parent is not None
+            and level < depth
+            and (item.kind not in ("text", "part") or item.is_element)
+        )
         label = UNPRINTABLE.sub(" ", POSITION.sub("", item.label))
         names.append((f"{above}{PATH_SEPARATOR}{label}" if above else label) if inside else above)
         steps.append(level + inside)
@@ -137,11 +157,13 @@ def count_kept_tokens(trace: Trace, depth: int) -> dict[str, int]:
     return found
 
 
-def build_elements(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]) -> tuple[Element, ...]:
+def build_elements(
+    whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | None]
+) -> tuple[Element, ...]:
     """Return an Element for each path, with its tokens without a budget and those kept at each budget.
 
-    Elements that exist only within a budget come last; their size is the most at any budget. Elements that a TokenLimit removes at every
-    budget are left out.
+    Elements that exist only within a budget come last; their size is the most at any budget.
+    Elements that a TokenLimit removes at every budget are left out.
 
     Args:
         whole: Path → tokens without a budget.
@@ -152,9 +174,16 @@ def build_elements(whole: Mapping[str, int], kept: Sequence[Mapping[str, int] | 
     """
     renders = [found for found in kept if found is not None]
     paths = dict.fromkeys(path for found in (whole, *renders) for path in found)
-    sizes = {path: whole.get(path) or max((found.get(path, 0) for found in renders), default=0) for path in paths}
+    sizes = {
+        path: whole.get(path) or max((found.get(path, 0) for found in renders), default=0)
+        for path in paths
+    }
     return tuple(
-        Element(path=path, whole=size, kept=tuple(None if found is None else found.get(path, 0) for found in kept))
+        Element(
+            path=path,
+            whole=size,
+            kept=tuple(None if found is None else found.get(path, 0) for found in kept),
+        )
         for path, size in sizes.items()
         if size
     )
@@ -165,7 +194,13 @@ UNLIMITED = 10_000_000
 
 
 def measure(  # noqa: PLR0913  # what a bench can be asked
-    prompt: Child, *, budgets: Sequence[int], models: Sequence[str] = (), repeat: int = 0, depth: int = 3, target: str = "prompt"
+    prompt: Child,
+    *,
+    budgets: Sequence[int],
+    models: Sequence[str] = (),
+    repeat: int = 0,
+    depth: int = 3,
+    target: str = "prompt",
 ) -> Run:
     """Render a prompt at every budget, for every model, and measure what it uses, what it drops and how long it takes.
 
@@ -174,7 +209,8 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
         budgets: Budgets in tokens. One that is too small gives a point with `required`.
         models: Names of models. By default the default tokenizer counts.
         repeat: How often each time is measured. 0: no times.
-        depth: The length of the element paths. Deeper elements are added to the element that contains them.
+        depth: The length of the element paths. Deeper elements are added to the element that
+            contains them.
         target: The name of the prompt in the results.
 
     Returns:
@@ -193,18 +229,25 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
     """
     check_budgets(budgets)
     for model in models:
-        model_info(model)  # raises for a misspelt name, which would otherwise be counted with the default tokenizer
+        # raises for a misspelt name, which would otherwise be counted with the default tokenizer
+        model_info(model)
     return Run(
         target=target,
         budgets=tuple(budgets),
         depth=depth,
         repeat=repeat,
-        versions=Versions(promptkit=version("promptkit"), python=platform.python_version(), tiktoken=version("tiktoken")),
+        versions=Versions(
+            promptkit=version("promptkit"),
+            python=platform.python_version(),
+            tiktoken=version("tiktoken"),
+        ),
         sweeps=tuple(_sweep(prompt, model, budgets, repeat, depth) for model in models or (None,)),
     )
 
 
-def _sweep(prompt: Child, model: str | None, budgets: Sequence[int], repeat: int, depth: int) -> Sweep:
+def _sweep(
+    prompt: Child, model: str | None, budgets: Sequence[int], repeat: int, depth: int
+) -> Sweep:
     tokenizer = tokenizer_for(model)
     sizer = Sizer(tokenizer)
     whole, trace = _render_unlimited(prompt, model)
@@ -269,7 +312,9 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
     return tokens
 
 
-def _timed(prompt: Child, model: str | None, texts: Sequence[str], points: Sequence[Point], repeat: int) -> tuple[float, list[Point]]:
+def _timed(
+    prompt: Child, model: str | None, texts: Sequence[str], points: Sequence[Point], repeat: int
+) -> tuple[float, list[Point]]:
     """Return the floor, and the points with their times."""
 
     def floor() -> Sequence[Callable[[], object]]:
@@ -281,8 +326,13 @@ def _timed(prompt: Child, model: str | None, texts: Sequence[str], points: Seque
         return (lambda: renderer.render(prompt),) * 2
 
     budgets = [point.budget for point in points if point.required is None]
-    times = measure_times(repeat=repeat, floor=floor, renders={budget: partial(renders, budget) for budget in budgets})
-    return times.floor, [attrs.evolve(point, cold=times.cold.get(point.budget), warm=times.warm.get(point.budget)) for point in points]
+    times = measure_times(
+        repeat=repeat, floor=floor, renders={budget: partial(renders, budget) for budget in budgets}
+    )
+    return times.floor, [
+        attrs.evolve(point, cold=times.cold.get(point.budget), warm=times.warm.get(point.budget))
+        for point in points
+    ]
 
 
 def _create_tokenizer(model: str | None) -> Tokenizer:

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from promptkit.corpus.run import CorpusSummary
     from promptkit.messages import Json
 
-__all__ = ["check_inputs", "engine_options", "expand_inputs", "report_failures", "run_on_files", "show_bar"]
+__all__ = [
+    "check_inputs",
+    "engine_options",
+    "expand_inputs",
+    "report_failures",
+    "run_on_files",
+    "show_bar",
+]
 
 Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
 
@@ -34,7 +41,11 @@ def engine_options(command: Command) -> Command:
             metavar="ENGINE",
             help="Where the work is done: local processes, dask or ray on this machine, or a cluster, dask://HOST:PORT or ray://HOST:PORT.",
         ),
-        click.option("--workers", type=click.IntRange(1, 256), help="Parallel processes. By default one for each processor."),
+        click.option(
+            "--workers",
+            type=click.IntRange(1, 256),
+            help="Parallel processes. By default one for each processor.",
+        ),
         click.option(
             "--state",
             type=click.Path(path_type=Path),
@@ -53,15 +64,26 @@ def check_inputs(files: Sequence[Path | str]) -> None:
 
     for file in files:
         if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
-            folder = f"; it is a folder: write '{file}/**/*.jsonl' for the files in it" if file.is_dir() else ""
+            folder = (
+                f"; it is a folder: write '{file}/**/*.jsonl' for the files in it"
+                if file.is_dir()
+                else ""
+            )
             usage_error(f"there is no file {file}{folder}.")
 
 
 def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
-    """Return the files with globs replaced by what they match. A file that is named twice is there once."""
+    """Return the files with globs replaced by what they match.
+
+    A file that is named twice is there once.
+    """
     from promptkit.corpus.inputs import is_pattern, list_inputs
 
-    found = [each for file in files for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])]
+    found = [
+        each
+        for file in files
+        for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])
+    ]
     return list({str(each): each for each in found}.values())
 
 
@@ -77,7 +99,10 @@ def run_on_files(  # noqa: PLR0913  # keywords
     force: bool,
     on_totals: Callable[[Json], object] | None = None,
 ) -> CorpusSummary:
-    """Run a job over files, with a progress bar if stderr is a terminal. An interrupt says how to go on."""
+    """Run a job over files, with a progress bar if stderr is a terminal.
+
+    An interrupt says how to go on.
+    """
     from promptkit.corpus.run import find_state, run_job
     from promptkit.engines import open_engine
 
@@ -91,7 +116,16 @@ def run_on_files(  # noqa: PLR0913  # keywords
 
     try:
         with show_bar(title) as update, open_engine(engine, workers=workers) as executor:
-            return run_job(job, files, output, executor=executor, state=place, force=force, on_progress=tell, on_totals=on_totals)
+            return run_job(
+                job,
+                files,
+                output,
+                executor=executor,
+                state=place,
+                force=force,
+                on_progress=tell,
+                on_totals=on_totals,
+            )
     except KeyboardInterrupt:
         if progress[0]:
             kept = f"{progress[0]:,} of {progress[1]:,} files are done and kept in {place}: the same command goes on from there."
@@ -105,7 +139,9 @@ def report_failures(summary: CorpusSummary) -> None:
         line = error.replace("\n", "\\n")
         click.echo(f"promptkit: {escape_control_chars(line)}", err=True)
     if summary.failures > len(summary.errors):
-        click.echo(f"promptkit: {summary.failures - len(summary.errors):,} more failures.", err=True)
+        click.echo(
+            f"promptkit: {summary.failures - len(summary.errors):,} more failures.", err=True
+        )
 
 
 @contextmanager
@@ -115,7 +151,15 @@ def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.text import Text
 
     class RateColumn(ProgressColumn):
@@ -124,8 +168,16 @@ def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="progress.data.speed")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=30) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, speed_estimate_period=30
+    ) as bar:
         task = bar.add_task(title, total=None)
         started = False
 

@@ -1,7 +1,8 @@
 """The console script: the options and commands of `promptkit`, and its exit status.
 
-Command modules import only click and the parameter types at the top. Everything else (rich, jinja2, openai, matplotlib and most of
-promptkit) is imported when a command runs, so that `--help` and `--version` answer at once.
+Command modules import only click and the parameter types at the top. Everything else (rich, jinja2,
+openai, matplotlib and most of promptkit) is imported when a command runs, so that `--help` and
+`--version` answer at once.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ __all__ = ["main", "program"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `promptkit` with the given arguments, by default those of the process, and return the exit status.
 
-    Exit statuses: 0, success; 1, worse than the baseline, or the reader of the output closed the pipe; 2, an error, reported in one
-    line on stderr; 130, interrupted.
+    Exit statuses: 0, success; 1, worse than the baseline, or the reader of the output closed the
+    pipe; 2, an error, reported in one line on stderr; 130, interrupted.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A prompt may contain text that the terminal's encoding cannot write, such as a lone surrogate.
+            # A prompt may contain text that the terminal's encoding cannot write, such as a lone
+            # surrogate.
             stream.reconfigure(errors="backslashreplace")
     try:
         status: object = program.main(arguments, prog_name="promptkit", standalone_mode=False)
@@ -54,14 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("promptkit: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # The interpreter flushes stdout once more when it exits, and would report the closed pipe again.
+        # The interpreter flushes stdout once more when it exits, and would report the closed pipe
+        # again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status if isinstance(status, int) else 0
 
 
 class _Formatter(click.HelpFormatter):
-    """The help text. An example that is wider than the terminal goes on in the next line, so that it can still be copied."""
+    """The help text.
+
+    An example that is wider than the terminal goes on in the next line, so that it can still be
+    copied.
+    """
 
     def write_text(self, text: str) -> None:
         mark, _, examples = text.partition("\n")
@@ -106,7 +113,12 @@ class _Program(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(version("promptkit"), prog_name="promptkit", message="%(prog)s %(version)s")
-@click.option("--traceback", is_flag=True, envvar="PROMPTKIT_TRACEBACK", help="Show the full traceback of a failure.")
+@click.option(
+    "--traceback",
+    is_flag=True,
+    envvar="PROMPTKIT_TRACEBACK",
+    help="Show the full traceback of a failure.",
+)
 @click.pass_context
 def program(ctx: click.Context, *, traceback: bool) -> None:
     """Fit prompts into a token budget, and see what was kept.
@@ -120,7 +132,20 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
         click.echo(ctx.get_help())
 
 
-_COMMANDS: tuple[click.Command, ...] = (bench, chat, compact, demo, export, fit, import_, mcp, render, replay, trace, transcript)
+_COMMANDS: tuple[click.Command, ...] = (
+    bench,
+    chat,
+    compact,
+    demo,
+    export,
+    fit,
+    import_,
+    mcp,
+    render,
+    replay,
+    trace,
+    transcript,
+)
 
 for _command in (*_COMMANDS, *transcript.commands.values()):
     _command.context_class = _Context

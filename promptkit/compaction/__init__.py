@@ -1,14 +1,18 @@
 """Compaction: keep a conversation within its context window by pruning and summarizing.
 
-* The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`, `HookChain`, `PreCompactResult`
+* The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`,
+  `HookChain`, `PreCompactResult`
 * Events: `Events`, `Event`, `logging_subscriber`, `otel_subscriber`
 * Presets: `PRESETS`, `Preset`, `load_settings`
-* Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `LeastSize`, `default_policy`, `first_match`
-* Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, `FailedAttempt`, `FileRule`, `FILE_RULES`, and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`,
-  `KeepLastTurns`, `KeepAfter`, `KeepUserMessages`, `KeepNothing`; `UserMessageHistory`, `VerbatimUserMessages`
+* Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `LeastSize`,
+  `default_policy`, `first_match`
+* Plans: `Plan`, `Summary`, `SummaryTask`, `LastRequest`, `FailedAttempt`, `FileRule`, `FILE_RULES`,
+  and what is kept: `KeepLastRound`, `KeepRecentTokens`, `KeepLastMessages`, `KeepLastTurns`,
+  `KeepAfter`, `KeepUserMessages`, `KeepNothing`; `UserMessageHistory`, `VerbatimUserMessages`
 * Replacements: `Replacement`, `CarriedContext`, `RecentFiles`
-* Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`, `FullSummarizer`, `SimpleSummarizer`,
-  `ExtractiveSummarizer`, `ChunkedSummarizer`, `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
+* Summarizers: `Summarizer`, `SummarizerContext`, `FallbackSummarizer`, `InlineSummarizer`,
+  `FullSummarizer`, `SimpleSummarizer`, `ExtractiveSummarizer`, `ChunkedSummarizer`,
+  `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
   `PlaceholderSummarizer`
 * Storage: `ArchiveDirectory`, `CheckpointDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
 * Lifecycle: `switch_branch`, `handoff`, `Handoff`, `recall_tool`

@@ -2,7 +2,11 @@ from .compactor import Compactor as Compactor
 from .config import CompactionConfig as CompactionConfig
 from .controller import CompactionController as CompactionController
 from .events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
-from .hooks import CompactionHooks as CompactionHooks, HookChain as HookChain, PreCompactResult as PreCompactResult
+from .hooks import (
+    CompactionHooks as CompactionHooks,
+    HookChain as HookChain,
+    PreCompactResult as PreCompactResult,
+)
 from .lifecycle.branch_summary import switch_branch as switch_branch
 from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
 from .lifecycle.recall_tool import recall_tool as recall_tool
@@ -24,7 +28,10 @@ from .planning.selection import (
     KeepRecentTokens as KeepRecentTokens,
     KeepUserMessages as KeepUserMessages,
 )
-from .planning.user_messages import UserMessageHistory as UserMessageHistory, VerbatimUserMessages as VerbatimUserMessages
+from .planning.user_messages import (
+    UserMessageHistory as UserMessageHistory,
+    VerbatimUserMessages as VerbatimUserMessages,
+)
 from .policy.decisions import (
     ApplySummary as ApplySummary,
     Compact as Compact,
@@ -66,7 +73,10 @@ from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionH
 from .storage.memory_files import MemoryDirectory as MemoryDirectory
 from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
 from .summarizers.defaults import SummarizerContext as SummarizerContext
-from .summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer, PlaceholderSummarizer as PlaceholderSummarizer
+from .summarizers.extractive import (
+    ExtractiveSummarizer as ExtractiveSummarizer,
+    PlaceholderSummarizer as PlaceholderSummarizer,
+)
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
 from .summarizers.full import FullSummarizer as FullSummarizer

@@ -1,6 +1,7 @@
 """The background summary: started before it is needed, taken when it is needed, cancelled when it is stale.
 
-Only one pass runs at a time. Each has a number, so that a pass that finishes after it was cancelled changes nothing.
+Only one pass runs at a time. Each has a number, so that a pass that finishes after it was cancelled
+changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class BackgroundPass:
 
 
 class Background:
-    """The background summary of one conversation: idle → running → ready or failed → idle. For use in one event loop.
+    """The background summary of one conversation: idle → running → ready or failed → idle.
+
+    For use in one event loop.
 
     | | idle | running | ready | failed |
     |---|---|---|---|---|
@@ -46,7 +49,8 @@ class Background:
     | `take` | None | None, still running | the result, idle | None, idle |
     | `cancel` | idle | idle, the work is cancelled | idle, the result is returned | idle |
 
-    `unused` is called with a result that arrives after its pass was cancelled: work may react to a cancellation late, or not at all.
+    `unused` is called with a result that arrives after its pass was cancelled: work may react to a
+    cancellation late, or not at all.
 
     Source: VS Code's background summarizer, with a number for each pass.
     """
@@ -60,7 +64,8 @@ class Background:
         self._closed = False
         self._ending: set[asyncio.Task[DraftSummary | None]] = set()
         self.error: BaseException | None = None
-        """Why the last pass failed; None after another one has started, and if a hook cancelled it."""
+        """Why the last pass failed; None after another one has started, and if a hook cancelled
+        it."""
 
     @property
     def state(self) -> BackgroundState:
@@ -73,7 +78,10 @@ class Background:
         return self._pass.plan if self._pass else None
 
     def start(self, work: Work, plan: Plan) -> bool:
-        """Start a pass as a task of the running loop. Returns False if one is running or ready, or after `close`."""
+        """Start a pass as a task of the running loop.
+
+        Returns False if one is running or ready, or after `close`.
+        """
         if self._closed or self._state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
@@ -86,13 +94,20 @@ class Background:
         return True
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the pass has ended, at most `seconds`. Its exception is not raised, and it is not cancelled."""
+        """Wait until the pass has ended, at most `seconds`.
+
+        Its exception is not raised, and it is not cancelled.
+        """
         running = self._pass
         if self._state == "running" and running is not None:
             await asyncio.wait([running.task], timeout=seconds)
 
     def take(self) -> DraftSummary | None:
-        """Take the result. Returns None while the pass is running, and after a failure; then another pass can be started."""
+        """Take the result.
+
+        Returns None while the pass is running, and after a failure; then another pass can be
+        started.
+        """
         return None if self._state == "running" else self._reset()
 
     def cancel(self) -> DraftSummary | None:
@@ -106,7 +121,9 @@ class Background:
         return draft
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> DraftSummary | None:
-        """Cancel the pass and wait until all cancelled work has ended, at most `seconds`. Returns the unused result, as `cancel` does.
+        """Cancel the pass and wait until all cancelled work has ended, at most `seconds`.
+
+        Returns the unused result, as `cancel` does.
 
         No pass can be started afterwards.
         """

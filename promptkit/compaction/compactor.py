@@ -18,7 +18,12 @@ from promptkit.compaction.events import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.hooks import CompactionHooks, run_on_branch_change, run_post_compact, run_pre_compact
+from promptkit.compaction.hooks import (
+    CompactionHooks,
+    run_on_branch_change,
+    run_post_compact,
+    run_pre_compact,
+)
 from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
@@ -34,7 +39,12 @@ from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
-from promptkit.errors import CompactionInProgressError, EmptyReplyError, SummaryError, TranscriptConflictError
+from promptkit.errors import (
+    CompactionInProgressError,
+    EmptyReplyError,
+    SummaryError,
+    TranscriptConflictError,
+)
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.view import build_summary_message
@@ -59,14 +69,16 @@ __all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts"]
 
 
 MAX_LOOK_UP = 5_000
-"""Of the entries that are no longer shown, the newest, among which an example of a search is tried."""
+"""Of the entries that are no longer shown, the newest, among which an example of a search is
+tried."""
 
 COMMIT_ATTEMPTS = 10
 """How often a checkpoint is rebuilt because another process has just appended to the transcript."""
 
 
 LEAST_GAIN_DIVISOR = 10
-"""A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and each costs a prompt cache."""
+"""A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and
+each costs a prompt cache."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +97,9 @@ class DraftSummary:
 
 
 class Compactor:
-    """Compact one transcript: make a plan, run the hooks, get a summary, check it, and commit a checkpoint. Or change nothing.
+    """Compact one transcript: make a plan, run the hooks, get a summary, check it, and commit a checkpoint.
+
+    Or change nothing.
 
     Only one compaction runs at a time. Each one that starts ends with exactly one event.
     """
@@ -124,14 +138,18 @@ class Compactor:
             max_summary_tokens: The most tokens of a summary.
             max_result_tokens: The most tokens of one tool result in the view; None: no limit.
             result_limits: What tools have as limits of their own.
-            tools: The tools of the conversation. Some providers refuse tool calls in a request without them.
+            tools: The tools of the conversation. Some providers refuse tool calls in a request
+                without them.
             hooks: Run before and after a compaction.
-            redactor: Removes secrets from what summarizers read and write; None: nothing is removed. The last request goes out as it was sent.
+            redactor: Removes secrets from what summarizers read and write; None: nothing is
+                removed. The last request goes out as it was sent.
             events: Receive what happens.
-            look_up: Returns an example call with which the model looks up the transcript, for the breadcrumb of a summary: from its facts and
-                the entries that are no longer shown.
-            file_rules: Tell which files a tool call reads or changes, for the file lists of summaries.
-            count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
+            look_up: Returns an example call with which the model looks up the transcript, for the
+                breadcrumb of a summary: from its facts and the entries that are no longer shown.
+            file_rules: Tell which files a tool call reads or changes, for the file lists of
+                summaries.
+            count_fixed: Returns the parts of every request besides the conversation, for the sizes
+                in events.
             clock: Returns seconds that only grow.
             logger: Receives what hooks raise; by default the logger `promptkit`.
         """
@@ -147,7 +165,9 @@ class Compactor:
         self.events = events or Events()
         self._tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
-        self._capped_view = CappedView(tokenizer, result_tokens=max_result_tokens, limits=result_limits)
+        self._capped_view = CappedView(
+            tokenizer, result_tokens=max_result_tokens, limits=result_limits
+        )
         self._tools = tuple(tools)
         self.hooks = hooks or CompactionHooks()
         """Run before and after a compaction."""
@@ -196,7 +216,12 @@ class Compactor:
         leaf = self.transcript.leaf
         if leaf is None:
             return Plan(leaf="")
-        return self.choose(self.view, leaf=leaf, tokenizer=self._tokenizer, keep=self.keep if keep is None else keep)
+        return self.choose(
+            self.view,
+            leaf=leaf,
+            tokenizer=self._tokenizer,
+            keep=self.keep if keep is None else keep,
+        )
 
     async def compact(  # noqa: PLR0913  # keywords
         self,
@@ -216,15 +241,18 @@ class Compactor:
             instructions: The user's instructions for the summary.
             last_request: The last request, if it shows everything that the plan drops.
             seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a summarizing model.
+            require_model: Only a model may write the summary, where the conversation has a
+                summarizing model.
 
         Returns:
-            The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the conversation changed meanwhile.
+            The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the
+            conversation changed meanwhile.
 
         Raises:
             SummaryError: No summary was made.
             CompactionInProgressError: Another compaction is running.
-            TranscriptError: The checkpoint cannot be written. In all three cases the transcript is unchanged.
+            TranscriptError: The checkpoint cannot be written. In all three cases the transcript is
+                unchanged.
         """
         if self._running is not None:
             raise CompactionInProgressError
@@ -266,7 +294,8 @@ class Compactor:
             instructions: The user's instructions for the summary.
             last_request: The last request, if it shows everything that the plan drops.
             seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a summarizing model.
+            require_model: Only a model may write the summary, where the conversation has a
+                summarizing model.
 
         Returns:
             The summary; None if there is nothing to drop, or if a hook cancelled.
@@ -285,10 +314,21 @@ class Compactor:
 
         def report_cancellation() -> None:
             seconds = self._clock() - started
-            self.events.emit(CompactionCancelled(number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)))
+            self.events.emit(
+                CompactionCancelled(
+                    number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)
+                )
+            )
 
-        conversation, messages = get_conversation_id(self.transcript), len(plan.dropped) + len(plan.prefix)
-        self.events.emit(CompactionStarted(number=number, trigger=trigger, messages=messages, conversation=conversation))
+        conversation, messages = (
+            get_conversation_id(self.transcript),
+            len(plan.dropped) + len(plan.prefix),
+        )
+        self.events.emit(
+            CompactionStarted(
+                number=number, trigger=trigger, messages=messages, conversation=conversation
+            )
+        )
         try:
             task = SummaryTask(
                 plan=plan,
@@ -302,14 +342,20 @@ class Compactor:
                 require_model=require_model,
                 report=report,
                 observe=lambda model: ObservedModel(
-                    model=model, events=self.events, conversation=conversation, compacted=plan.previous is not None, compaction=number
+                    model=model,
+                    events=self.events,
+                    conversation=conversation,
+                    compacted=plan.previous is not None,
+                    compaction=number,
                 ),
             )
             summary = await self._make_summary(task, trigger)
         except BaseException as error:
             if isinstance(error, Exception):
                 carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-                self._report_failure(number, trigger, error, started, usage=sum_usage(spent or [carried]))
+                self._report_failure(
+                    number, trigger, error, started, usage=sum_usage(spent or [carried])
+                )
             else:
                 report_cancellation()
             raise
@@ -318,22 +364,37 @@ class Compactor:
             return None
         if self._redactor is not None:
             plan = redact_plan(plan, self._redactor)
-        return DraftSummary(number=number, plan=plan, summary=summary, trigger=trigger, instructions=instructions, started=started)
+        return DraftSummary(
+            number=number,
+            plan=plan,
+            summary=summary,
+            trigger=trigger,
+            instructions=instructions,
+            started=started,
+        )
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
-        """Append the checkpoint of a summary. Entries that were appended meanwhile, here or by another process, stay after the summary.
+        """Append the checkpoint of a summary.
 
-        Returns None, after an event that says why, if the messages that the plan covers have changed. Raises TranscriptError if the
-        checkpoint cannot be written.
+        Entries that were appended meanwhile, here or by another process, stay after the summary.
+
+        Returns None, after an event that says why, if the messages that the plan covers have
+        changed. Raises TranscriptError if the checkpoint cannot be written.
         """
         try:
             entry = self._write(draft, await self._load_files(draft))
         except Exception as error:
-            self._report_failure(draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage)
+            self._report_failure(
+                draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage
+            )
             raise
         except asyncio.CancelledError:
             seconds, usage = self._clock() - draft.started, draft.summary.usage
-            self.events.emit(CompactionCancelled(number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage))
+            self.events.emit(
+                CompactionCancelled(
+                    number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage
+                )
+            )
             raise
         if entry is None:
             return None
@@ -343,10 +404,21 @@ class Compactor:
     def discard(self, draft: DraftSummary, reason: str) -> None:
         """Discard a summary that is no longer needed, and report the reason as an event."""
         seconds, usage = self._clock() - draft.started, draft.summary.usage
-        self.events.emit(SummaryDiscarded(number=draft.number, trigger=draft.trigger, reason=reason, seconds=seconds, usage=usage))
+        self.events.emit(
+            SummaryDiscarded(
+                number=draft.number,
+                trigger=draft.trigger,
+                reason=reason,
+                seconds=seconds,
+                usage=usage,
+            )
+        )
 
     def undo(self) -> Entry | None:
-        """Undo the latest compaction, so that the messages it summarized are shown again. Returns None if there is none."""
+        """Undo the latest compaction, so that the messages it summarized are shown again.
+
+        Returns None if there is none.
+        """
         checkpoint = self.view.checkpoint_id
         if checkpoint is None:
             return None
@@ -359,7 +431,10 @@ class Compactor:
         run_on_branch_change(self.hooks, self.transcript, logger=self._logger)
 
     def find_change(self, leaf: str) -> str | None:
-        """Return why a plan that was made at a leaf is stale; None while it is valid. What was appended, also if it was edited, is no change."""
+        """Return why a plan that was made at a leaf is stale; None while it is valid.
+
+        What was appended, also if it was edited, is no change.
+        """
         path = self.transcript.path()
         edited: set[str] = set()
         appended: set[str] = set()
@@ -376,53 +451,82 @@ class Compactor:
 
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
         plan = task.plan
-        result = await run_pre_compact(self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger)
+        result = await run_pre_compact(
+            self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger
+        )
         if result.cancel:
             return None
-        task = attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, *result.instructions))) or None)
+        task = attrs.evolve(
+            task,
+            instructions="\n\n".join(filter(None, (task.instructions, *result.instructions)))
+            or None,
+        )
         if self._redactor is not None:
             task = redact_task(task, self._redactor)
         facts = updated_facts(task)
-        check = _CheckOnce(lambda summary: self._check(plan, attrs.evolve(summary, facts={**facts, **summary.facts})))
+        check = _CheckOnce(
+            lambda summary: self._check(
+                plan, attrs.evolve(summary, facts={**facts, **summary.facts})
+            )
+        )
         if result.summary is not None:
             try:
                 return check(result.summary)
             except SummaryError as error:
-                self._logger.warning("a hook's summary is rejected, and another one is made: %s", error)
+                self._logger.warning(
+                    "a hook's summary is rejected, and another one is made: %s", error
+                )
         task = attrs.evolve(
             task,
             max_tokens=self._max_tokens(plan, facts),
             requests_beside=self._replacement.keeps_user_messages,
             check=check,
         )
-        summarizer = self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        summarizer = (
+            self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
+        )
         return check(await summarize_within_limits(summarizer, task))
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
-        """Return the most tokens of a summary that saves enough of what it replaces. Raises SummaryError if there is no such summary."""
+        """Return the most tokens of a summary that saves enough of what it replaces.
+
+        Raises SummaryError if there is no such summary.
+        """
         replaced = self._count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
         frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
-            detail = f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
+            detail = (
+                f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
+            )
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
     def _count_replaced(self, plan: Plan) -> int:
-        return sum(self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
+        return sum(
+            self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
+        )
 
     def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
-        """Append the breadcrumb to a summary's text. Everything that the summary replaces is already on the disk."""
+        """Append the breadcrumb to a summary's text.
+
+        Everything that the summary replaces is already on the disk.
+        """
         call = None
         if self._look_up is not None:
             shown = {item.entry_id for item in (*plan.kept, *plan.pinned, *plan.replayed)}
             newest = self.transcript.path(plan.leaf)[-MAX_LOOK_UP:]
             call = self._look_up(facts, [entry for entry in newest if entry.id not in shown])
-        return add_breadcrumb(text, location=self.transcript.store.address, entries=len(self.transcript), call=call)
+        return add_breadcrumb(
+            text, location=self.transcript.store.address, entries=len(self.transcript), call=call
+        )
 
     def _check(self, plan: Plan, summary: Summary) -> Summary:
-        """Return the summary with its breadcrumb. Raises SummaryError if it is blank, too short, too large or saves too little."""
+        """Return the summary with its breadcrumb.
+
+        Raises SummaryError if it is blank, too short, too large or saves too little.
+        """
         if self._redactor is not None:
             summary = redact_summary(summary, self._redactor)
         summary = attrs.evolve(summary, text=remove_breadcrumb_lines(summary.text))
@@ -434,7 +538,9 @@ class Compactor:
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
-        checked = attrs.evolve(summary, text=self._with_breadcrumb(summary.text, summary.facts, plan))
+        checked = attrs.evolve(
+            summary, text=self._with_breadcrumb(summary.text, summary.facts, plan)
+        )
         left = self._replacement.count_tokens(plan, checked, self._tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
@@ -458,18 +564,26 @@ class Compactor:
         )
 
     def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
-        """Append the checkpoint after whatever was written meanwhile. Returns None if that made the plan stale."""
+        """Append the checkpoint after whatever was written meanwhile.
+
+        Returns None if that made the plan stale.
+        """
         for left in reversed(range(COMMIT_ATTEMPTS)):
             stale = self.find_change(draft.plan.leaf)
             if stale is not None:
                 self.discard(draft, stale)
                 return None
             before = self._count_request()
-            replaced = self._replacement.build(draft.plan, draft.summary, self._tokenizer, files=files)
-            checkpoint = build_checkpoint(draft, self.view.items, replaced=replaced, count=self._sizer.count_message)
+            replaced = self._replacement.build(
+                draft.plan, draft.summary, self._tokenizer, files=files
+            )
+            checkpoint = build_checkpoint(
+                draft, self.view.items, replaced=replaced, count=self._sizer.count_message
+            )
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
-            except TranscriptConflictError:  # another process has appended, and its entries have been read by now
+            except TranscriptConflictError:
+                # another process has appended, and its entries have been read by now
                 if not left:
                     raise
             else:
@@ -479,9 +593,13 @@ class Compactor:
 
     def _count_request(self) -> UsageByPart:
         view = self.view
-        return self._count_fixed() + count_parts(view.messages, find_summary_ids(view.items), self._sizer.count_message)
+        return self._count_fixed() + count_parts(
+            view.messages, find_summary_ids(view.items), self._sizer.count_message
+        )
 
-    def _report_commit(self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint, before: UsageByPart) -> None:
+    def _report_commit(
+        self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint, before: UsageByPart
+    ) -> None:
         self.events.emit(
             CompactionCommitted(
                 number=draft.number,
@@ -513,10 +631,21 @@ class Compactor:
             )
         )
 
-    def _report_failure(self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None) -> None:
+    def _report_failure(
+        self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None
+    ) -> None:
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
         seconds = self._clock() - started
-        self.events.emit(CompactionFailed(number=number, trigger=trigger, reason=reason, detail=str(error), seconds=seconds, usage=usage))
+        self.events.emit(
+            CompactionFailed(
+                number=number,
+                trigger=trigger,
+                reason=reason,
+                detail=str(error),
+                seconds=seconds,
+                usage=usage,
+            )
+        )
 
 
 def _most_left(replaced: int) -> int:
@@ -539,7 +668,11 @@ class _CheckOnce:
 
 
 def build_checkpoint(
-    draft: DraftSummary, items: Sequence[ViewItem], *, replaced: ReplacementMessages, count: Callable[[Message], int]
+    draft: DraftSummary,
+    items: Sequence[ViewItem],
+    *,
+    replaced: ReplacementMessages,
+    count: Callable[[Message], int],
 ) -> Checkpoint:
     """Build the checkpoint of a summary.
 
@@ -551,7 +684,8 @@ def build_checkpoint(
     """
     plan = draft.plan
     planned = sum(map(len, (plan.dropped, plan.prefix, plan.kept, plan.pinned, plan.replayed)))
-    kept = items[planned - len(plan.kept) :]  # an earlier checkpoint's messages come first in a view, and are never among these
+    # an earlier checkpoint's messages come first in a view, and are never among these
+    kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
     return Checkpoint(
@@ -573,13 +707,29 @@ def build_checkpoint(
 def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     """Collect the facts that are carried over into the summary of a plan: those of the previous checkpoint.
 
-    From abandoned branches only the files that were read and changed are added: the user's requests there no longer hold.
+    From abandoned branches only the files that were read and changed are added: the user's requests
+    there no longer hold.
     """
-    opening = next((item.entry_id for item in (*plan.dropped, *plan.pinned, *plan.replayed) if is_checkpoint_item(item)), None)
+    opening = next(
+        (
+            item.entry_id
+            for item in (*plan.dropped, *plan.pinned, *plan.replayed)
+            if is_checkpoint_item(item)
+        ),
+        None,
+    )
     earlier = None if opening is None else transcript.get(opening).payload
     facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
-    payloads = [transcript.get(item.entry_id).payload for item in (*plan.dropped, *plan.prefix) if item.kind == "branch_summary"]
-    branches = [Facts.from_json(each.facts) for each in payloads if isinstance(each, BranchSummary) and each.facts]
+    payloads = [
+        transcript.get(item.entry_id).payload
+        for item in (*plan.dropped, *plan.prefix)
+        if item.kind == "branch_summary"
+    ]
+    branches = [
+        Facts.from_json(each.facts)
+        for each in payloads
+        if isinstance(each, BranchSummary) and each.facts
+    ]
     if not branches:
         return facts
     known = Facts.from_json(facts)

@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.lifecycle.recall_tool import list_look_up_tools, suggest_call, suggest_entry
+from promptkit.compaction.lifecycle.recall_tool import (
+    list_look_up_tools,
+    suggest_call,
+    suggest_entry,
+)
 from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.policy.rules import first_match, prune_results
@@ -38,7 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["CompactionConfig"]
 
 REPLAYED_SHARE = 4
-"""The open requests that a compaction repeats may have a quarter of what a conversation may have; the newest one may always stay."""
+"""The open requests that a compaction repeats may have a quarter of what a conversation may have;
+the newest one may always stay."""
 
 
 @attrs.frozen(kw_only=True)
@@ -51,16 +56,19 @@ class CompactionConfig:
     policy: Policy | None = None
     keep: Keep | None = None
     reduce: ReduceToolResults | None = None
-    """Replaces old and superseded tool results by placeholders, permanently. None: as the preset does."""
+    """Replaces old and superseded tool results by placeholders, permanently. None: as the preset
+    does."""
     summarizer: Summarizer | None = None
     hooks: CompactionHooks | None = None
     redactor: Redactor | None = None
     """Removes secrets from what summarizers read and write."""
     events: Events | None = None
     archives: ArchiveDirectory | None = None
-    """Where the entries that a checkpoint drops are written first; None: they are only in the transcript."""
+    """Where the entries that a checkpoint drops are written first; None: they are only in the
+    transcript."""
     read_tool: str = "read_file"
-    """The name of a tool with which the model can read the transcript's file, for a conversation without the tool `recall`."""
+    """The name of a tool with which the model can read the transcript's file, for a conversation
+    without the tool `recall`."""
     tool_limits: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """The most tokens of the results of tools that have a limit of their own, by name."""
     enabled: bool = True
@@ -87,7 +95,8 @@ class CompactionConfig:
             context: The budget, the tokenizer and the summarizing model.
             model: The name of the model that answers.
             tools: The tools of the conversation.
-            count_fixed: Returns the parts of every request besides the conversation, for the sizes in events.
+            count_fixed: Returns the parts of every request besides the conversation, for the sizes
+                in events.
             clock: Returns seconds that only grow; the system's clock by default.
         """
         preset, budget = self.preset, context.budget
@@ -103,13 +112,17 @@ class CompactionConfig:
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=budget.result_tokens,
             result_limits=ResultLimits(
-                by_tool=self.tool_limits, describe_rest=partial(suggest_entry, tools, transcript), tools=list_look_up_tools(tools)
+                by_tool=self.tool_limits,
+                describe_rest=partial(suggest_entry, tools, transcript),
+                tools=list_look_up_tools(tools),
             ),
             tools=tools,
             hooks=self.hooks,
             redactor=self.redactor,
             events=self.events,
-            look_up=partial(suggest_call, tools, read_tool=self.read_tool, location=transcript.store.address),
+            look_up=partial(
+                suggest_call, tools, read_tool=self.read_tool, location=transcript.store.address
+            ),
             file_rules=preset.file_rules,
             count_fixed=count_fixed,
         )
@@ -118,7 +131,9 @@ class CompactionConfig:
         return CompactionController(
             compactor,
             budget=budget,
-            policy=policy if reduce is None else first_match((_make_prune_rule(reduce), policy.decide)),
+            policy=policy
+            if reduce is None
+            else first_match((_make_prune_rule(reduce), policy.decide)),
             tokenizer=context.tokenizer,
             model=model,
             enabled=self.enabled and preset.enabled,
@@ -144,7 +159,9 @@ class CompactionConfig:
 
     def _build_keep(self, budget: ContextBudget) -> Keep:
         """Return what stays at a compaction, within half of what a conversation may have: what the program or else the preset keeps."""
-        return limit_keep(self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2)
+        return limit_keep(
+            self.keep or self.preset.keep(budget), None if budget.base is None else budget.base // 2
+        )
 
     def _build_choice(self, budget: ContextBudget) -> Callable[..., Plan]:
         """Return what plans a compaction: open requests are repeated within a share of what a conversation may have."""

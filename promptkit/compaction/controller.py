@@ -29,7 +29,14 @@ from promptkit.compaction.policy.decisions import (
     Wait,
 )
 from promptkit.compaction.policy.least import describe_largest
-from promptkit.compaction.policy.state import CACHE_SECONDS, Attempts, PolicyState, Rereading, is_cache_warm, judge_attempt
+from promptkit.compaction.policy.state import (
+    CACHE_SECONDS,
+    Attempts,
+    PolicyState,
+    Rereading,
+    is_cache_warm,
+    judge_attempt,
+)
 from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor, truncate_history
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
@@ -57,7 +64,10 @@ __all__ = ["CompactionController", "Promotion", "RequestState", "find_promotion"
 
 @attrs.frozen(kw_only=True)
 class RequestState:
-    """What was already done for one request. `prepare` creates it, `make_room` replaces it; the controller does not store it."""
+    """What was already done for one request.
+
+    `prepare` creates it, `make_room` replaces it; the controller does not store it.
+    """
 
     compacted: bool = False
     """A summary was committed for this request."""
@@ -78,13 +88,18 @@ class Promotion:
 
 
 def find_promotion(
-    models: Sequence[Model], window: int | None, *, switch: Callable[[Model], object], tokenizer: Tokenizer | None = None
+    models: Sequence[Model],
+    window: int | None,
+    *,
+    switch: Callable[[Model], object],
+    tokenizer: Tokenizer | None = None,
 ) -> Promotion | None:
     """Find the first model whose window is known and has more than `window` tokens.
 
     Args:
         models: The models that the conversation may be switched to, the smallest first.
-        window: The context window of the present model, in tokens. None: unknown, so that no model is known to be larger.
+        window: The context window of the present model, in tokens. None: unknown, so that no model
+            is known to be larger.
         switch: Switches the conversation to a model.
         tokenizer: Counts tokens; by default each model's own.
 
@@ -94,7 +109,9 @@ def find_promotion(
     if window is None:
         return None
     for model in models:
-        size = ContextBudget.for_model(model, tokenizer=tokenizer or tokenizer_for(model.name)).window
+        size = ContextBudget.for_model(
+            model, tokenizer=tokenizer or tokenizer_for(model.name)
+        ).window
         if size is not None and size > window:
             return Promotion(model=model.name, switch=partial(switch, model))
     return None
@@ -108,10 +125,13 @@ class _ModelChange:
 
 
 class CompactionController:
-    """Carry out the policy's decisions for one transcript. There is one for each conversation, used in one event loop.
+    """Carry out the policy's decisions for one transcript.
 
-    A request takes these steps. `prepare` returns the request's state. If the render does not fit, `make_room` returns the next state and
-    the request is rendered again. `on_rendered` and `on_reply` report a request that fits and its reply.
+    There is one for each conversation, used in one event loop.
+
+    A request takes these steps. `prepare` returns the request's state. If the render does not fit,
+    `make_room` returns the next state and the request is rendered again. `on_rendered` and
+    `on_reply` report a request that fits and its reply.
     """
 
     def __init__(  # noqa: PLR0913  # the parts that decide and act, each a value of its own
@@ -136,10 +156,13 @@ class CompactionController:
             policy: Decides what happens in each phase.
             tokenizer: Counts messages.
             model: The name of the model that answers.
-            enabled: False: nothing is compacted automatically; a request that is too large is pruned.
-            reduce: Which tool results are replaced by placeholders where the policy says so; None: none.
-            processors: Change the messages of each request. The size of a conversation is that of the changed messages. The last resort
-                of pruned requests, `truncate_history()`, runs behind them.
+            enabled: False: nothing is compacted automatically; a request that is too large is
+                pruned.
+            reduce: Which tool results are replaced by placeholders where the policy says so; None:
+                none.
+            processors: Change the messages of each request. The size of a conversation is that of
+                the changed messages. The last resort of pruned requests, `truncate_history()`, runs
+                behind them.
             cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
             clock: Returns seconds that only grow.
         """
@@ -151,7 +174,11 @@ class CompactionController:
         self.model = model
         self.processor = ViewProcessor((*processors, truncate_history()))
         """Makes the messages of requests from views."""
-        self.background = Background(unused=lambda draft: compactor.discard(draft, "it was finished after it had been cancelled"))
+        self.background = Background(
+            unused=lambda draft: compactor.discard(
+                draft, "it was finished after it had been cancelled"
+            )
+        )
         """The background summary."""
         self.attempts = Attempts()
         """The outcome of automatic compactions so far."""
@@ -163,12 +190,14 @@ class CompactionController:
         self._cache_seconds = cache_seconds
         self._clock = clock
         self._asked_at: float | None = None
-        """The time of the last request or reply; None: there was none since this conversation or this model was opened."""
+        """The time of the last request or reply; None: there was none since this conversation or
+        this model was opened."""
         self._rereading = Rereading()
         self._model_change: _ModelChange | None = None
         self._failure_counted = False
         self._overflowed_reply: str | None = None
-        """The last reply whose request was counted as larger than the context window, and was reacted to."""
+        """The last reply whose request was counted as larger than the context window, and was
+        reacted to."""
 
     @property
     def view(self) -> TranscriptView:
@@ -178,7 +207,9 @@ class CompactionController:
     @property
     def processed_view(self) -> TranscriptView:
         """The view with the messages as the next request shows them, if it need not be pruned."""
-        limits = RequestLimits(limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer)
+        limits = RequestLimits(
+            limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer
+        )
         return self.processor.process(self.view, limits)
 
     @property
@@ -190,7 +221,9 @@ class CompactionController:
     def warm(self) -> bool:
         """Whether the provider's prompt cache is taken to hold the start of the next request."""
         return is_cache_warm(
-            seconds_since_request=None if self._asked_at is None else self._clock() - self._asked_at,
+            seconds_since_request=None
+            if self._asked_at is None
+            else self._clock() - self._asked_at,
             cached_share=self.usage().cached_share,
             mid_turn=self.mid_turn,
             cache_seconds=self._cache_seconds,
@@ -210,9 +243,14 @@ class CompactionController:
         self.attempts = self.attempts.after_user_message()
 
     def set_model(self, model: str, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
-        """Continue with another model. A pending background summary is discarded: it was made for the previous model's window."""
+        """Continue with another model.
+
+        A pending background summary is discarded: it was made for the previous model's window.
+        """
         self.reset("the model was changed")
-        smaller = budget.window is not None and (self.budget.window is None or budget.window < self.budget.window)
+        smaller = budget.window is not None and (
+            self.budget.window is None or budget.window < self.budget.window
+        )
         self._tokenizer = tokenizer
         self.model, self.budget = model, budget
         self._window = self._new_window()
@@ -220,7 +258,10 @@ class CompactionController:
         self._model_change = _ModelChange(to_smaller_window=smaller)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Count with another tokenizer for the same model from now on. What the conversation shows is not changed."""
+        """Count with another tokenizer for the same model from now on.
+
+        What the conversation shows is not changed.
+        """
         self._tokenizer = tokenizer
         self._window.set_tokenizer(tokenizer)
 
@@ -230,7 +271,10 @@ class CompactionController:
         self.attempts = Attempts()
 
     async def close(self) -> None:
-        """Cancel the background summary and wait until it has ended. No other one starts afterwards."""
+        """Cancel the background summary and wait until it has ended.
+
+        No other one starts afterwards.
+        """
         self._discard_background("the conversation was closed")
         await self.background.close()
 
@@ -239,12 +283,16 @@ class CompactionController:
         state = RequestState()
         change, self._model_change = self._model_change, None
         if change is not None:
-            state, _ = await self._run_phase("model_switch", state, to_smaller_window=change.to_smaller_window)
+            state, _ = await self._run_phase(
+                "model_switch", state, to_smaller_window=change.to_smaller_window
+            )
         state = await self._react_to_overflow(state)
         while True:
             match self._decide("before_render", self.usage().tokens, state):
                 case ApplySummary():
-                    return attrs.evolve(state, compacted=await self._apply_background() or state.compacted)
+                    return attrs.evolve(
+                        state, compacted=await self._apply_background() or state.compacted
+                    )
                 case Wait(seconds=seconds):
                     state = attrs.evolve(state, waited=True)
                     await self.background.wait(seconds)
@@ -255,29 +303,42 @@ class CompactionController:
                 case Prune() as decision if self._prune_outputs(decision):
                     pass
                 case Compact() as decision:
-                    return attrs.evolve(state, compacted=await self._compact(decision) or state.compacted)
+                    return attrs.evolve(
+                        state, compacted=await self._compact(decision) or state.compacted
+                    )
                 case _:
                     return state
 
     async def _react_to_overflow(self, state: RequestState) -> RequestState:
-        """Make room if the provider counted more tokens than the context window has, and answered. Reacts once to a reply."""
+        """Make room if the provider counted more tokens than the context window has, and answered.
+
+        Reacts once to a reply.
+        """
         reading = self.usage()
-        if state.compacted or not reading.overflowed or reading.counted_entry_id == self._overflowed_reply:
+        if (
+            state.compacted
+            or not reading.overflowed
+            or reading.counted_entry_id == self._overflowed_reply
+        ):
             return state
         self._overflowed_reply = reading.counted_entry_id
         try:
             made = await self._make_room("overflow", state, reading.tokens)
         except ContextWindowFullError:  # as far as is counted here, the request fits
             return state
-        return attrs.evolve(made, pruned=False)  # for the same reason pruning would leave nothing out
+        # for the same reason pruning would leave nothing out
+        return attrs.evolve(made, pruned=False)
 
-    async def make_room(self, state: RequestState, tokens: int, *, refused_by: str | None = None) -> RequestState:
+    async def make_room(
+        self, state: RequestState, tokens: int, *, refused_by: str | None = None
+    ) -> RequestState:
         """Act on a request that is too large. Afterwards it is to be rendered again.
 
         Args:
             state: What was already done for this request.
             tokens: The size of the request, in tokens.
-            refused_by: The model whose provider refused the request; None if the render already exceeded the budget.
+            refused_by: The model whose provider refused the request; None if the render already
+                exceeded the budget.
 
         Returns:
             The state with which to render again.
@@ -285,16 +346,25 @@ class CompactionController:
         Raises:
             ContextWindowFullError: Nothing else can be done. It names the largest messages.
         """
-        if refused_by is not None:  # what it was pruned to was still too large, and the budget is smaller now
+        # what it was pruned to was still too large, and the budget is smaller now
+        if refused_by is not None:
             state = attrs.evolve(state, pruned=False, refused=True)
         try:
-            return await self._make_room("overflow" if refused_by is None else "rejected", state, tokens, refused_by=refused_by)
+            return await self._make_room(
+                "overflow" if refused_by is None else "rejected",
+                state,
+                tokens,
+                refused_by=refused_by,
+            )
         except ContextWindowFullError as error:
             problem = f"{error}. {describe_largest(self.view.messages, self._tokenizer)}"
             raise ContextWindowFullError(problem) from error
 
     async def make_room_for_reply(self) -> bool:
-        """Act on a reply that was cut off because the context window is full. Returns True if the next reply has more room."""
+        """Act on a reply that was cut off because the context window is full.
+
+        Returns True if the next reply has more room.
+        """
         try:
             state = await self._make_room("incomplete", RequestState(), self.usage().tokens)
         except ContextWindowFullError:
@@ -344,7 +414,9 @@ class CompactionController:
     def on_rendered(self, state: RequestState, tokens: int) -> None:
         """Handle a rendered request of `tokens` that fits."""
         self._asked_at = self._clock()
-        self._window.on_rendered(tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned)
+        self._window.on_rendered(
+            tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned
+        )
 
     @property
     def wait_seconds(self) -> float:
@@ -357,20 +429,24 @@ class CompactionController:
         window, self._sent = self._window, None
         self._asked_at = self._clock()
         if window.leaf is not None and not state.pruned and not window.moved:
-            self._sent = SentRequest(request=request, leaf=window.leaf, items=window.items).with_reply(reply, self.view.items)
+            self._sent = SentRequest(
+                request=request, leaf=window.leaf, items=window.items
+            ).with_reply(reply, self.view.items)
         tokens = window.on_reply(self.budget.window)
         self._rereading = window.add_request(self._rereading, checkpoint_id=self.view.checkpoint_id)
         decision = self._decide("rendered", tokens, state)
         if isinstance(decision, StartBackground):
             self._start_background()
 
-    async def compact(self, instructions: str | None = None, *, allow_extractive: bool = False) -> Entry | None:
+    async def compact(
+        self, instructions: str | None = None, *, allow_extractive: bool = False
+    ) -> Entry | None:
         """Compact now, on the user's request.
 
         Args:
             instructions: What the summary should pay attention to.
-            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that raises SummaryError, unless the
-                conversation has no summarizing model.
+            allow_extractive: Take a summary without a model if no model wrote one. Otherwise that
+                raises SummaryError, unless the conversation has no summarizing model.
 
         Returns:
             The checkpoint; None if there is nothing to drop, or too little.
@@ -399,9 +475,20 @@ class CompactionController:
         return entry
 
     async def _run_phase(
-        self, phase: Phase, state: RequestState, *, idle_seconds: float = 0.0, to_smaller_window: bool = False
+        self,
+        phase: Phase,
+        state: RequestState,
+        *,
+        idle_seconds: float = 0.0,
+        to_smaller_window: bool = False,
     ) -> tuple[RequestState, bool]:
-        decision = self._decide(phase, self.usage().tokens, state, idle_seconds=idle_seconds, to_smaller_window=to_smaller_window)
+        decision = self._decide(
+            phase,
+            self.usage().tokens,
+            state,
+            idle_seconds=idle_seconds,
+            to_smaller_window=to_smaller_window,
+        )
         match decision:
             case Compact(trigger=trigger):
                 self._discard_background(f"a summary is made now: {trigger}")
@@ -426,7 +513,12 @@ class CompactionController:
     ) -> Decision:
         self._count_background_failure()
         state = self._build_state(
-            phase, tokens, request, refused_by=refused_by, idle_seconds=idle_seconds, to_smaller_window=to_smaller_window
+            phase,
+            tokens,
+            request,
+            refused_by=refused_by,
+            idle_seconds=idle_seconds,
+            to_smaller_window=to_smaller_window,
         )
         decision = self.policy.decide(state)
         reason = decision.reason
@@ -489,12 +581,19 @@ class CompactionController:
         """Start a background summary if there is something to drop."""
         compactor = self.compactor
         keep = compactor.keep
-        plan = compactor.plan(attrs.evolve(keep, background=True) if isinstance(keep, KeepLastRound) else keep)
+        plan = compactor.plan(
+            attrs.evolve(keep, background=True) if isinstance(keep, KeepLastRound) else keep
+        )
         if plan.is_empty or compactor.running:
             return
         self._failure_counted = False
         request = self._live_request(plan)
-        self.background.start(lambda: compactor.draft(plan, trigger="background", last_request=request, require_model=True), plan)
+        self.background.start(
+            lambda: compactor.draft(
+                plan, trigger="background", last_request=request, require_model=True
+            ),
+            plan,
+        )
 
     async def _apply_background(self) -> bool:
         """Commit the background summary. Returns True if it is in place."""
@@ -512,11 +611,16 @@ class CompactionController:
         self._record_outcome(before, background=True)
         return True
 
-    async def _compact(self, decision: Compact, *, reuse_request: bool = True, fits: bool = True) -> bool:
-        """Compact in the foreground. Returns True if a summary is in place. An event reports a failure, which is not raised.
+    async def _compact(
+        self, decision: Compact, *, reuse_request: bool = True, fits: bool = True
+    ) -> bool:
+        """Compact in the foreground.
 
-        If no document for a handoff is made, the conversation is summarized as at any threshold. While the next request still `fits`,
-        only a model's summary is put in place, and a failure does not use up the attempt of a request that does not fit.
+        Returns True if a summary is in place. An event reports a failure, which is not raised.
+
+        If no document for a handoff is made, the conversation is summarized as at any threshold.
+        While the next request still `fits`, only a model's summary is put in place, and a failure
+        does not use up the attempt of a request that does not fit.
         """
         before = self.usage().tokens
         compactor = self.compactor
@@ -530,7 +634,8 @@ class CompactionController:
                 seconds=decision.seconds,
                 require_model=fits,
             )
-        except CompactionInProgressError:  # one that the user requested is running: it serves this request, too
+        except CompactionInProgressError:
+            # one that the user requested is running: it serves this request, too
             await compactor.wait_idle()
             if compactor.find_change(plan.leaf):
                 return True
@@ -538,7 +643,9 @@ class CompactionController:
         except Exception:  # noqa: BLE001  # an event reported why; the policy decides how to continue without a summary
             entry = None
         if entry is None and is_handoff:
-            return await self._compact(attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits)
+            return await self._compact(
+                attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits
+            )
         if entry is None:
             self.attempts = self.attempts.after_attempt("failed", background=fits)
             return False
@@ -563,7 +670,11 @@ class CompactionController:
     def _live_request(self, plan: Plan) -> LastRequest | None:
         """Return the last request if it shows all that a plan drops, so that the summary can be requested behind it."""
         sent = self._sent
-        usable = sent is not None and sent.shows(plan, self.view.items) and not self.compactor.find_change(sent.leaf)
+        usable = (
+            sent is not None
+            and sent.shows(plan, self.view.items)
+            and not self.compactor.find_change(sent.leaf)
+        )
         return sent.request if sent is not None and usable else None
 
     def _promote(self) -> bool:
@@ -576,13 +687,21 @@ class CompactionController:
 
     def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
         """Plan the replacement of tool results, for a request of so many tokens."""
-        if self.reduce is None or not self.reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
+        if self.reduce is None or not self.reduce.applies(
+            warm=warm, ratio=self.budget.ratio(tokens)
+        ):
             return Pruning()
         return self._plan_pruning(self.reduce)
 
     def _plan_pruning(self, reduce: ReduceToolResults) -> Pruning:
         compactor = self.compactor
-        return prune_outputs(compactor.transcript.path(), self.view, reduce, tokenizer=self._tokenizer, file_rules=compactor.file_rules)
+        return prune_outputs(
+            compactor.transcript.path(),
+            self.view,
+            reduce,
+            tokenizer=self._tokenizer,
+            file_rules=compactor.file_rules,
+        )
 
     def _prune_outputs(self, decision: Prune) -> bool:
         pruning = Pruning() if self.reduce is None else self._plan_pruning(self.reduce)

@@ -39,10 +39,13 @@ __all__ = [
 
 
 class Events:
-    """Sends events to subscribers, in order. An error that a subscriber raises is logged and has no further effect.
+    """Sends events to subscribers, in order.
 
-    Several conversations may share one `Events`, as a fork does with its original. Compactions, turns, requests and tool calls are numbered
-    through all of them, each kind from 1. Each start is followed by exactly one end with the same number.
+    An error that a subscriber raises is logged and has no further effect.
+
+    Several conversations may share one `Events`, as a fork does with its original. Compactions,
+    turns, requests and tool calls are numbered through all of them, each kind from 1. Each start is
+    followed by exactly one end with the same number.
 
     Args:
         subscribers: The subscribers.
@@ -61,7 +64,10 @@ class Events:
         self._subscribers.append(subscriber)
 
     def next_number(self, kind: str = "compaction") -> int:
-        """Return the number of the next `compaction`, `turn`, `request` or `tool` call, from 1. Each number is returned once."""
+        """Return the number of the next `compaction`, `turn`, `request` or `tool` call, from 1.
+
+        Each number is returned once.
+        """
         return next(self._numbers[kind])
 
     def emit(self, event: Event) -> None:
@@ -76,20 +82,33 @@ class Events:
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
     """Make a subscriber that logs one line for each event.
 
-    Failures are warnings. Decisions, turns, requests and tool calls are debug messages, and the rest is information. Texts of the
-    conversation, such as the summary, are not logged.
+    Failures are warnings. Decisions, turns, requests and tool calls are debug messages, and the
+    rest is information. Texts of the conversation, such as the summary, are not logged.
     """
 
     def write(event: Event) -> None:
         match event:
             case CompactionFailed() | SummaryAttemptFailed() | RequestFailed():
                 level = logging.WARNING
-            case DecisionMade() | TurnStarted() | TurnEnded() | RequestSent() | ReplyReceived() | ToolCalled() | ToolReturned():
+            case (
+                DecisionMade()
+                | TurnStarted()
+                | TurnEnded()
+                | RequestSent()
+                | ReplyReceived()
+                | ToolCalled()
+                | ToolReturned()
+            ):
                 level = logging.DEBUG
             case _:
                 level = logging.INFO
         shown = [field.name for field in attrs.fields(type(event)) if field.repr]
-        logger.log(level, "%s %s", type(event).__name__, " ".join(f"{name}={getattr(event, name)!r}" for name in shown))
+        logger.log(
+            level,
+            "%s %s",
+            type(event).__name__,
+            " ".join(f"{name}={getattr(event, name)!r}" for name in shown),
+        )
 
     return write
 
@@ -114,10 +133,14 @@ class DecisionMade:
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
-    """A compaction has started. Exactly one of the events committed, failed, cancelled and discarded follows."""
+    """A compaction has started.
+
+    Exactly one of the events committed, failed, cancelled and discarded follows.
+    """
 
     number: int
-    """The number of the compaction among all of one `Events`. Its last event has the same number."""
+    """The number of the compaction among all of one `Events`. Its last event has the same
+    number."""
     trigger: str
     """What started the compaction, such as `manual` or `background`."""
     messages: int
@@ -141,13 +164,15 @@ class CompactionCommitted:
     tokens_after: int
     seconds: float
     before: UsageByPart = attrs.field(factory=UsageByPart)
-    """The request by part as it would have been without the compaction, instructions and tools included."""
+    """The request by part as it would have been without the compaction, instructions and tools
+    included."""
     after: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it is now."""
     model: str | None = None
     """The model that wrote the summary. None: no model was asked."""
     usage: Usage | None = None
-    """The cost of all requests for the summary, failed attempts included. None: no model was asked."""
+    """The cost of all requests for the summary, failed attempts included. None: no model was
+    asked."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
     summary: str = attrs.field(default="", repr=False)
@@ -212,7 +237,10 @@ class SummaryDiscarded:
 
 @attrs.frozen(kw_only=True)
 class RequestPruned:
-    """A request was made smaller without a summary: messages were omitted or shortened. The transcript is unchanged."""
+    """A request was made smaller without a summary: messages were omitted or shortened.
+
+    The transcript is unchanged.
+    """
 
     messages: int
     """Number of the view's messages that are not in the request in full."""
@@ -245,7 +273,10 @@ class TurnEnded:
 
 @attrs.frozen(kw_only=True)
 class RequestSent:
-    """A request was sent to a model: by a session, or for a summary. `ReplyReceived` or `RequestFailed` follows."""
+    """A request was sent to a model: by a session, or for a summary.
+
+    `ReplyReceived` or `RequestFailed` follows.
+    """
 
     number: int
     model: str
@@ -309,7 +340,8 @@ class ToolReturned:
     number: int
     seconds: float
     error: str | None = None
-    """`tool_error` if the model is told of an error, the class name of what ended the call otherwise. None: the tool has a result."""
+    """`tool_error` if the model is told of an error, the class name of what ended the call
+    otherwise. None: the tool has a result."""
     result: str = attrs.field(default="", repr=False)
     """The text of the result."""
 

@@ -1,6 +1,7 @@
 """Hooks that run before and after a compaction, and when the conversation continues on another branch.
 
-A hook can cancel a compaction, write the summary itself, add instructions for the summarizer, and act on a committed checkpoint.
+A hook can cancel a compaction, write the summary itself, add instructions for the summarizer, and
+act on a committed checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CompactionHooks", "HookChain", "PreCompactResult", "run_on_branch_change", "run_post_compact", "run_pre_compact"]
+__all__ = [
+    "CompactionHooks",
+    "HookChain",
+    "PreCompactResult",
+    "run_on_branch_change",
+    "run_post_compact",
+    "run_pre_compact",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -25,20 +33,25 @@ class PreCompactResult:
     cancel: bool = False
     """Cancel the compaction. The conversation stays as it is."""
     summary: Summary | None = None
-    """A summary to use instead of the summarizer's. It is rejected if it is blank, too large or no smaller than the messages it replaces."""
+    """A summary to use instead of the summarizer's. It is rejected if it is blank, too large or no
+    smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
     """Instructions for the summarizer, in addition to the user's."""
 
 
 class CompactionHooks:
-    """Base class of compaction hooks, which does nothing. Subclass it and override the methods you need.
+    """Base class of compaction hooks, which does nothing.
+
+    Subclass it and override the methods you need.
 
     >>> class SkipSmall(CompactionHooks):
     ...     async def pre_compact(self, plan, *, trigger, instructions):
     ...         return PreCompactResult(cancel=len(plan.dropped) < 20)
     """
 
-    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(
+        self, plan: Plan, *, trigger: str, instructions: str | None
+    ) -> PreCompactResult:
         """Handle a compaction that is about to start, in the foreground or in the background.
 
         Args:
@@ -54,7 +67,9 @@ class CompactionHooks:
         _ = checkpoint
 
     def on_branch_change(self, transcript: Transcript) -> None:
-        """Handle a rewind, a change of the branch, a reset or an undone compaction. It is a plain method, since these are.
+        """Handle a rewind, a change of the branch, a reset or an undone compaction.
+
+        It is a plain method, since these are.
 
         Args:
             transcript: The conversation, already where it continues.
@@ -62,7 +77,9 @@ class CompactionHooks:
         _ = transcript
 
     def fork(self, transcript: Transcript) -> CompactionHooks:
-        """Return the hooks of a copy of the conversation, by default these very hooks. Override it if they act on checkpoints by their ids.
+        """Return the hooks of a copy of the conversation, by default these very hooks.
+
+        Override it if they act on checkpoints by their ids.
 
         Args:
             transcript: The copy. Its entries have the ids that they have in the conversation.
@@ -74,19 +91,24 @@ class CompactionHooks:
 class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
 
-    The first hook that cancels ends the chain. The first summary is used. Instructions are concatenated.
+    The first hook that cancels ends the chain. The first summary is used. Instructions are
+    concatenated.
     """
 
     def __init__(self, *hooks: CompactionHooks, logger: logging.Logger | None = None) -> None:
         self._hooks = hooks
         self._logger = logger or logging.getLogger("promptkit")
 
-    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(
+        self, plan: Plan, *, trigger: str, instructions: str | None
+    ) -> PreCompactResult:
         """Combine the results of all hooks."""
         summary = None
         added: list[str] = []
         for hooks in self._hooks:
-            result = await run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger)
+            result = await run_pre_compact(
+                hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger
+            )
             if result.cancel:
                 return result
             summary = summary or result.summary
@@ -109,9 +131,18 @@ class HookChain(CompactionHooks):
 
 
 async def run_pre_compact(
-    hooks: CompactionHooks, plan: Plan, *, trigger: str, instructions: str | None, logger: logging.Logger
+    hooks: CompactionHooks,
+    plan: Plan,
+    *,
+    trigger: str,
+    instructions: str | None,
+    logger: logging.Logger,
 ) -> PreCompactResult:
-    """Call `pre_compact`. An exception is logged and counts as an empty result, so that a faulty hook cannot prevent a compaction."""
+    """Call `pre_compact`.
+
+    An exception is logged and counts as an empty result, so that a faulty hook cannot prevent a
+    compaction.
+    """
     try:
         return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
     except Exception:
@@ -119,7 +150,9 @@ async def run_pre_compact(
         return PreCompactResult()
 
 
-async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger) -> None:
+async def run_post_compact(
+    hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger
+) -> None:
     """Call `post_compact`. An exception is logged."""
     try:
         await hooks.post_compact(checkpoint)
@@ -127,7 +160,9 @@ async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry, *, logger:
         logger.exception("a hook raised after a compaction, which is committed")
 
 
-def run_on_branch_change(hooks: CompactionHooks, transcript: Transcript, *, logger: logging.Logger) -> None:
+def run_on_branch_change(
+    hooks: CompactionHooks, transcript: Transcript, *, logger: logging.Logger
+) -> None:
     """Call `on_branch_change`. An exception is logged."""
     try:
         hooks.on_branch_change(transcript)

@@ -38,7 +38,9 @@ class ObservedModel:
     """Whether requests show a summary in place of earlier messages."""
     compaction: int | None = None
     """The number of the compaction that the requests are for."""
-    provider: str | None = attrs.field(default=attrs.Factory(lambda self: getattr(self.model, "provider", None), takes_self=True))
+    provider: str | None = attrs.field(
+        default=attrs.Factory(lambda self: getattr(self.model, "provider", None), takes_self=True)
+    )
     """The provider, if the model tells it."""
 
     @property
@@ -50,7 +52,9 @@ class ObservedModel:
         """Return the same model with these options besides those that it has."""
         return attrs.evolve(self, model=with_options(self.model, **options))
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Ask the model, and report the request and how it ended. Raises what the model raises."""
         number, started = self.events.next_number("request"), time.monotonic()
         self.events.emit(
@@ -69,7 +73,11 @@ class ObservedModel:
             reply = await self.model.complete(messages, tools=tools)
         except BaseException as error:
             seconds = time.monotonic() - started
-            self.events.emit(RequestFailed(number=number, seconds=seconds, error=type(error).__name__, detail=str(error)))
+            self.events.emit(
+                RequestFailed(
+                    number=number, seconds=seconds, error=type(error).__name__, detail=str(error)
+                )
+            )
             raise
         self.events.emit(
             ReplyReceived(

@@ -1,7 +1,10 @@
-"""Turns, requests, tool calls and compactions as spans and metrics of OpenTelemetry. Needs the extra `otel`.
+"""Turns, requests, tool calls and compactions as spans and metrics of OpenTelemetry.
 
-Names follow OpenTelemetry's conventions for generative AI (github.com/open-telemetry/semantic-conventions-genai, in development), where
-they have one; all other names begin with `promptkit.`.
+Needs the extra `otel`.
+
+Names follow OpenTelemetry's conventions for generative AI
+(github.com/open-telemetry/semantic-conventions-genai, in development), where they have one; all
+other names begin with `promptkit.`.
 """
 
 from __future__ import annotations
@@ -60,21 +63,25 @@ DURATION_BUCKETS = tuple(0.01 * 2**power for power in range(14))
 """The boundaries of the histograms, as the conventions give them."""
 
 
-def otel_subscriber(tracer: Tracer | None = None, *, meter: Meter | None = None, content: bool = False) -> Subscriber:
+def otel_subscriber(
+    tracer: Tracer | None = None, *, meter: Meter | None = None, content: bool = False
+) -> Subscriber:
     """Make a subscriber that records turns, requests, tool calls and compactions as spans, and their tokens and durations as metrics.
 
-    A turn is a span `invoke_agent`; the requests (`chat <model>`) and tool calls (`execute_tool <name>`) in it are its children, and so
-    is a compaction (`promptkit.compaction`), whose children are the requests for the summary. While a turn, a request or a tool call
-    lasts, its span is the current one, so that spans of HTTP clients and of your tools stand below it. A background summary may outlast
-    the turn that it was started in. Decisions to do something, and pruned requests, are events on the current span.
+    A turn is a span `invoke_agent`; the requests (`chat <model>`) and tool calls
+    (`execute_tool <name>`) in it are its children, and so is a compaction (`promptkit.compaction`),
+    whose children are the requests for the summary. While a turn, a request or a tool call lasts,
+    its span is the current one, so that spans of HTTP clients and of your tools stand below it. A
+    background summary may outlast the turn that it was started in. Decisions to do something, and
+    pruned requests, are events on the current span.
 
     Use one subscriber for each `Events`, because everything is numbered within theirs.
 
     Args:
         tracer: Default: the global provider's tracer with the name `promptkit`.
         meter: Default: the global provider's meter with the name `promptkit`.
-        content: Record messages, instructions, tool definitions, arguments, results and summaries as well. They may be confidential, and
-            they are long.
+        content: Record messages, instructions, tool definitions, arguments, results and summaries
+            as well. They may be confidential, and they are long.
 
     Raises:
         ImportError: OpenTelemetry is not installed.
@@ -114,9 +121,18 @@ class _Recorder:
             explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
         )
         self._durations = {
-            kind: meter.create_histogram(name, unit="s", description=text, explicit_bucket_boundaries_advisory=DURATION_BUCKETS)
+            kind: meter.create_histogram(
+                name,
+                unit="s",
+                description=text,
+                explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+            )
             for kind, name, text in (
-                ("request", "gen_ai.client.operation.duration", "Duration of a request to a model."),
+                (
+                    "request",
+                    "gen_ai.client.operation.duration",
+                    "Duration of a request to a model.",
+                ),
                 ("tool", "gen_ai.execute_tool.duration", "Duration of a tool call."),
                 ("turn", "gen_ai.invoke_agent.duration", "Duration of a turn."),
             )
@@ -128,40 +144,82 @@ class _Recorder:
 
         match event:
             case TurnStarted():
-                self._start("turn", event.number, "invoke_agent", _name_operation("invoke_agent", event.conversation))
+                self._start(
+                    "turn",
+                    event.number,
+                    "invoke_agent",
+                    _name_operation("invoke_agent", event.conversation),
+                )
             case RequestSent():
                 self._start_request(event)
             case ToolCalled():
-                named = {"gen_ai.tool.name": event.name, "gen_ai.tool.call.id": event.call_id, "gen_ai.tool.type": "function"}
-                described = {} if event.description is None else {"gen_ai.tool.description": event.description}
+                named = {
+                    "gen_ai.tool.name": event.name,
+                    "gen_ai.tool.call.id": event.call_id,
+                    "gen_ai.tool.type": "function",
+                }
+                described = (
+                    {}
+                    if event.description is None
+                    else {"gen_ai.tool.description": event.description}
+                )
                 texts = {"gen_ai.tool.call.arguments": event.arguments} if self._content else {}
-                attributes = {**_name_operation("execute_tool", event.conversation), **named, **described, **texts}
-                self._start("tool", event.number, f"execute_tool {event.name}", attributes, keys=("gen_ai.tool.name",))
+                attributes = {
+                    **_name_operation("execute_tool", event.conversation),
+                    **named,
+                    **described,
+                    **texts,
+                }
+                self._start(
+                    "tool",
+                    event.number,
+                    f"execute_tool {event.name}",
+                    attributes,
+                    keys=("gen_ai.tool.name",),
+                )
             case CompactionStarted():
                 attributes = _select_attributes(event)
                 if event.conversation is not None:
                     attributes["gen_ai.conversation.id"] = event.conversation
                 self._start("compaction", event.number, SPAN, attributes, current=False)
             case TurnEnded():
-                self._end("turn", event.number, _describe_usage(event.usage), seconds=event.seconds, error=event.error)
+                self._end(
+                    "turn",
+                    event.number,
+                    _describe_usage(event.usage),
+                    seconds=event.seconds,
+                    error=event.error,
+                )
             case ReplyReceived():
                 self._end_request(event)
             case RequestFailed():
                 self._end("request", event.number, {}, seconds=event.seconds, error=event.error)
             case ToolReturned():
-                result: Attributes = {"gen_ai.tool.call.result": event.result} if self._content and event.result else {}
+                result: Attributes = (
+                    {"gen_ai.tool.call.result": event.result}
+                    if self._content and event.result
+                    else {}
+                )
                 self._end("tool", event.number, result, seconds=event.seconds, error=event.error)
             case SummaryAttemptFailed():
                 opened = self._open.get(("compaction", event.number))
                 if opened is not None:
-                    opened.span.add_event(f"{PREFIX}summary_attempt_failed", {**_select_attributes(event), **_describe_usage(event.usage)})
+                    opened.span.add_event(
+                        f"{PREFIX}summary_attempt_failed",
+                        {**_select_attributes(event), **_describe_usage(event.usage)},
+                    )
             case DecisionMade(decision="NoAction"):
                 pass  # most decisions are of this kind, and they change nothing
             case DecisionMade():
                 get_current_span().add_event(f"{PREFIX}decision_made", _select_attributes(event))
             case RequestPruned():
                 get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
-            case CompactionCommitted() | CompactionFailed() | CompactionCancelled() | SummaryDiscarded():
+            case (
+                CompactionCommitted()
+                | CompactionFailed()
+                | CompactionCancelled()
+                | SummaryDiscarded()
+            ):
                 self._end_compaction(event)
 
     def _start_request(self, event: RequestSent) -> None:
@@ -172,15 +230,34 @@ class _Recorder:
         attributes["gen_ai.request.model"] = event.model
         attributes["gen_ai.conversation.compacted"] = event.compacted
         if self._content:
-            instructions = [part for message in event.messages if message.role == "system" for part in _describe_parts(message)]
-            attributes["gen_ai.input.messages"] = _to_json([_describe_message(each) for each in event.messages if each.role != "system"])
+            instructions = [
+                part
+                for message in event.messages
+                if message.role == "system"
+                for part in _describe_parts(message)
+            ]
+            attributes["gen_ai.input.messages"] = _to_json(
+                [_describe_message(each) for each in event.messages if each.role != "system"]
+            )
             if instructions:
                 attributes["gen_ai.system_instructions"] = _to_json(instructions)
             if event.tools:
-                attributes["gen_ai.tool.definitions"] = _to_json([_describe_tool(tool) for tool in event.tools])
+                attributes["gen_ai.tool.definitions"] = _to_json(
+                    [_describe_tool(tool) for tool in event.tools]
+                )
         keys = ("gen_ai.provider.name", "gen_ai.request.model")
-        parent = None if event.compaction is None else self._open.get(("compaction", event.compaction))
-        self._start("request", event.number, f"chat {event.model}", attributes, keys=keys, span_kind=SpanKind.CLIENT, parent=parent)
+        parent = (
+            None if event.compaction is None else self._open.get(("compaction", event.compaction))
+        )
+        self._start(
+            "request",
+            event.number,
+            f"chat {event.model}",
+            attributes,
+            keys=keys,
+            span_kind=SpanKind.CLIENT,
+            parent=parent,
+        )
 
     def _end_request(self, event: ReplyReceived) -> None:
         attributes = _describe_usage(event.usage)
@@ -188,18 +265,30 @@ class _Recorder:
         if event.request_id is not None:
             attributes[f"{PREFIX}request_id"] = event.request_id
         if self._content and event.message is not None:
-            attributes["gen_ai.output.messages"] = _to_json([{**_describe_message(event.message), "finish_reason": event.finish}])
+            attributes["gen_ai.output.messages"] = _to_json(
+                [{**_describe_message(event.message), "finish_reason": event.finish}]
+            )
         opened = self._open.get(("request", event.number))
         if opened is not None and event.usage.input_tokens:
-            for kind, tokens in (("input", event.usage.input_tokens), ("output", event.usage.output_tokens)):
+            for kind, tokens in (
+                ("input", event.usage.input_tokens),
+                ("output", event.usage.output_tokens),
+            ):
                 self._tokens.record(tokens, {**opened.attributes, "gen_ai.token.type": kind})
         self._end("request", event.number, attributes, seconds=event.seconds)
 
-    def _end_compaction(self, event: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded) -> None:
+    def _end_compaction(
+        self, event: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
+    ) -> None:
         attributes = {**_select_attributes(event), f"{PREFIX}outcome": _describe_outcome(event)}
         if self._content and isinstance(event, CompactionCommitted):
             attributes[f"{PREFIX}summary"] = event.summary
-        self._end("compaction", event.number, attributes, error=event.reason if isinstance(event, CompactionFailed) else None)
+        self._end(
+            "compaction",
+            event.number,
+            attributes,
+            error=event.reason if isinstance(event, CompactionFailed) else None,
+        )
 
     def _start(  # noqa: PLR0913  # what a span is made of
         self,
@@ -213,17 +302,32 @@ class _Recorder:
         parent: _OpenSpan | None = None,
         current: bool = True,
     ) -> None:
-        """Start a span, as a child of `parent` or of the current span. Metrics get its operation and the attributes named by `keys`."""
+        """Start a span, as a child of `parent` or of the current span.
+
+        Metrics get its operation and the attributes named by `keys`.
+        """
         from opentelemetry import context
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         around = None if parent is None else set_span_in_context(parent.span)
-        span = self._tracer.start_span(name, context=around, kind=span_kind or SpanKind.INTERNAL, attributes=attributes)
+        span = self._tracer.start_span(
+            name, context=around, kind=span_kind or SpanKind.INTERNAL, attributes=attributes
+        )
         token = context.attach(set_span_in_context(span)) if current else None
-        measured = {key: attributes[key] for key in ("gen_ai.operation.name", *keys) if key in attributes}
+        measured = {
+            key: attributes[key] for key in ("gen_ai.operation.name", *keys) if key in attributes
+        }
         self._open[kind, number] = _OpenSpan(span, measured, token)
 
-    def _end(self, kind: str, number: int, attributes: Attributes, *, seconds: float | None = None, error: str | None = None) -> None:
+    def _end(
+        self,
+        kind: str,
+        number: int,
+        attributes: Attributes,
+        *,
+        seconds: float | None = None,
+        error: str | None = None,
+    ) -> None:
         """End a span, if its start was seen."""
         from opentelemetry import context
         from opentelemetry.trace import Status, StatusCode
@@ -233,7 +337,9 @@ class _Recorder:
             return
         if opened.token is not None:
             context.detach(opened.token)
-        measured = opened.attributes if error is None else {**opened.attributes, "error.type": error}
+        measured = (
+            opened.attributes if error is None else {**opened.attributes, "error.type": error}
+        )
         opened.span.set_attributes(attributes)
         if error is not None:
             opened.span.set_attribute("error.type", error)
@@ -245,13 +351,21 @@ class _Recorder:
 
 def _name_operation(operation: str, conversation: str | None) -> Attributes:
     attributes: Attributes = {"gen_ai.operation.name": operation}
-    return attributes if conversation is None else {**attributes, "gen_ai.conversation.id": conversation}
+    return (
+        attributes
+        if conversation is None
+        else {**attributes, "gen_ai.conversation.id": conversation}
+    )
 
 
 def _describe_usage(usage: Usage | None) -> Attributes:
     if usage is None or not usage.input_tokens:  # the provider reported nothing
         return {}
-    written = {"gen_ai.usage.cache_creation.input_tokens": usage.written_tokens} if usage.written_tokens else {}
+    written = (
+        {"gen_ai.usage.cache_creation.input_tokens": usage.written_tokens}
+        if usage.written_tokens
+        else {}
+    )
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -273,7 +387,10 @@ def _describe_outcome(event: Event) -> str:
 
 
 def _select_attributes(event: Event) -> Attributes:
-    """Return the known fields of an event, those of sizes and usage with both names. Without texts that may quote the conversation."""
+    """Return the known fields of an event, those of sizes and usage with both names.
+
+    Without texts that may quote the conversation.
+    """
     selected: Attributes = {}
     for name in (field.name for field in attrs.fields(type(event)) if field.name not in TEXTS):
         value: object = getattr(event, name)
@@ -294,13 +411,24 @@ def _describe_message(message: Message) -> dict[str, Json]:
 
 
 def _describe_parts(message: Message) -> list[Json]:
-    """Return the parts of a message as the conventions write them. Pictures and opaque parts are named, without their data."""
+    """Return the parts of a message as the conventions write them.
+
+    Pictures and opaque parts are named, without their data.
+    """
     if message.role == "tool":
-        return [{"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}]
+        return [
+            {"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}
+        ]
     parts: list[Json] = [
-        {"type": "text", "content": part} if isinstance(part, str) else {"type": type(part).__name__} for part in message.content
+        {"type": "text", "content": part}
+        if isinstance(part, str)
+        else {"type": type(part).__name__}
+        for part in message.content
     ]
-    return parts + [{"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    return parts + [
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
 
 
 def _describe_tool(tool: ToolDefinition) -> dict[str, Json]:

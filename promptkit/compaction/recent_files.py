@@ -36,18 +36,23 @@ MOST_ATTEMPTS = 4
 
 @attrs.frozen(kw_only=True)
 class RecentFiles:
-    """The files that a checkpoint shows after its summary. They are read once, when the checkpoint is written.
+    """The files that a checkpoint shows after its summary.
 
-    Changed files come before files that were only read, the newest first. A file that a message still shows is left out.
+    They are read once, when the checkpoint is written.
+
+    Changed files come before files that were only read, the newest first. A file that a message
+    still shows is left out.
 
     >>> Replacement(files=RecentFiles(read=lambda path: Path(path).read_text() if Path(path).is_file() else None))
     """
 
     read: Callable[[str], str | Awaitable[str | None] | None]
-    """Returns the present text of a file, or None if the model shall not see it. May be async. What it raises is logged."""
+    """Returns the present text of a file, or None if the model shall not see it. May be async. What
+    it raises is logged."""
     max_files: int = 5
     max_tokens: int = 25_000
-    """The most tokens of all files together. A session takes at most an eighth of what a conversation may have."""
+    """The most tokens of all files together. A session takes at most an eighth of what a
+    conversation may have."""
     max_file_tokens: int = 5_000
     """The most tokens of one file. The middle of a longer one is left out."""
     seconds: float = 10.0
@@ -81,7 +86,11 @@ class RecentFiles:
             redactor: Removes secrets; None: nothing is removed.
             logger: Receives what `read` raises.
         """
-        left = min(room, self.max_tokens) - tokenizer.count(_format([])) - tokenizer.count_framing("user").tokens
+        left = (
+            min(room, self.max_tokens)
+            - tokenizer.count(_format([]))
+            - tokenizer.count_framing("user").tokens
+        )
         blocks: list[str] = []
         try:
             async with asyncio.timeout(self.seconds):
@@ -91,18 +100,33 @@ class RecentFiles:
                     text = await self._read(path, logger)
                     if text is None:
                         continue
-                    block = _fit(path, text if redactor is None else redactor(text), min(left, self.max_file_tokens), tokenizer)
+                    block = _fit(
+                        path,
+                        text if redactor is None else redactor(text),
+                        min(left, self.max_file_tokens),
+                        tokenizer,
+                    )
                     left -= tokenizer.count(block)
                     blocks += [block] if block else []
         except TimeoutError:
-            logger.warning("the newest files were not all read within %g seconds; %d are shown", self.seconds, len(blocks))
+            logger.warning(
+                "the newest files were not all read within %g seconds; %d are shown",
+                self.seconds,
+                len(blocks),
+            )
         return (Message(role="user", content=(_format(blocks[::-1]),)),) if blocks else ()
 
     def _select(self, plan: Plan, facts: Facts, rules: Sequence[FileRule]) -> Iterator[str]:
         """Yield the paths of the newest files that no kept message shows, the newest first."""
-        shown = {strip_line_range(path) for path in extend_facts(Facts(), plan.kept, rules=rules).read}
-        newest = dict.fromkeys(map(strip_line_range, (*reversed(facts.changed), *reversed(facts.read))))
-        yield from [path for path in newest if path and path not in shown][: MOST_ATTEMPTS * self.max_files]
+        shown = {
+            strip_line_range(path) for path in extend_facts(Facts(), plan.kept, rules=rules).read
+        }
+        newest = dict.fromkeys(
+            map(strip_line_range, (*reversed(facts.changed), *reversed(facts.read)))
+        )
+        yield from [path for path in newest if path and path not in shown][
+            : MOST_ATTEMPTS * self.max_files
+        ]
 
     async def _read(self, path: str, logger: logging.Logger) -> str | None:
         try:
@@ -112,10 +136,16 @@ class RecentFiles:
         except TimeoutError:
             raise
         except Exception as error:  # noqa: BLE001  # a host's function may raise anything, and the checkpoint goes on without the file
-            logger.warning("the file %s is left out after a compaction: reading it raised %r", path, error)
+            logger.warning(
+                "the file %s is left out after a compaction: reading it raised %r", path, error
+            )
             return None
         if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's function
-            logger.warning("the file %s is left out after a compaction: read() returned %s and not a text", path, type(text).__name__)
+            logger.warning(
+                "the file %s is left out after a compaction: read() returned %s and not a text",
+                path,
+                type(text).__name__,
+            )
             return None
         return text
 
@@ -125,7 +155,9 @@ def _fit(path: str, text: str, tokens: int, tokenizer: Tokenizer) -> str:
     name = path.replace('"', "&quot;").replace("\n", " ")
     safe = escape_closing_tag(escape_closing_tag(text, "file"), TAG).rstrip("\n")
     frame = tokenizer.count(f'<file path="{name}">\n\n</file>\n')
-    shown = truncate_text(safe, tokens - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+    shown = truncate_text(
+        safe, tokens - frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer
+    )
     return f'<file path="{name}">\n{shown}\n</file>' if shown and shown != MARKER else ""
 
 

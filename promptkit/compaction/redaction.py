@@ -22,7 +22,8 @@ __all__ = ["redact_plan", "redact_summary", "redact_task"]
 def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
     """Remove secrets from a task: from its plan, its facts and the user's instructions.
 
-    The last request is unchanged: the model has seen it, and the provider's prompt cache holds exactly these bytes.
+    The last request is unchanged: the model has seen it, and the provider's prompt cache holds
+    exactly these bytes.
     """
     return attrs.evolve(
         task,
@@ -35,17 +36,29 @@ def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
 
 def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
     """Remove secrets from a summary and its facts."""
-    return attrs.evolve(summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor))
+    return attrs.evolve(
+        summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor)
+    )
 
 
 def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """Remove secrets from the messages that a plan drops. A checkpoint may show some of them again next to the summary."""
+    """Remove secrets from the messages that a plan drops.
+
+    A checkpoint may show some of them again next to the summary.
+    """
     previous = None if plan.previous is None else redactor(plan.previous)
-    return attrs.evolve(plan, previous=previous, dropped=_redact_items(plan.dropped, redactor), prefix=_redact_items(plan.prefix, redactor))
+    return attrs.evolve(
+        plan,
+        previous=previous,
+        dropped=_redact_items(plan.dropped, redactor),
+        prefix=_redact_items(plan.prefix, redactor),
+    )
 
 
 def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
-    kept, pinned, replayed = (_redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed))
+    kept, pinned, replayed = (
+        _redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed)
+    )
     return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
 
 

@@ -1,7 +1,8 @@
 """Build the messages that a checkpoint shows instead of those that it covers.
 
-They are the summary, the carried context (plan, todos, skills, agent), the user's own messages and, where a program reads them, the
-newest files. They are built once, when the checkpoint is written, and read from the transcript afterwards.
+They are the summary, the carried context (plan, todos, skills, agent), the user's own messages and,
+where a program reads them, the newest files. They are built once, when the checkpoint is written,
+and read from the transcript afterwards.
 """
 
 from __future__ import annotations
@@ -13,7 +14,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.names import find_names, iter_texts
-from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages, has_history
+from promptkit.compaction.planning.user_messages import (
+    UserMessageHistory,
+    VerbatimUserMessages,
+    has_history,
+)
 from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists
@@ -35,13 +40,16 @@ __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_f
 
 
 CARRIED_SHARE = 30
-"""The user's earlier messages take at most a thirtieth of what a conversation may have, and so does each block of carried context."""
+"""The user's earlier messages take at most a thirtieth of what a conversation may have, and so does
+each block of carried context."""
 
 NAMES_SHARE = 48
-"""The list of names takes at most a forty-eighth: in a small window, more of them made requests wait more often than names were used."""
+"""The list of names takes at most a forty-eighth: in a small window, more of them made requests
+wait more often than names were used."""
 
 CARRIED_FILES, CARRIED_ERRORS = 20, 5
-"""The most paths of changed files, and of read ones, and the most lines of errors that are carried."""
+"""The most paths of changed files, and of read ones, and the most lines of errors that are
+carried."""
 
 FILES_SHARE = 8
 """Files that are shown again take at most an eighth of what a conversation may have."""
@@ -51,16 +59,20 @@ _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) 
 
 @attrs.frozen(kw_only=True)
 class CarriedContext:
-    """Context that the host program carries past every checkpoint. It is repeated verbatim, and never summarized.
+    """Context that the host program carries past every checkpoint.
 
-    Tags in it that promptkit itself uses are escaped, so that it can neither end its own block nor imitate another one.
+    It is repeated verbatim, and never summarized.
+
+    Tags in it that promptkit itself uses are escaped, so that it can neither end its own block nor
+    imitate another one.
     """
 
     plan: str | None = None
     todos: Sequence[str] = ()
     """The open todos."""
     skills: Sequence[str] = ()
-    """The loaded skills: of each one its name, and in the next lines its text if the model needs it again."""
+    """The loaded skills: of each one its name, and in the next lines its text if the model needs it
+    again."""
     agent: str | None = None
     """The description of the custom agent that is active."""
     files: Sequence[str] = ()
@@ -71,12 +83,19 @@ class CarriedContext:
     def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
         """Format the context as tagged blocks, or as an empty text if there is none.
 
-        The middle of a block above `each` tokens is cut out. Of the skills each gets an equal share of them, and what short ones leave.
+        The middle of a block above `each` tokens is cut out. Of the skills each gets an equal share
+        of them, and what short ones leave.
         """
         blocks: list[str] = []
         skills = tuple(f"- {_indent(skill)}" for skill in self.skills)
-        for tag, text in self._blocks(skills if each is None else _shorten_texts(skills, each, tokenizer)):
-            shown = text if each is None else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
+        for tag, text in self._blocks(
+            skills if each is None else _shorten_texts(skills, each, tokenizer)
+        ):
+            shown = (
+                text
+                if each is None
+                else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
+            )
             if shown:
                 blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
         return "\n\n".join(blocks)
@@ -109,7 +128,9 @@ def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
     skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
-    return CarriedContext(plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors)
+    return CarriedContext(
+        plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -118,36 +139,45 @@ class ReplacementMessages:
 
     messages: tuple[Message, ...]
     generated: tuple[int, ...]
-    """The indexes of messages that neither the user nor the model wrote: the summary, carried context, the note about omitted messages."""
+    """The indexes of messages that neither the user nor the model wrote: the summary, carried
+    context, the note about omitted messages."""
     portable: tuple[Message, ...] | None = None
-    """The messages for all other providers, if `messages` contain parts that only one provider can read."""
+    """The messages for all other providers, if `messages` contain parts that only one provider can
+    read."""
 
 
 @attrs.frozen(kw_only=True)
 class Replacement:
     """Builds the messages that replace what a checkpoint covers.
 
-    By default: pinned messages; the summary in its tags, with the open todos, the skills and the user's earlier messages after it; and
-    the messages that are replayed.
+    By default: pinned messages; the summary in its tags, with the open todos, the skills and the
+    user's earlier messages after it; and the messages that are replayed.
 
     >>> Replacement(originals=VerbatimUserMessages(max_tokens=20_000), place="last", preface="A model before you wrote this: ")  # Codex
     """
 
     place: Literal["first", "last"] = "first"
-    """The place of the summary: before the user's messages, or after them, next to the messages that are kept."""
+    """The place of the summary: before the user's messages, or after them, next to the messages
+    that are kept."""
     role: Literal["user", "system"] = "user"
-    """The role of the summary message. Some providers accept system messages only at the beginning."""
+    """The role of the summary message. Some providers accept system messages only at the
+    beginning."""
     preface: str | None = None
     """Text before the summary, instead of the tags around it."""
-    originals: UserMessageHistory | VerbatimUserMessages | None = attrs.field(factory=UserMessageHistory)
-    """The form in which the user's messages stay: one text after the summary, or messages. None: only those stay that are replayed."""
+    originals: UserMessageHistory | VerbatimUserMessages | None = attrs.field(
+        factory=UserMessageHistory
+    )
+    """The form in which the user's messages stay: one text after the summary, or messages. None:
+    only those stay that are replayed."""
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
-    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from the conversation itself."""
+    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from
+    the conversation itself."""
     carry_tokens: int | None = 4_000
     """The most tokens of each block of the carried context; None: no limit."""
     names_tokens: int = 0
-    """The most tokens of a list of names: the identifiers and paths that are most likely to be used again, as far as nothing else shows
-    them. It tells the model how they are spelled, and so what it can look up; no model writes it, so it costs no output tokens."""
+    """The most tokens of a list of names: the identifiers and paths that are most likely to be used
+    again, as far as nothing else shows them. It tells the model how they are spelled, and so what
+    it can look up; no model writes it, so it costs no output tokens."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
 
@@ -158,14 +188,18 @@ class Replacement:
 
     @property
     def tokens_beside(self) -> int:
-        """The tokens of the user's earlier messages and of a carried block, at most. User messages that stay as messages do not count."""
+        """The tokens of the user's earlier messages and of a carried block, at most.
+
+        User messages that stay as messages do not count.
+        """
         history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
         return history + self.names_tokens + (0 if self.carry is None else self.carry_tokens or 0)
 
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
 
-        User messages that stay as messages get at most half of that. The text of the earlier ones, and each carried block, get a share.
+        User messages that stay as messages get at most half of that. The text of the earlier ones,
+        and each carried block, get a share.
         """
         if base is None:
             return self
@@ -173,13 +207,26 @@ class Replacement:
         if originals is not None:
             most = share if isinstance(originals, UserMessageHistory) else base // 2
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
-        files = self.files and attrs.evolve(self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE))
+        files = self.files and attrs.evolve(
+            self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE)
+        )
         carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
         names_tokens = min(self.names_tokens, base // NAMES_SHARE)
-        return attrs.evolve(self, originals=originals, carry_tokens=carry_tokens, names_tokens=names_tokens, files=files)
+        return attrs.evolve(
+            self,
+            originals=originals,
+            carry_tokens=carry_tokens,
+            names_tokens=names_tokens,
+            files=files,
+        )
 
-    def build(self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()) -> ReplacementMessages:
-        """Build the messages for a plan and its checked summary. `files` are the messages with the newest files."""
+    def build(
+        self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()
+    ) -> ReplacementMessages:
+        """Build the messages for a plan and its checked summary.
+
+        `files` are the messages with the newest files.
+        """
         if summary.replacement is not None:
             portable = self._summary_message(plan, summary, tokenizer)
             return _place_native(plan, summary.replacement, files, portable)
@@ -195,13 +242,19 @@ class Replacement:
             placed += [(message, False) for message in user_messages]
             placed += [(message, True) for message in generated]
         generated_at = tuple(at for at, (_, is_generated) in enumerate(placed) if is_generated)
-        return ReplacementMessages(messages=tuple(message for message, _ in placed), generated=generated_at)
+        return ReplacementMessages(
+            messages=tuple(message for message, _ in placed), generated=generated_at
+        )
 
     def count_tokens(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
         """Count the tokens of the messages that replace what is dropped, without pinned and replayed messages, which were in the view before."""
         built = self.build(plan, attrs.evolve(summary, replacement=None), tokenizer)
         there = {id(item.message) for item in (*plan.pinned, *plan.replayed)}
-        return sum(Sizer(tokenizer).count_message(message) for message in built.messages if id(message) not in there)
+        return sum(
+            Sizer(tokenizer).count_message(message)
+            for message in built.messages
+            if id(message) not in there
+        )
 
     def _summary_message(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Message:
         """Build the message that shows a summary and what is carried beside it."""
@@ -220,14 +273,22 @@ class Replacement:
         if not isinstance(self.originals, VerbatimUserMessages):
             return [], []
         covered, sizer = (*plan.dropped, *plan.prefix), Sizer(tokenizer)
-        left = self.originals.max_tokens - sum(sizer.count_message(item.message) for item in plan.replayed[:-1])
-        said, omitted = attrs.evolve(self.originals, max_tokens=max(0, left)).select(covered, tokenizer)
+        left = self.originals.max_tokens - sum(
+            sizer.count_message(item.message) for item in plan.replayed[:-1]
+        )
+        said, omitted = attrs.evolve(self.originals, max_tokens=max(0, left)).select(
+            covered, tokenizer
+        )
         note = _build_note(omitted + _count_omitted_before(covered))
         return [item.message for item in said], [] if note is None else [note]
 
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the carried context and the user's earlier messages, or an empty text."""
-        context = "" if self.carry is None else self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
+        context = (
+            ""
+            if self.carry is None
+            else self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
+        )
         shown = "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
         return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
 
@@ -238,36 +299,57 @@ class Replacement:
         seen = find_names(summary.text) | find_names(shown)
         for item in (*plan.kept, *plan.pinned, *plan.replayed):
             seen.update(*map(find_names, iter_texts(item.message)))
-        names = (name.text for name in Facts.from_json(summary.facts).names if name.text not in seen)
+        names = (
+            name.text for name in Facts.from_json(summary.facts).names if name.text not in seen
+        )
         text = _join_names(names, self.names_tokens, tokenizer)
         return text and f"<names-seen>\n{text}\n</names-seen>"
 
     def _history(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the user's messages that this checkpoint and earlier ones drop.
 
-        The first time they get at most a third of the tokens that it replaces, so that a short conversation gets shorter.
+        The first time they get at most a third of the tokens that it replaces, so that a short
+        conversation gets shorter.
         """
         facts = Facts.from_json(summary.facts)
         if not isinstance(self.originals, UserMessageHistory) or not facts.requests:
             return ""
         most = self.originals.max_tokens
-        if not any(item.kind == "summary" and has_history(item.message.text) for item in plan.dropped):
+        if not any(
+            item.kind == "summary" and has_history(item.message.text) for item in plan.dropped
+        ):
             most = min(most, _count_up_to(3 * most, plan, tokenizer) // 3)
-        is_answered = any(item.message.role == "assistant" and not item.message.tool_calls for item in plan.kept)
+        is_answered = any(
+            item.message.role == "assistant" and not item.message.tool_calls for item in plan.kept
+        )
         unanswered = 0 if is_answered else facts.unanswered
-        return attrs.evolve(self.originals, max_tokens=most).format(facts.requests, unanswered=unanswered, tokenizer=tokenizer)
+        return attrs.evolve(self.originals, max_tokens=most).format(
+            facts.requests, unanswered=unanswered, tokenizer=tokenizer
+        )
 
 
-def _place_native(plan: Plan, native: Sequence[Message], files: Sequence[Message], summary: Message) -> ReplacementMessages:
-    """Place a provider's own messages and the files between pinned and replayed ones. `summary` is for all other providers.
+def _place_native(
+    plan: Plan, native: Sequence[Message], files: Sequence[Message], summary: Message
+) -> ReplacementMessages:
+    """Place a provider's own messages and the files between pinned and replayed ones.
+
+    `summary` is for all other providers.
 
     Messages with opaque parts and the files are not part of the conversation.
     """
-    pinned, replayed = (tuple(item.message for item in items) for items in (plan.pinned, plan.replayed))
+    pinned, replayed = (
+        tuple(item.message for item in items) for items in (plan.pinned, plan.replayed)
+    )
     sealed = [any(isinstance(part, OpaquePart) for part in message.content) for message in native]
-    generated = (at for at, is_generated in enumerate([*sealed, *(True for _ in files)], len(pinned)) if is_generated)
+    generated = (
+        at
+        for at, is_generated in enumerate([*sealed, *(True for _ in files)], len(pinned))
+        if is_generated
+    )
     return ReplacementMessages(
-        messages=(*pinned, *native, *files, *replayed), generated=tuple(generated), portable=(*pinned, summary, *replayed)
+        messages=(*pinned, *native, *files, *replayed),
+        generated=tuple(generated),
+        portable=(*pinned, summary, *replayed),
     )
 
 
@@ -291,7 +373,11 @@ def _build_note(omitted: int) -> Message | None:
 def _count_omitted_before(items: Sequence[ViewItem]) -> int:
     """Return how many messages the previous checkpoint has omitted, by its note."""
     for item in items:
-        if is_summary(item) and item.kind == "summary" and (match := _OMITTED.fullmatch(item.message.text)):
+        if (
+            is_summary(item)
+            and item.kind == "summary"
+            and (match := _OMITTED.fullmatch(item.message.text))
+        ):
             return int(match[1].replace(",", ""))
     return 0
 
@@ -304,7 +390,9 @@ def _label_files(facts: Facts) -> Iterator[str]:
 def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, ...]:
     """Cut the middle out of the longest texts until all, in lines of their own, have at most so many tokens together."""
     level = find_level([tokenizer.count(text) for text in texts], tokens - len(texts))
-    return tuple(truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts)
+    return tuple(
+        truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts
+    )
 
 
 def _join_names(names: Iterable[str], tokens: int, tokenizer: Tokenizer) -> str:

@@ -1,7 +1,8 @@
 """Run a job over many files, on one machine or many: replay them, make windows of them, or import them.
 
-The output has a row for each conversation, as JSON lines or as Parquet. It does not depend on the engine, the number of workers or the order
-of the work, and a run that was interrupted goes on where it was.
+The output has a row for each conversation, as JSON lines or as Parquet. It does not depend on the
+engine, the number of workers or the order of the work, and a run that was interrupted goes on where
+it was.
 
 * Run a job: `run_job`, `CorpusSummary`, `find_state`, with an engine of `promptkit.engines`
 * Jobs: `ReplayJob`, `FitJob`, `ImportJob`, and of your own: `CorpusJob`, `FileRows`

@@ -28,11 +28,14 @@ def is_pattern(address: Path | str) -> bool:
 
 
 def list_inputs(address: Path | str) -> Iterator[str]:
-    """Yield the files that an address names, in no order. A file that is named without a glob is not looked for.
+    """Yield the files that an address names, in no order.
+
+    A file that is named without a glob is not looked for.
 
     Args:
-        address: A path or a URL. In both, `*` and `?` stand for characters of a name, `[…]` for one of several, and `**` for any number of
-            folders. Names that begin with a dot are found only by a pattern that begins so, too.
+        address: A path or a URL. In both, `*` and `?` stand for characters of a name, `[…]` for one
+            of several, and `**` for any number of folders. Names that begin with a dot are found
+            only by a pattern that begins so, too.
 
     Raises:
         TranscriptError: A place cannot be listed, or nothing matches a glob.
@@ -64,9 +67,16 @@ def _list_pattern(text: str) -> Iterator[str]:
 
 
 def find_root(address: Path | str) -> str:
-    """Return the folder of a file, or that below which all files of a glob lie. It ends with a slash, or is empty."""
+    """Return the folder of a file, or that below which all files of a glob lie.
+
+    It ends with a slash, or is empty.
+    """
     text = str(address)
-    root = _split(text)[0] if is_pattern(text) and not is_conversation(text) else text.replace(os.sep, "/").rpartition("/")[0]
+    root = (
+        _split(text)[0]
+        if is_pattern(text) and not is_conversation(text)
+        else text.replace(os.sep, "/").rpartition("/")[0]
+    )
     return f"{root.rstrip('/')}/" if root else ""
 
 
@@ -89,10 +99,14 @@ def _walk(root: str, pattern: str) -> Iterator[str]:
                 for entry in entries:
                     name = f"{folder}{entry.name}"
                     if entry.is_dir():
-                        # Links to folders are not followed below `**`, where they could lead in a circle.
-                        if (deepest is None and not entry.is_symlink()) or (deepest is not None and depth < deepest):
+                        # Links to folders are not followed below `**`, where they could lead in a
+                        # circle.
+                        if (deepest is None and not entry.is_symlink()) or (
+                            deepest is not None and depth < deepest
+                        ):
                             waiting.append((f"{name}/", depth + 1))
-                    elif matches(name) and (entry.is_file() or entry.is_symlink()):  # nothing that is read without an end, such as a pipe
+                    elif matches(name) and (entry.is_file() or entry.is_symlink()):
+                        # nothing that is read without an end, such as a pipe
                         yield f"{root}{name}"
         except OSError as error:
             problem = f"{root}{folder} cannot be listed: {error.strerror or error}."
@@ -125,5 +139,9 @@ def _compile_piece(piece: str) -> str:
         return "[^/]"
     if piece.startswith("[") and len(piece) > 1:
         inner = piece[1:-1].replace("\\", r"\\").replace("[", r"\[")
-        return f"[^/{inner[1:]}]" if inner.startswith("!") else "[" + re.sub(r"^\^", r"\^", inner) + "]"
+        return (
+            f"[^/{inner[1:]}]"
+            if inner.startswith("!")
+            else "[" + re.sub(r"^\^", r"\^", inner) + "]"
+        )
     return re.escape(piece)

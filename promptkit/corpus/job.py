@@ -1,4 +1,7 @@
-"""What a job does with one file, and what comes of it. Both are values that other processes receive and send."""
+"""What a job does with one file, and what comes of it.
+
+Both are values that other processes receive and send.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,16 @@ class FileRows:
     """The rows of a file, and what is added up over all files."""
 
     rows: Sequence[Mapping[str, object]] = ()
-    """Rows of the output. Their values are JSON. A row with an `error` tells why there is no other."""
+    """Rows of the output. Their values are JSON. A row with an `error` tells why there is no
+    other."""
     totals: Json = None
 
 
 class CorpusJob(Protocol):
-    """Works on the files of a corpus, one at a time. A frozen value that can be pickled; its `repr` tells one job from another."""
+    """Works on the files of a corpus, one at a time.
+
+    A frozen value that can be pickled; its `repr` tells one job from another.
+    """
 
     def run(self, file: str) -> FileRows:
         """Work on a file. An exception becomes a row with the file's name and an `error`."""
@@ -59,7 +66,9 @@ def _run(job: CorpusJob, file: str) -> FileOutcome:
     except Exception as error:  # noqa: BLE001  # a defect that one file meets must not cost the others their results
         return outcome_of_failure(file, f"{type(error).__name__}: {error}")
     errors = tuple(str(row["error"]) for row in result.rows if "error" in row)
-    return FileOutcome(lines=b"".join(map(_encode, result.rows)), totals=json.dumps(result.totals), errors=errors)
+    return FileOutcome(
+        lines=b"".join(map(_encode, result.rows)), totals=json.dumps(result.totals), errors=errors
+    )
 
 
 def outcome_of_failure(file: str, reason: str) -> FileOutcome:

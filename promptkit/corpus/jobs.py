@@ -62,7 +62,8 @@ class FitJob:
     """
 
     budget: int | None = None
-    """The most tokens of a window. None: the context window of the model, less the tokens reserved for the reply."""
+    """The most tokens of a window. None: the context window of the model, less the tokens reserved
+    for the reply."""
     model: str | None = None
     """Decides the tokenizer. None: o200k_base with OpenAI's framing."""
     to: Literal["openai", "anthropic"] = "openai"
@@ -73,7 +74,10 @@ class FitJob:
     """Whether messages may be shortened. Otherwise rounds are kept whole, or removed."""
 
     def run(self, file: str) -> FileRows:
-        """Make the windows of a file. A conversation that does not fit has a row with an `error`."""
+        """Make the windows of a file.
+
+        A conversation that does not fit has a row with an `error`.
+        """
         with fetch_file(file) as place:
             source = {"file": file, "sha256": hash_recording(place)}
             rows = [
@@ -86,20 +90,36 @@ class FitJob:
         messages = (*recording.system, *recording.messages)
         tokenizer = tokenizer_for(self.model)
         try:
-            fitted = fit(messages, budget=self.budget, model=self.model, tools=recording.tools, keep=self.keep, shorten=self.shorten)
-            window = to_openai_json(fitted.messages) if self.to == "openai" else to_anthropic_json(fitted.messages)
+            fitted = fit(
+                messages,
+                budget=self.budget,
+                model=self.model,
+                tools=recording.tools,
+                keep=self.keep,
+                shorten=self.shorten,
+            )
+            window = (
+                to_openai_json(fitted.messages)
+                if self.to == "openai"
+                else to_anthropic_json(fitted.messages)
+            )
         except PromptKitError as error:
             return {"error": str(error)}
         instructions = next((message.text for message in recording.system), False)
         overhead = tokenizer.count_overhead(recording.tools, system=instructions).tokens
         row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
         if recording.tools:
-            row["tools"] = tools_to_chat(recording.tools) if self.to == "openai" else tools_to_anthropic(recording.tools)
+            row["tools"] = (
+                tools_to_chat(recording.tools)
+                if self.to == "openai"
+                else tools_to_anthropic(recording.tools)
+            )
         return {
             **row,
             "tokens": fitted.tokens,
             # The tokenizer has counted most of these messages already, and keeps the counts.
-            "tokens_before": overhead + sum(count_message(message, tokenizer) for message in messages),
+            "tokens_before": overhead
+            + sum(count_message(message, tokenizer) for message in messages),
             "exact": fitted.exact,
             "budget": fitted.budget,
             "model": self.model,
@@ -120,9 +140,11 @@ class ImportJob:
     """
 
     out: str | None = None
-    """The folder of the transcripts, which every worker must see, or the URL of a place for conversations. None: only count."""
+    """The folder of the transcripts, which every worker must see, or the URL of a place for
+    conversations. None: only count."""
     root: str = ""
-    """The beginning of the files' names that is left out of the names of the transcripts. See `find_root`."""
+    """The beginning of the files' names that is left out of the names of the transcripts. See
+    `find_root`."""
     format_name: str = AUTO
     """The format of all files, a name in `FORMATS`. By default it is recognized."""
 
@@ -135,15 +157,26 @@ class ImportJob:
                 raise TranscriptWriteError(problem, file=str(target))
             target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            result = import_recording(file, target, format_name=self.format_name, overwrite=isinstance(target, Path))
+            result = import_recording(
+                file, target, format_name=self.format_name, overwrite=isinstance(target, Path)
+            )
         except TranscriptWriteError:
-            # A worker that died after it wrote the conversation, and before it said so, has left the same entries.
-            if not isinstance(target, str) or open_store(target).load().entries != tuple(_read_entries(file, self.format_name)):
+            # A worker that died after it wrote the conversation, and before it said so, has left
+            # the same entries.
+            if not isinstance(target, str) or open_store(target).load().entries != tuple(
+                _read_entries(file, self.format_name)
+            ):
                 raise
             result = import_recording(file, format_name=self.format_name)
         counts: dict[str, Json] = attrs.asdict(result.counts)
         written = {} if target is None else {"transcript": str(target)}
-        row = {"file": file, **written, "format": result.format, "entries": result.entries, **counts}
+        row = {
+            "file": file,
+            **written,
+            "format": result.format,
+            "entries": result.entries,
+            **counts,
+        }
         return FileRows(rows=[row], totals=counts)
 
     def find_target(self, file: str) -> Path | str | None:
@@ -157,10 +190,18 @@ class ImportJob:
 
     def _make_name(self, file: str) -> str:
         """Return the path of a transcript below the output. Nothing in it leads out of there."""
-        parts = [part for part in file.removeprefix(self.root).replace("\\", "/").replace("#", "/").split("/") if part not in ("", ".")]
+        parts = [
+            part
+            for part in file.removeprefix(self.root).replace("\\", "/").replace("#", "/").split("/")
+            if part not in ("", ".")
+        ]
         name = "/".join("__" if part == ".." else part.replace(":", "") for part in parts)
         return name if name.endswith(".jsonl") else f"{name}.jsonl"
 
 
 def _read_entries(file: str, format_name: str) -> list[object]:
-    return [entry for _, batch in read_recording(file, format_name=format_name) for entry in batch.entries]
+    return [
+        entry
+        for _, batch in read_recording(file, format_name=format_name)
+        for entry in batch.entries
+    ]

@@ -94,7 +94,11 @@ def _check_parquet() -> None:
 
 
 def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) -> None:
-    """Write rows as Parquet. Each column has the type that all its values have; lists, objects and mixtures are written as JSON."""
+    """Write rows as Parquet.
+
+    Each column has the type that all its values have; lists, objects and mixtures are written as
+    JSON.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -108,8 +112,13 @@ def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) ->
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         rows = _read_rows(read_lines())
         while group := list(islice(rows, ROWS_PER_GROUP)):
-            columns = [[_convert(row.get(name), kind) for row in group] for name, kind in types.items()]
-            arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+            columns = [
+                [_convert(row.get(name), kind) for row in group] for name, kind in types.items()
+            ]
+            arrays = [
+                pa.array(values, type=field.type)
+                for values, field in zip(columns, schema, strict=True)
+            ]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
 
@@ -128,6 +137,8 @@ def _convert(value: object, kind: str) -> object:
         return value
     if kind == "float" and isinstance(value, int | float):
         return float(value)
-    text = value if isinstance(value, str) and kind == "str" else json.dumps(value, ensure_ascii=False)
+    text = (
+        value if isinstance(value, str) and kind == "str" else json.dumps(value, ensure_ascii=False)
+    )
     # As in JSON lines: Parquet has no lone surrogates, and JSON and names of files may.
     return text.encode("utf-8", "backslashreplace").decode()

@@ -36,7 +36,8 @@ MAX_CHUNK = 32
 """The most files of a task."""
 
 TASKS_PER_WORKER = 20
-"""The fewest tasks for each worker, if there are enough files: so that none is left with much work at the end."""
+"""The fewest tasks for each worker, if there are enough files: so that none is left with much work
+at the end."""
 
 MAX_ERRORS = 20
 """Errors that a summary holds."""
@@ -67,15 +68,18 @@ def run_job(  # noqa: PLR0913  # keywords
 ) -> CorpusSummary:
     """Run a job over files, and write its rows in the order of the files.
 
-    A file that cannot be read has a row with an `error`. If the run ends early, the same call goes on where it was: which files there are
-    is decided when it begins.
+    A file that cannot be read has a row with an `error`. If the run ends early, the same call goes
+    on where it was: which files there are is decided when it begins.
 
     Args:
         job: What is done with each file.
-        files: Paths, globs and URLs. The files of a glob are sorted by their names; one that is named twice counts once.
-        output: The file of the rows, `.jsonl` or `.parquet`, or its URL. None: rows are not written.
+        files: Paths, globs and URLs. The files of a glob are sorted by their names; one that is
+            named twice counts once.
+        output: The file of the rows, `.jsonl` or `.parquet`, or its URL. None: rows are not
+            written.
         executor: Runs the job, for example an engine of `promptkit.engines`.
-        state: The file that keeps unfinished work. It is deleted at the end. Default: `find_state(output)`.
+        state: The file that keeps unfinished work. It is deleted at the end. Default:
+            `find_state(output)`.
         force: Whether to replace an output that exists.
         on_progress: Called with the number of files that are done and of all.
         on_totals: Called with the totals of each file that has some, in order.
@@ -109,7 +113,10 @@ def run_job(  # noqa: PLR0913  # keywords
 
 
 def _list_inputs(file: Path | str, output: Path | str | None, state: Path) -> Iterator[str]:
-    """Yield the files that an address names. Neither the output nor the state may be one of them; a glob leaves the state out."""
+    """Yield the files that an address names.
+
+    Neither the output nor the state may be one of them; a glob leaves the state out.
+    """
     target = None if output is None else _identify(output)
     kept = {_identify(state), _identify(f"{state}-journal")}
     for name in list_inputs(file):
@@ -120,7 +127,9 @@ def _list_inputs(file: Path | str, output: Path | str | None, state: Path) -> It
         if found not in kept:
             yield name
         elif not is_pattern(file):
-            problem = f"{name} is an input, and unfinished work cannot be kept in it: name another file."
+            problem = (
+                f"{name} is an input, and unfinished work cannot be kept in it: name another file."
+            )
             raise CorpusError(problem)
 
 
@@ -143,7 +152,9 @@ def find_state(output: Path | str) -> Path:
     return place.with_name(f"{place.name}.unfinished")
 
 
-def _work(run: RunState, job: CorpusJob, executor: Executor, tell: Callable[[int, int], object]) -> None:
+def _work(
+    run: RunState, job: CorpusJob, executor: Executor, tell: Callable[[int, int], object]
+) -> None:
     """Work on all files that are not done."""
     total, done = run.total, run.done
     engine = executor if isinstance(executor, Engine) else Engine(executor)
@@ -158,7 +169,10 @@ def _work(run: RunState, job: CorpusJob, executor: Executor, tell: Callable[[int
 
     for index, result in run_each(engine, partial(run_files, job), read_names(), chunk=chunk):
         number, name = numbers.pop(index)
-        run.save(number, outcome_of_failure(name, LOST_WORKER) if isinstance(result, LostItem) else result)
+        run.save(
+            number,
+            outcome_of_failure(name, LOST_WORKER) if isinstance(result, LostItem) else result,
+        )
         done += 1
         tell(done, total)
 
@@ -171,7 +185,9 @@ def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSumm
         files += 1
         rows += outcome.lines.count(b"\n")
         failures += len(outcome.errors)
-        errors += [describe_failure(name, error) for error in outcome.errors][: MAX_ERRORS - len(errors)]
+        errors += [describe_failure(name, error) for error in outcome.errors][
+            : MAX_ERRORS - len(errors)
+        ]
         totals: Json = json.loads(outcome.totals)
         if totals is not None:
             on_totals(totals)

@@ -1,7 +1,7 @@
 """The unfinished work of a run, in a file: the names of all files in their order, and what came of those that are done.
 
-It is a database of SQLite. So the results may come in any order and be more than the memory holds, a run that was killed goes on where it
-was, and the output is written in the order of the files.
+It is a database of SQLite. So the results may come in any order and be more than the memory holds,
+a run that was killed goes on where it was, and the output is written in the order of the files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ __all__ = ["CorpusError", "RunState", "open_state"]
 SAVE_EVERY = 1.0
 """Seconds after which results are saved, at the latest: what a kill of the process may cost."""
 
-_OPEN = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN = (
+    os.O_RDWR
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS run (identity TEXT NOT NULL);
@@ -44,21 +49,31 @@ class CorpusError(PromptKitError):
 
 @contextmanager
 def open_state(
-    path: Path, identity: str, inputs: Iterable[Iterable[str]], *, find_target: Callable[[str], Path | str | None] | None = None
+    path: Path,
+    identity: str,
+    inputs: Iterable[Iterable[str]],
+    *,
+    find_target: Callable[[str], Path | str | None] | None = None,
 ) -> Generator[RunState]:
-    """Open the state of a run, or begin one. It is saved at the end of the block, also if the block fails.
+    """Open the state of a run, or begin one.
+
+    It is saved at the end of the block, also if the block fails.
 
     Args:
-        path: The file. Whoever opens it has it alone. Only its owner may read it, and it is never opened through a link.
+        path: The file. Whoever opens it has it alone. Only its owner may read it, and it is never
+            opened through a link.
         identity: Tells this run from others: only a run of the same identity goes on.
-        inputs: For a run that begins, the names of the files, in groups. Those of a group are sorted; one that comes twice counts once.
-        find_target: Returns the file that the work on a file writes. No two may write the same one, and none an input.
+        inputs: For a run that begins, the names of the files, in groups. Those of a group are
+            sorted; one that comes twice counts once.
+        find_target: Returns the file that the work on a file writes. No two may write the same one,
+            and none an input.
 
     Yields:
         The state.
 
     Raises:
-        CorpusError: The file belongs to another run or cannot be used, another process uses it, or two files have one target.
+        CorpusError: The file belongs to another run or cannot be used, another process uses it, or
+            two files have one target.
     """
     is_new = _create(path)
     try:
@@ -81,7 +96,10 @@ def open_state(
 
 
 def _create(path: Path) -> bool:
-    """Create the file if there is none, and return whether there was none. What another user may have put in its place is refused."""
+    """Create the file if there is none, and return whether there was none.
+
+    What another user may have put in its place is refused.
+    """
     is_new = True
     try:
         try:
@@ -140,24 +158,38 @@ def _begin(  # noqa: PLR0913  # keywords
 def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
     database.execute("CREATE TEMP TABLE listed (name BLOB PRIMARY KEY) WITHOUT ROWID")
     for group in inputs:
-        database.executemany("INSERT OR IGNORE INTO listed VALUES (?)", ((_encode(name),) for name in group))
+        database.executemany(
+            "INSERT OR IGNORE INTO listed VALUES (?)", ((_encode(name),) for name in group)
+        )
         database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
         database.execute("DELETE FROM listed")
 
 
-def _check_targets(database: sqlite3.Connection, find_target: Callable[[str], Path | str | None]) -> None:
+def _check_targets(
+    database: sqlite3.Connection, find_target: Callable[[str], Path | str | None]
+) -> None:
     """Check that no two files are written to the same place, and none over an input."""
-    database.execute("CREATE TEMP TABLE places (place BLOB PRIMARY KEY, name BLOB NOT NULL, is_input INTEGER NOT NULL) WITHOUT ROWID")
+    database.execute(
+        "CREATE TEMP TABLE places (place BLOB PRIMARY KEY, name BLOB NOT NULL, is_input INTEGER NOT NULL) WITHOUT ROWID"
+    )
     insert = "INSERT OR IGNORE INTO places VALUES (?, ?, ?)"
     names = "SELECT name FROM files ORDER BY number"
-    database.executemany(insert, ((_encode(os.path.realpath(_decode(name))), name, 1) for (name,) in database.execute(names)))
+    database.executemany(
+        insert,
+        (
+            (_encode(os.path.realpath(_decode(name))), name, 1)
+            for (name,) in database.execute(names)
+        ),
+    )
     for (name,) in database.execute(names):
         target = find_target(_decode(name))
         if target is None:
             return
         place = os.path.realpath(target) if isinstance(target, Path) else target
         if not database.execute(insert, (_encode(place), name, 0)).rowcount:
-            other, is_input = database.execute("SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)).fetchone()
+            other, is_input = database.execute(
+                "SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)
+            ).fetchone()
             what = "which is an input" if is_input else f"and so would {_decode(other)}"
             problem = f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
             raise CorpusError(problem)
@@ -174,7 +206,9 @@ def _decode(name: bytes) -> str:
 
 def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
     if "locked" in str(error):
-        return CorpusError(f"another process works with {path}: wait until it has ended, or name another output.")
+        return CorpusError(
+            f"another process works with {path}: wait until it has ended, or name another output."
+        )
     return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.")
 
 
@@ -207,7 +241,10 @@ class RunState:
             last = page[-1][0]
 
     def save(self, number: int, outcome: FileOutcome) -> None:
-        """Keep what came of a file. It is on the disk a second later, or when the state is closed."""
+        """Keep what came of a file.
+
+        It is on the disk a second later, or when the state is closed.
+        """
         database = self._database
         if not database.in_transaction:
             database.execute("BEGIN")
@@ -221,4 +258,7 @@ class RunState:
         """Yield the name of each file, and what came of it, in order."""
         query = "SELECT name, lines, totals, errors FROM files JOIN outcomes USING (number) ORDER BY number"
         for name, lines, totals, errors in self._database.execute(query):
-            yield _decode(name), FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors)))
+            yield (
+                _decode(name),
+                FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors))),
+            )

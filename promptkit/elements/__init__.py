@@ -1,8 +1,8 @@
 """The built-in elements. Every prompt consists of them, and components render to them.
 
 * Messages: `SystemMessage`, `UserMessage`, `AssistantMessage`, `ToolMessage`, `ToolRound`
-* Layout: `Group`, `Chunk`, `PrioritizedList`, `LegacyPrioritization`, `TokenLimit`, `KeepWith`, `IfEmpty`, `First`, `Reserve`,
-  `Isolate`, `CacheBreakpoint`
+* Layout: `Group`, `Chunk`, `PrioritizedList`, `LegacyPrioritization`, `TokenLimit`, `KeepWith`,
+  `IfEmpty`, `First`, `Reserve`, `Isolate`, `CacheBreakpoint`
 * Text: `Text`, `TextChunk`, `Tag`, `Truncate`, `Expandable`
 * Media: `Image`, `Document`, `Opaque`
 * Data about a prompt: `Reference`, `Metadata`

@@ -19,8 +19,20 @@ from .layout import (
     Reserve as Reserve,
     TokenLimit as TokenLimit,
 )
-from .media import Document as Document, Image as Image, Metadata as Metadata, Opaque as Opaque, Reference as Reference
+from .media import (
+    Document as Document,
+    Image as Image,
+    Metadata as Metadata,
+    Opaque as Opaque,
+    Reference as Reference,
+)
 from .template.template import Template as Template
-from .text import Expandable as Expandable, Tag as Tag, Text as Text, TextChunk as TextChunk, Truncate as Truncate
+from .text import (
+    Expandable as Expandable,
+    Tag as Tag,
+    Text as Text,
+    TextChunk as TextChunk,
+    Truncate as Truncate,
+)
 
 __all__: list[str]

@@ -11,11 +11,19 @@ from promptkit.element import Child, PromptElement, component
 from promptkit.errors import BadPropError
 from promptkit.messages import ToolCall
 
-__all__ = ["AssistantMessage", "MessageElement", "SystemMessage", "ToolMessage", "ToolRound", "UserMessage"]
+__all__ = [
+    "AssistantMessage",
+    "MessageElement",
+    "SystemMessage",
+    "ToolMessage",
+    "ToolRound",
+    "UserMessage",
+]
 
 
 def _check_name(element: object, _attribute: attrs.Attribute[str | None], name: str | None) -> None:
-    if name is not None and not (isinstance(cast("object", name), str) and name):  # callers without a type checker pass anything
+    # callers without a type checker pass anything
+    if name is not None and not (isinstance(cast("object", name), str) and name):
         problem = f"name must be a text that is not empty, or None, not {name!r:.80}."
         raise BadPropError(problem, path=type(element).__name__)
 
@@ -25,14 +33,16 @@ class MessageElement(PromptElement):
     """The base of the message elements."""
 
     name: str | None = attrs.field(default=None, validator=_check_name)
-    """The participant's name, which is sent to the provider and costs tokens. For a name in receipts alone, use `label`."""
+    """The participant's name, which is sent to the provider and costs tokens. For a name in
+    receipts alone, use `label`."""
 
 
 @component
 class SystemMessage(MessageElement):
     """A message with the developer's instructions.
 
-    Without a priority, of its own or of an element around it, the message is never removed. Its children with priorities are pruned.
+    Without a priority, of its own or of an element around it, the message is never removed. Its
+    children with priorities are pruned.
 
     >>> SystemMessage()["You are terse."]
     """
@@ -56,8 +66,8 @@ def _freeze_calls(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 class AssistantMessage(MessageElement):
     """A message of the model: text, tool calls or both.
 
-    When the result of a tool call is pruned, the call is removed from the message. A message without text is removed with its
-    last call.
+    When the result of a tool call is pruned, the call is removed from the message. A message
+    without text is removed with its last call.
 
     >>> AssistantMessage(tool_calls=[ToolCall(id="c1", name="read", arguments='{"path": "a.py"}')])
     """
@@ -71,7 +81,9 @@ class AssistantMessage(MessageElement):
 
 @component
 class ToolMessage(MessageElement):
-    """The result of one tool call. The result and its call are pruned together. Without children it is sent as an empty result.
+    """The result of one tool call.
+
+    The result and its call are pruned together. Without children it is sent as an empty result.
 
     >>> ToolMessage(tool_call_id="c1")["def parse(): ..."]
     """

@@ -25,32 +25,46 @@ def element_from_message(
     fallback: Child = None,
     text: Callable[[str], Child] | None = None,
 ) -> PromptElement:
-    """Return the element that renders as a message. Cache breakpoints of the message are dropped: the prompt sets its own.
+    """Return the element that renders as a message.
+
+    Cache breakpoints of the message are dropped: the prompt sets its own.
 
     Args:
         message: The message.
         priority: The priority of the element.
         required: Whether the element is never pruned.
         fallback: The replacement of the element once it is pruned.
-        text: Returns what to show for the message's text, for example a truncated text. The text parts are then joined and come
-            before the other parts. None shows all parts as they are.
+        text: Returns what to show for the message's text, for example a truncated text. The text
+            parts are then joined and come before the other parts. None shows all parts as they are.
 
     >>> element_from_message(Message(role="user", content=("Fix the parser.",)), priority=5)
     """
     content = _build_content(message, text)
     match message.role:
         case "system":
-            return SystemMessage(priority=priority, required=required, fallback=fallback, name=message.name or None)[content]
+            return SystemMessage(
+                priority=priority, required=required, fallback=fallback, name=message.name or None
+            )[content]
         case "user":
-            return UserMessage(priority=priority, required=required, fallback=fallback, name=message.name or None)[content]
+            return UserMessage(
+                priority=priority, required=required, fallback=fallback, name=message.name or None
+            )[content]
         case "assistant":
             assistant = AssistantMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name or None, tool_calls=message.tool_calls
+                priority=priority,
+                required=required,
+                fallback=fallback,
+                name=message.name or None,
+                tool_calls=message.tool_calls,
             )
             return assistant[content]
         case "tool":
             result = ToolMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name or None, tool_call_id=message.tool_call_id or ""
+                priority=priority,
+                required=required,
+                fallback=fallback,
+                name=message.name or None,
+                tool_call_id=message.tool_call_id or "",
             )
             return result[content]
 
@@ -59,7 +73,9 @@ def _build_content(message: Message, text: Callable[[str], Child] | None) -> Chi
     parts = [_build_part(part) for part in message.content]
     if text is None:
         return parts
-    return text(message.text) if message.text else None, [part for part in parts if not isinstance(part, str)]
+    return text(message.text) if message.text else None, [
+        part for part in parts if not isinstance(part, str)
+    ]
 
 
 def _build_part(part: Part) -> str | PromptElement | None:
@@ -67,9 +83,17 @@ def _build_part(part: Part) -> str | PromptElement | None:
         case str():
             return part
         case ImagePart():
-            return Image(src=part.url, detail=part.detail, media_type=part.media_type, width=part.width, height=part.height)
+            return Image(
+                src=part.url,
+                detail=part.detail,
+                media_type=part.media_type,
+                width=part.width,
+                height=part.height,
+            )
         case DocumentPart():
-            return Document(data=part.data, media_type=part.media_type, filename=part.name, tokens=part.tokens)
+            return Document(
+                data=part.data, media_type=part.media_type, filename=part.name, tokens=part.tokens
+            )
         case OpaquePart():
             return Opaque(value=part.value, tokens=part.tokens, provider=part.provider)
         case CacheBreakpointPart():

@@ -39,7 +39,9 @@ class Chunk(PromptElement):
 
 @component
 class PrioritizedList(PromptElement):
-    """Children with priorities by position: the last child is kept longest. Strings become TextChunks.
+    """Children with priorities by position: the last child is kept longest.
+
+    Strings become TextChunks.
 
     >>> PrioritizedList(priority=10)["oldest", "older", "newest"]
     """
@@ -60,7 +62,8 @@ class LegacyPrioritization(PromptElement):
 class TokenLimit(PromptElement):
     """A hard limit on the tokens of a subtree.
 
-    The subtree is pruned to the limit before the prompt is pruned to the budget, in the same removal order.
+    The subtree is pruned to the limit before the prompt is pruned to the budget, in the same
+    removal order.
 
     >>> TokenLimit(max_tokens=2_000)[FileTree(root=".")]
     """
@@ -82,7 +85,9 @@ class KeepWith(PromptElement):
 
 @component
 class IfEmpty(PromptElement):
-    """The children, or `alt` if the children render nothing. The choice is made once, before pruning.
+    """The children, or `alt` if the children render nothing.
+
+    The choice is made once, before pruning.
 
     >>> IfEmpty(alt="No open files.")[OpenFiles()]
     """
@@ -93,7 +98,9 @@ class IfEmpty(PromptElement):
 
 @component
 class First(PromptElement):
-    """The first child that fits its share, or the last child if none fits. End with None to render nothing in that case.
+    """The first child that fits its share, or the last child if none fits.
+
+    End with None to render nothing in that case.
 
     >>> First()[whole_file, outline, file_name]
     """
@@ -101,9 +108,12 @@ class First(PromptElement):
 
 @component
 class Reserve(PromptElement):
-    """Tokens that stay free, for the reply or for later messages. Never pruned; reported in `rendered.reserved`.
+    """Tokens that stay free, for the reply or for later messages.
 
-    In a message it is no content: when all else in the message is pruned, the message is, too, and the tokens stay free.
+    Never pruned; reported in `rendered.reserved`.
+
+    In a message it is no content: when all else in the message is pruned, the message is, too, and
+    the tokens stay free.
 
     >>> Reserve(tokens=1_000)
     """
@@ -125,7 +135,9 @@ class Isolate(PromptElement):
 
 @component
 class CacheBreakpoint(PromptElement):
-    """The end of a prefix that the provider should put into its prompt cache. It must be a direct child of a message.
+    """The end of a prefix that the provider should put into its prompt cache.
+
+    It must be a direct child of a message.
 
     Nothing before the last cache breakpoint is pruned.
 

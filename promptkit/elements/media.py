@@ -62,10 +62,12 @@ class Opaque(PromptElement):
     """The part in the provider's wire format."""
 
     tokens: int | None = None
-    """The cost in tokens. None counts the text in the part (a refusal, thinking, a summary), and marks the count as inexact."""
+    """The cost in tokens. None counts the text in the part (a refusal, thinking, a summary), and
+    marks the count as inexact."""
 
     provider: str | None = None
-    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in every format."""
+    """The only wire format that gets the part: `chat`, `responses` or `anthropic`. None sends it in
+    every format."""
 
 
 @component

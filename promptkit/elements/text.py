@@ -15,7 +15,9 @@ __all__ = ["Expandable", "Tag", "Text", "TextChunk", "Truncate"]
 
 @component
 class Text(PromptElement):
-    """Text within a line, with a priority of its own. Its children are strings, References and Metadata.
+    """Text within a line, with a priority of its own.
+
+    Its children are strings, References and Metadata.
 
     >>> UserMessage()["Fix it", Text(priority=1)[" (the one from yesterday)"], "."]
     """
@@ -25,14 +27,15 @@ class Text(PromptElement):
 class TextChunk(PromptElement):
     r"""A paragraph that starts on a new line. Its children are strings, References and Metadata.
 
-    With `break_on` or `break_on_whitespace` it is truncated to its share of the budget: pieces are added as long as the text
-    fits. If not even the first piece fits, it renders nothing.
+    With `break_on` or `break_on_whitespace` it is truncated to its share of the budget: pieces are
+    added as long as the text fits. If not even the first piece fits, it renders nothing.
 
     >>> TextChunk(priority=10, break_on="\n")[log]
     """
 
     break_on: str | re.Pattern[str] | None = None
-    """The separator or pattern where the text may be truncated. The separator belongs to the piece that follows it."""
+    """The separator or pattern where the text may be truncated. The separator belongs to the piece
+    that follows it."""
 
     break_on_whitespace: bool = False
     """Whether the text may be truncated between words."""
@@ -40,9 +43,12 @@ class TextChunk(PromptElement):
 
 @component
 class Tag(PromptElement):
-    """A section between `<tag>` and `</tag>`, each on a line of its own. The tags are pruned when all their content is pruned.
+    """A section between `<tag>` and `</tag>`, each on a line of its own.
 
-    Without children it is an empty-element tag. Attribute values are escaped as in XML; the content is not.
+    The tags are pruned when all their content is pruned.
+
+    Without children it is an empty-element tag. Attribute values are escaped as in XML; the content
+    is not.
 
     >>> Tag(tag="file", attributes={"path": "a.py"})["print(1)"]
     """
@@ -56,7 +62,9 @@ class Tag(PromptElement):
 
 @component
 class Truncate(PromptElement):
-    r"""Text truncated to its share of the budget, or to `tokens`, at line, grapheme and token boundaries. The marker is counted.
+    r"""Text truncated to its share of the budget, or to `tokens`, at line, grapheme and token boundaries.
+
+    The marker is counted.
 
     >>> Truncate(keep="middle", ratio=0.4, marker="\n[… output cut …]\n")[output]
     """
@@ -76,10 +84,13 @@ class Truncate(PromptElement):
 
 @component
 class Expandable(PromptElement):
-    """Text that is generated a second time, longer, if budget is left over at the end. It respects the TokenLimits around it.
+    """Text that is generated a second time, longer, if budget is left over at the end.
+
+    It respects the TokenLimits around it.
 
     >>> Expandable(value=lambda sizing: outline(module, sizing.token_budget))
     """
 
     value: Callable[[Sizing], str | Awaitable[str]]
-    """Generates the text. Called with the element's share as budget, and again with what is left over."""
+    """Generates the text. Called with the element's share as budget, and again with what is left
+    over."""

@@ -21,7 +21,13 @@ from promptkit.emitters.parts import (
     unsupported_error,
     unsupported_part_error,
 )
-from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.emitters.wire import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -59,29 +65,35 @@ class AnthropicRequest(TypedDict):
 def to_anthropic(messages: Sequence[Message], *, cache: bool = True) -> AnthropicRequest:
     """Convert messages, for `client.messages.create(**to_anthropic(messages), model=..., max_tokens=...)`.
 
-    - System messages at the start become the `system` blocks. A later system message becomes user text at its position: only
-      some models accept the role `system` in a conversation, and only at some positions.
-    - Consecutive messages of one role become one turn, so user and assistant turns alternate. An empty message becomes no turn.
-    - Tool messages become `tool_result` blocks at the start of the user turn after their call, wherever they were. An empty result
-      has no content. So parallel results share one turn, as the API requires.
-    - Tool calls become `tool_use` blocks after the text of their message. `input` is an object in this format, so the arguments
-      are parsed; empty arguments are `{}`. Integers keep every digit.
-    - Images become base64 or url sources, PDFs base64 sources, text documents text sources. Text without a visible character is
-      dropped, since the API rejects it. Names and image details are dropped, since this format has none.
-    - A cache breakpoint becomes `cache_control` on the nearest block before it that promptkit created; without such a block it is
-      dropped. A cache breakpoint inside a tool result is placed before the result, one at its end is placed on the result. `ttl`
-      is sent if Anthropic supports it (`5m`, `1h`); the type is always `ephemeral`. The API accepts four cache breakpoints: of
-      more, the first and the last three are kept. The API accepts no longer `ttl` after a shorter one: such a breakpoint gets the
-      shorter one.
+    - System messages at the start become the `system` blocks. A later system message becomes user
+      text at its position: only some models accept the role `system` in a conversation, and only at
+      some positions.
+    - Consecutive messages of one role become one turn, so user and assistant turns alternate. An
+      empty message becomes no turn.
+    - Tool messages become `tool_result` blocks at the start of the user turn after their call,
+      wherever they were. An empty result has no content. So parallel results share one turn, as the
+      API requires.
+    - Tool calls become `tool_use` blocks after the text of their message. `input` is an object in
+      this format, so the arguments are parsed; empty arguments are `{}`. Integers keep every digit.
+    - Images become base64 or url sources, PDFs base64 sources, text documents text sources. Text
+      without a visible character is dropped, since the API rejects it. Names and image details are
+      dropped, since this format has none.
+    - A cache breakpoint becomes `cache_control` on the nearest block before it that promptkit
+      created; without such a block it is dropped. A cache breakpoint inside a tool result is placed
+      before the result, one at its end is placed on the result. `ttl` is sent if Anthropic supports
+      it (`5m`, `1h`); the type is always `ephemeral`. The API accepts four cache breakpoints: of
+      more, the first and the last three are kept. The API accepts no longer `ttl` after a shorter
+      one: such a breakpoint gets the shorter one.
 
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent.
 
     Raises:
-        EmitError: Arguments of a tool call are not a JSON object or cannot be sent unchanged, an image or document is of an
-            unsupported type or in a system or assistant message, a message other than an assistant message has tool calls, or a
-            tool message has no call id.
+        EmitError: Arguments of a tool call are not a JSON object or cannot be sent unchanged, an
+            image or document is of an unsupported type or in a system or assistant message, a
+            message other than an assistant message has tool calls, or a tool message has no call
+            id.
     """
     check_messages(messages, "anthropic")
     builder = _RequestBuilder(cache=cache)
@@ -95,11 +107,14 @@ def to_anthropic(messages: Sequence[Message], *, cache: bool = True) -> Anthropi
     return {"system": builder.system, "messages": turns} if builder.system else {"messages": turns}
 
 
-def messages_from_anthropic(messages: Iterable[WireMessage], *, system: str | Iterable[WireMessage] | None = None) -> list[Message]:
+def messages_from_anthropic(
+    messages: Iterable[WireMessage], *, system: str | Iterable[WireMessage] | None = None
+) -> list[Message]:
     """Convert the messages of Anthropic's Messages API to messages: the inverse of `to_anthropic`.
 
-    Tool results become tool messages before the other content of their turn. What promptkit's messages do not have (thinking, citations,
-    search results, `is_error`) is kept in opaque parts that only Anthropic is sent again. So is a block of an unknown type.
+    Tool results become tool messages before the other content of their turn. What promptkit's
+    messages do not have (thinking, citations, search results, `is_error`) is kept in opaque parts
+    that only Anthropic is sent again. So is a block of an unknown type.
 
     Args:
         messages: Dicts, or objects of Anthropic's SDK such as a reply.
@@ -114,15 +129,27 @@ def messages_from_anthropic(messages: Iterable[WireMessage], *, system: str | It
     """
     read: list[Message] = []
     if system is not None:
-        blocks: Json = system if isinstance(system, str) else [record for _, record in read_records(system, "system")]
-        read.append(Message(role="system", content=read_content(blocks, "anthropic", "system", attachments=False)))
+        blocks: Json = (
+            system
+            if isinstance(system, str)
+            else [record for _, record in read_records(system, "system")]
+        )
+        read.append(
+            Message(
+                role="system",
+                content=read_content(blocks, "anthropic", "system", attachments=False),
+            )
+        )
     for where, record in read_records(messages, "messages"):
         read += _read_turn(where, record)
     return read
 
 
 def tools_to_anthropic(tools: Sequence[ToolDefinition]) -> Payload:
-    """Convert tool definitions, for `client.messages.create(tools=...)`. The schema gets the type `object`, which the format requires."""
+    """Convert tool definitions, for `client.messages.create(tools=...)`.
+
+    The schema gets the type `object`, which the format requires.
+    """
     return [
         {
             "name": tool.name,
@@ -150,14 +177,17 @@ class _RequestBuilder:
     system: Payload = attrs.field(factory=Payload)
     turns: list[_Turn] = attrs.field(factory=list[_Turn])
     call_turns: dict[str, int] = attrs.field(factory=dict[str, int])
-    """Call id → the index of the turn with the call. The latest call counts, since ids may repeat."""
+    """Call id → the index of the turn with the call. The latest call counts, since ids may
+    repeat."""
     breakpoint_target: WireDict | None = None
     """The block that the next cache breakpoint is placed on."""
     marked: list[WireDict] = attrs.field(factory=list[WireDict])
     """The blocks with a cache breakpoint."""
 
     def add(self, index: int, message: Message) -> None:
-        role = collect_message_fields(message, "anthropic.message").get("role", "assistant" if message.role == "assistant" else "user")
+        role = collect_message_fields(message, "anthropic.message").get(
+            "role", "assistant" if message.role == "assistant" else "user"
+        )
         leading = message.role == "system" and role != "system" and not self.turns
         calls = list(message.tool_calls)  # two of them may have one id
         for part in select_parts(message, "anthropic", cache=self.cache):
@@ -171,8 +201,11 @@ class _RequestBuilder:
             elif not _is_blank_text(part):
                 block = _to_block(index, message, part)
                 (self.system if leading else self._open_turn(role).content).append(block)
-                # Opaque blocks are sent unchanged, and some types, such as thinking, must not have cache_control.
-                self.breakpoint_target = self.breakpoint_target if isinstance(part, OpaquePart) else block
+                # Opaque blocks are sent unchanged, and some types, such as thinking, must not have
+                # cache_control.
+                self.breakpoint_target = (
+                    self.breakpoint_target if isinstance(part, OpaquePart) else block
+                )
         for call in calls:
             self._add_call(_to_tool_use_block(index, message, call))
 
@@ -185,15 +218,21 @@ class _RequestBuilder:
         parts = select_parts(message, "anthropic", cache=self.cache)
         trailing = [
             part
-            for part in takewhile(lambda part: isinstance(part, CacheBreakpointPart), reversed(parts))
+            for part in takewhile(
+                lambda part: isinstance(part, CacheBreakpointPart), reversed(parts)
+            )
             if isinstance(part, CacheBreakpointPart)
         ]
         for part in parts[: len(parts) - len(trailing)]:
             if isinstance(part, CacheBreakpointPart):
                 self._add_breakpoint(part)
         content = [part for part in parts if not isinstance(part, CacheBreakpointPart)]
-        result = _to_tool_result_block(index, message, content) | collect_message_fields(message, "anthropic.message")
-        self._open_turn_after(self.call_turns.get(message.tool_call_id or "")).results.append(result)
+        result = _to_tool_result_block(index, message, content) | collect_message_fields(
+            message, "anthropic.message"
+        )
+        self._open_turn_after(self.call_turns.get(message.tool_call_id or "")).results.append(
+            result
+        )
         self.breakpoint_target = result
         for part in reversed(trailing):
             self._add_breakpoint(part)
@@ -210,7 +249,11 @@ class _RequestBuilder:
         return self.turns[-1]
 
     def _open_turn_after(self, call_turn: int | None) -> _Turn:
-        return self._open_turn("user") if call_turn is None or call_turn + 1 == len(self.turns) else self.turns[call_turn + 1]
+        return (
+            self._open_turn("user")
+            if call_turn is None or call_turn + 1 == len(self.turns)
+            else self.turns[call_turn + 1]
+        )
 
     def _add_breakpoint(self, part: CacheBreakpointPart) -> None:
         if self.breakpoint_target is not None:
@@ -219,7 +262,10 @@ class _RequestBuilder:
 
 
 def _to_block(index: int, message: Message, part: Part) -> WireDict:
-    """Convert one part of `messages[index]` to a content block. Raises EmitError if the format does not accept the part in its role."""
+    """Convert one part of `messages[index]` to a content block.
+
+    Raises EmitError if the format does not accept the part in its role.
+    """
     match part:
         case str():
             return {"type": "text", "text": part}
@@ -229,7 +275,11 @@ def _to_block(index: int, message: Message, part: Part) -> WireDict:
             return {"type": "image", "source": _to_image_source(index, message, part)}
         case DocumentPart() if message.role in ("user", "tool"):
             title = {} if part.name is None else {"title": part.name}
-            return {"type": "document", "source": _to_document_source(index, message, part), **title}
+            return {
+                "type": "document",
+                "source": _to_document_source(index, message, part),
+                **title,
+            }
         case _:
             raise unsupported_part_error(index, message, part, "anthropic")
 
@@ -240,19 +290,29 @@ def _is_blank_text(part: Part) -> bool:
 
 
 def _to_tool_use_block(index: int, message: Message, call: ToolCall) -> WireDict:
-    """Convert a tool call to a `tool_use` block. Raises EmitError if its arguments are not a JSON object."""
+    """Convert a tool call to a `tool_use` block.
+
+    Raises EmitError if its arguments are not a JSON object.
+    """
     try:
         arguments = parse_arguments(call.arguments)
     except ValueError as error:
         what = f"a tool call {call.id!r} of {call.name} with arguments that cannot be sent as an object ({error})"
         raise unsupported_error(
-            index, message, what, "anthropic", "correct the arguments, or remove the tool call and its result"
+            index,
+            message,
+            what,
+            "anthropic",
+            "correct the arguments, or remove the tool call and its result",
         ) from error
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
 
 
 def _to_tool_result_block(index: int, message: Message, parts: Sequence[Part]) -> WireDict:
-    """Convert a tool message to a `tool_result` block. Content that is one text is a string; blank texts are left out."""
+    """Convert a tool message to a `tool_result` block.
+
+    Content that is one text is a string; blank texts are left out.
+    """
     result: WireDict = {"type": "tool_result", "tool_use_id": message.tool_call_id}
     shown = [part for part in parts if not _is_blank_text(part)]
     if not shown:
@@ -272,13 +332,31 @@ def _to_image_source(index: int, message: Message, part: ImagePart) -> WireDict:
         if part.url[:8].lower().startswith(("https://", "http://")):
             return {"type": "url", "url": part.url}
         what = f"an image at {part.url[:40]!r}"
-        raise unsupported_error(index, message, what, "anthropic", "give an http or https URL, or the bytes as a base64 data: URL")
+        raise unsupported_error(
+            index,
+            message,
+            what,
+            "anthropic",
+            "give an http or https URL, or the bytes as a base64 data: URL",
+        )
     if not inline.is_base64:
-        raise unsupported_error(index, message, "an image in a data: URL without base64", "anthropic", "encode its bytes in base64")
+        raise unsupported_error(
+            index,
+            message,
+            "an image in a data: URL without base64",
+            "anthropic",
+            "encode its bytes in base64",
+        )
     media_type = inline.media_type or part.media_type or "nothing"
     media_type = "image/jpeg" if media_type == "image/jpg" else media_type
     if media_type not in IMAGE_TYPES:
-        raise unsupported_error(index, message, f"an image of the type {media_type}", "anthropic", "convert it to PNG, JPEG, GIF or WebP")
+        raise unsupported_error(
+            index,
+            message,
+            f"an image of the type {media_type}",
+            "anthropic",
+            "convert it to PNG, JPEG, GIF or WebP",
+        )
     return {"type": "base64", "media_type": media_type, "data": inline.data}
 
 
@@ -293,7 +371,9 @@ def _to_document_source(index: int, message: Message, part: DocumentPart) -> Wir
         text = base64.b64decode(part.data, validate=True).decode()
     except ValueError as error:
         what = f"a document of the type {part.media_type} that is not UTF-8 in base64"
-        raise unsupported_error(index, message, what, "anthropic", "encode its text in UTF-8, then in base64") from error
+        raise unsupported_error(
+            index, message, what, "anthropic", "encode its text in UTF-8, then in base64"
+        ) from error
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
@@ -302,7 +382,10 @@ CACHE_TTLS = ("5m", "1h")
 
 
 def _to_cache_control(part: CacheBreakpointPart) -> WireDict:
-    """Return the value of `cache_control`. `ephemeral` is its only type. A `ttl` that only other providers accept is not sent."""
+    """Return the value of `cache_control`.
+
+    `ephemeral` is its only type. A `ttl` that only other providers accept is not sent.
+    """
     return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in CACHE_TTLS else {})}
 
 
@@ -313,9 +396,10 @@ MAX_BREAKPOINTS = 4
 def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
     """Remove `cache_control` from marked blocks until the API accepts the request.
 
-    If there are too many cache breakpoints, the first (the instructions, which stay cached longest) and the last ones (the growing
-    end, with some to fall back to) are kept. Cache breakpoints in opaque blocks count and are kept. A `ttl` of an hour after a
-    shorter one is removed, since the API rejects it.
+    If there are too many cache breakpoints, the first (the instructions, which stay cached longest)
+    and the last ones (the growing end, with some to fall back to) are kept. Cache breakpoints in
+    opaque blocks count and are kept. A `ttl` of an hour after a shorter one is removed, since the
+    API rejects it.
 
     Args:
         blocks: All blocks of the request, in wire order.
@@ -340,8 +424,10 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
 
 
 def _get_cache_control(block: object) -> WireDict | None:
-    control = cast("WireDict", block).get("cache_control") if isinstance(block, dict) else None  # an opaque block may be any JSON
-    return cast("WireDict", control) if isinstance(control, dict) else None  # the keys are unknown; the caller reads one of them
+    # an opaque block may be any JSON
+    control = cast("WireDict", block).get("cache_control") if isinstance(block, dict) else None
+    # the keys are unknown; the caller reads one of them
+    return cast("WireDict", control) if isinstance(control, dict) else None
 
 
 def _read_turn(where: str, record: WireRecord) -> list[Message]:
@@ -350,7 +436,12 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
         return _read_answer(where, content)
     if role == "system":
         fields = fields_part({"role": "system"}, "anthropic.message")
-        return [Message(role="system", content=(*fields, *read_content(content, "anthropic", where, attachments=False)))]
+        return [
+            Message(
+                role="system",
+                content=(*fields, *read_content(content, "anthropic", where, attachments=False)),
+            )
+        ]
     if role != "user":
         problem = f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
         raise InvalidArgumentError(problem)
@@ -359,8 +450,14 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
         return [Message(role="user", content=read_content(content, "anthropic", where))]
     records = [as_wire_object(block) or {} for block in blocks]
     is_result = [block.get("type") == "tool_result" for block in records]
-    results = [_read_result(where, block) for block, result in zip(records, is_result, strict=True) if result]
-    others: list[Json] = [block for block, result in zip(blocks, is_result, strict=True) if not result]
+    results = [
+        _read_result(where, block)
+        for block, result in zip(records, is_result, strict=True)
+        if result
+    ]
+    others: list[Json] = [
+        block for block, result in zip(blocks, is_result, strict=True) if not result
+    ]
     parts = read_content(others, "anthropic", where)
     return [*results, Message(role="user", content=parts)] if parts or not results else results
 
@@ -376,7 +473,9 @@ def _read_answer(where: str, content: Json) -> list[Message]:
         answer.add_parts(_read_answer_parts(where, others))
         others = []
         try:
-            answer.add_call(read_tool_call(record), omit_fields(record, "type", "id", "name", "input"))
+            answer.add_call(
+                read_tool_call(record), omit_fields(record, "type", "id", "name", "input")
+            )
         except InvalidArgumentError as error:
             problem = f"{where}: {error}"
             raise InvalidArgumentError(problem) from error
@@ -385,7 +484,9 @@ def _read_answer(where: str, content: Json) -> list[Message]:
 
 
 def _read_answer_parts(where: str, blocks: list[Json]) -> list[Part]:
-    return read_content([block for block in blocks if block is not None], "anthropic", where, attachments=False)
+    return read_content(
+        [block for block in blocks if block is not None], "anthropic", where, attachments=False
+    )
 
 
 def _read_result(where: str, block: WireRecord) -> Message:
@@ -398,10 +499,19 @@ def _read_result(where: str, block: WireRecord) -> Message:
     match block.get("cache_control"):
         case None:
             pass
-        case {"type": "ephemeral", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (None, *CACHE_TTLS):
+        case {"type": "ephemeral", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (
+            None,
+            *CACHE_TTLS,
+        ):
             ttl = rest.get("ttl")
-            end = (CacheBreakpointPart(kind="ephemeral", ttl=ttl if isinstance(ttl, str) else None),)
+            end = (
+                CacheBreakpointPart(kind="ephemeral", ttl=ttl if isinstance(ttl, str) else None),
+            )
         case control:
             fields["cache_control"] = control
     parts = read_content(block.get("content"), "anthropic", where, breakpoints=False)
-    return Message(role="tool", tool_call_id=call_id, content=(*fields_part(fields, "anthropic.message"), *parts, *end))
+    return Message(
+        role="tool",
+        tool_call_id=call_id,
+        content=(*fields_part(fields, "anthropic.message"), *parts, *end),
+    )

@@ -17,7 +17,13 @@ from promptkit.emitters.parts import (
     select_parts,
     unsupported_part_error,
 )
-from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.emitters.wire import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -45,27 +51,36 @@ __all__ = ["messages_from_chat", "to_chat", "tools_to_chat"]
 def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.
 
-    Each message becomes one message. Its content is a string if it is one text, and an array of parts if it has several texts (with
-    cache breakpoints between them), images, documents, opaque parts or a cache breakpoint that is sent. Tool call arguments are sent byte for byte. An empty tool result is `""`; an
-    assistant message with tool calls only has the content None. `name` is sent except for tool messages, which have no name in
-    this format.
+    Each message becomes one message. Its content is a string if it is one text, and an array of
+    parts if it has several texts (with cache breakpoints between them), images, documents, opaque
+    parts or a cache breakpoint that is sent. Tool call arguments are sent byte for byte. An empty
+    tool result is `""`; an assistant message with tool calls only has the content None. `name` is
+    sent except for tool messages, which have no name in this format.
 
-    A cache breakpoint becomes `prompt_cache_breakpoint` on the nearest text, image or document before it outside of assistant
-    messages. Its `ttl` is sent if OpenAI supports it (`30m`, `12h`). Its `kind` is not sent: OpenAI has only one.
+    A cache breakpoint becomes `prompt_cache_breakpoint` on the nearest text, image or document
+    before it outside of assistant messages. Its `ttl` is sent if OpenAI supports it (`30m`, `12h`).
+    Its `kind` is not sent: OpenAI has only one.
 
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
 
     Raises:
-        EmitError: A system, assistant or tool message has an image or a document, a message other than an assistant message has
-            tool calls, or a tool message has no call id.
+        EmitError: A system, assistant or tool message has an image or a document, a message other
+            than an assistant message has tool calls, or a tool message has no call id.
     """
     check_messages(messages, "chat")
     contents = [select_parts(message, "chat", cache=cache) for message in messages]
-    marks = place_breakpoints((message.role, parts) for message, parts in zip(messages, contents, strict=True))
+    marks = place_breakpoints(
+        (message.role, parts) for message, parts in zip(messages, contents, strict=True)
+    )
     return [
-        _convert_message(index, message, parts, {place: mark for place in range(len(parts)) if (mark := marks.get((index, place)))})
+        _convert_message(
+            index,
+            message,
+            parts,
+            {place: mark for place in range(len(parts)) if (mark := marks.get((index, place)))},
+        )
         for index, (message, parts) in enumerate(zip(messages, contents, strict=True))
     ]
 
@@ -73,8 +88,9 @@ def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
 def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:
     """Convert Chat Completions messages to messages: the inverse of `to_chat`.
 
-    What promptkit's messages do not have (a refusal, audio, the role `developer`, fields of gateways) is kept in opaque parts that only
-    Chat Completions is sent again. So is a content part of an unknown type.
+    What promptkit's messages do not have (a refusal, audio, the role `developer`, fields of
+    gateways) is kept in opaque parts that only Chat Completions is sent again. So is a content part
+    of an unknown type.
 
     Args:
         messages: Dicts, or objects of OpenAI's SDK such as `response.choices[0].message`.
@@ -90,7 +106,10 @@ def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:
 
 
 def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
-    """Convert tool definitions, for `client.chat.completions.create(tools=...)`. Fields that are None are left out."""
+    """Convert tool definitions, for `client.chat.completions.create(tools=...)`.
+
+    Fields that are None are left out.
+    """
     return [
         {
             "type": "function",
@@ -105,16 +124,29 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
     ]
 
 
-def _convert_message(index: int, message: Message, parts: Sequence[Part], marks: Mapping[int, WireDict]) -> WireDict:
-    content = [(part, marks.get(place)) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
+def _convert_message(
+    index: int, message: Message, parts: Sequence[Part], marks: Mapping[int, WireDict]
+) -> WireDict:
+    content = [
+        (part, marks.get(place))
+        for place, part in enumerate(parts)
+        if not isinstance(part, CacheBreakpointPart)
+    ]
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if marks or len(content) > 1 or has_text_borders(message, "chat") or not all(isinstance(part, str) for part, _ in content):
+    if (
+        marks
+        or len(content) > 1
+        or has_text_borders(message, "chat")
+        or not all(isinstance(part, str) for part, _ in content)
+    ):
         wire["content"] = [
-            _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content
+            _convert_part(index, message, part)
+            | ({"prompt_cache_breakpoint": mark} if mark else {})
+            for part, mark in content
         ]
     else:
         text = "".join(part for part, _ in content if isinstance(part, str))
@@ -123,7 +155,8 @@ def _convert_message(index: int, message: Message, parts: Sequence[Part], marks:
         _add_calls(wire, message)
     if fields := collect_message_fields(message, "openai.message", "chat.message"):
         wire |= fields
-        if wire["role"] == "function":  # the older form of a tool result, which has the function's name alone
+        # the older form of a tool result, which has the function's name alone
+        if wire["role"] == "function":
             del wire["tool_call_id"]
     return wire
 
@@ -152,7 +185,10 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
         case OpaquePart():
             return copy_json(part.value)  # type: ignore[no-any-return]  # the caller vouches for an opaque part
         case ImagePart() if message.role == "user":
-            return {"type": "image_url", "image_url": {"url": part.url} | ({"detail": part.detail} if part.detail else {})}
+            return {
+                "type": "image_url",
+                "image_url": {"url": part.url} | ({"detail": part.detail} if part.detail else {}),
+            }
         case DocumentPart() if message.role == "user":
             return {"type": "file", "file": to_file_fields(part)}
         case _:
@@ -161,7 +197,11 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
 
 def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
     if fields.get("type") == "custom":
-        return {"id": call.id, **fields, "custom": {"name": call.name, "input": _read_input(call.arguments)}}
+        return {
+            "id": call.id,
+            **fields,
+            "custom": {"name": call.name, "input": _read_input(call.arguments)},
+        }
     function = {"name": call.name, "arguments": call.arguments, **fields.get("function", {})}
     return {"id": call.id, "type": "function", **fields, "function": function}
 
@@ -186,7 +226,8 @@ _ROLES: Mapping[Json, Role | Literal["developer"]] = {
 
 
 _KNOWN_FIELDS = frozenset(
-    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations"}  # `annotations` are in replies only
+    # `annotations` are in replies only
+    {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations"}
 )
 """The fields that a message has a place for, or that requests must not have."""
 
@@ -204,7 +245,13 @@ def _read_message(where: str, record: WireRecord) -> Message:
     if written == "function":
         fields |= {"role": "function", "name": name}
         call_id = name
-    content = read_content(record.get("content"), "chat", where, attachments=role == "user", breakpoints=role != "assistant")
+    content = read_content(
+        record.get("content"),
+        "chat",
+        where,
+        attachments=role == "user",
+        breakpoints=role != "assistant",
+    )
     if fields:
         content = [*fields_part(fields, "chat.message"), *content]
     calls: list[ToolCall] = []
@@ -233,11 +280,21 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
             raise InvalidArgumentError(problem) from error
         function = as_wire_object(fields.get("function")) or {}
         kind = fields.get("type")
-        more = omit_fields(fields, "id", "function", "custom", *(("type",) if kind == "function" else ()))
-        calls.add_call(call, more | ({"function": extra} if (extra := omit_fields(function, "name", "arguments")) else {}))
+        more = omit_fields(
+            fields, "id", "function", "custom", *(("type",) if kind == "function" else ())
+        )
+        calls.add_call(
+            call,
+            more
+            | (
+                {"function": extra} if (extra := omit_fields(function, "name", "arguments")) else {}
+            ),
+        )
     match as_wire_object(record.get("function_call")):
         case {"name": str(name), "arguments": str(arguments)}:
-            calls.add_call(ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"})
+            calls.add_call(
+                ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"}
+            )
         case _:
             pass
     return calls

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from promptkit.errors import EmitError
-from promptkit.messages import CacheBreakpointPart, ImagePart, Json, Message, OpaquePart, Part, copy_json
+from promptkit.messages import (
+    CacheBreakpointPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    copy_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +43,12 @@ __all__ = [
 WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
 """The wire format of a provider's API."""
 
-WireDict: TypeAlias = dict[str, Any]  # Any: a dict is assignable to the SDKs' TypedDicts only if its values are Any
+# Any: a dict is assignable to the SDKs' TypedDicts only if its values are Any
+WireDict: TypeAlias = dict[str, Any]
 """One JSON object of a request."""
 
-Payload: TypeAlias = list[Any]  # Any: a list of dicts is not assignable to the SDKs' lists of TypedDicts, a list of Any is
+# Any: a list of dicts is not assignable to the SDKs' lists of TypedDicts, a list of Any is
+Payload: TypeAlias = list[Any]
 """One JSON array of a request, such as its messages."""
 
 
@@ -47,19 +57,28 @@ def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
     for index, message in enumerate(messages):
         if message.tool_calls and message.role != "assistant":
             raise unsupported_error(
-                index, message, "tool calls", target, "only assistant messages have tool calls, so use the role assistant"
+                index,
+                message,
+                "tool calls",
+                target,
+                "only assistant messages have tool calls, so use the role assistant",
             )
         if message.role == "tool" and message.tool_call_id is None:
             raise unsupported_error(
-                index, message, "no tool_call_id", target, "set it to the id of the tool call that this message answers"
+                index,
+                message,
+                "no tool_call_id",
+                target,
+                "set it to the id of the tool call that this message answers",
             )
 
 
 def select_parts(message: Message, target: WireFormat, *, cache: bool = True) -> list[Part]:
     """Select the parts of a message that a wire format can express.
 
-    Adjacent texts are joined, up to a border that the format itself has between them. Empty texts and opaque parts of other providers are
-    dropped. Texts on either side of a part that is dropped stay apart, because they are counted apart.
+    Adjacent texts are joined, up to a border that the format itself has between them. Empty texts
+    and opaque parts of other providers are dropped. Texts on either side of a part that is dropped
+    stay apart, because they are counted apart.
 
     Args:
         message: The message.
@@ -77,7 +96,11 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
             parts.append(joined)
         text = []
         is_border = isinstance(part, OpaquePart) and part.provider == border
-        if not (is_border or is_foreign(part, target) or (isinstance(part, CacheBreakpointPart) and not cache)):
+        if not (
+            is_border
+            or is_foreign(part, target)
+            or (isinstance(part, CacheBreakpointPart) and not cache)
+        ):
             parts.append(part)
     if joined := "".join(text):
         parts.append(joined)
@@ -86,7 +109,11 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
 
 def is_foreign(part: Part, target: WireFormat) -> bool:
     """Return whether a part is another provider's, so that a wire format does not send it."""
-    return isinstance(part, OpaquePart) and part.provider not in {None, target, *PLACED_FIELDS[target]}
+    return isinstance(part, OpaquePart) and part.provider not in {
+        None,
+        target,
+        *PLACED_FIELDS[target],
+    }
 
 
 PLACED_FIELDS: Mapping[WireFormat, tuple[str, ...]] = {
@@ -94,14 +121,19 @@ PLACED_FIELDS: Mapping[WireFormat, tuple[str, ...]] = {
     "responses": ("responses.message", "responses.call"),
     "anthropic": ("anthropic.call",),
 }
-"""Providers of opaque parts with fields of a message or a tool call, where their position matters: it is that of the item or the block."""
+"""Providers of opaque parts with fields of a message or a tool call, where their position matters:
+it is that of the item or the block."""
 
 
 def collect_message_fields(message: Message, *providers: str) -> WireDict:
     """Return the fields of a wire message that its opaque parts of these providers have."""
     fields: WireDict = {}
     for part in message.content:
-        if isinstance(part, OpaquePart) and part.provider in providers and isinstance(part.value, Mapping):
+        if (
+            isinstance(part, OpaquePart)
+            and part.provider in providers
+            and isinstance(part.value, Mapping)
+        ):
             fields |= copy_json(part.value)
     return fields
 
@@ -113,12 +145,17 @@ def has_text_borders(message: Message, target: WireFormat) -> bool:
 
 
 def read_call_fields(part: OpaquePart) -> tuple[str, WireDict]:
-    """Return the id of the tool call whose place an opaque part keeps, and the other fields of that call. Two calls may have one id."""
+    """Return the id of the tool call whose place an opaque part keeps, and the other fields of that call.
+
+    Two calls may have one id.
+    """
     fields: WireDict = copy_json(part.value) if isinstance(part.value, Mapping) else {}
     return str(fields.pop("call", "")), fields
 
 
-def unsupported_error(index: int, message: Message, what: str, target: WireFormat, advice: str) -> EmitError:
+def unsupported_error(
+    index: int, message: Message, what: str, target: WireFormat, advice: str
+) -> EmitError:
     """Create the error for content that a wire format does not accept.
 
     Args:
@@ -128,13 +165,23 @@ def unsupported_error(index: int, message: Message, what: str, target: WireForma
         target: The wire format.
         advice: What to do instead, as an imperative clause.
     """
-    return EmitError(f"messages[{index}] ({message.role}) has {what}, which {FORMAT_NAMES[target]} does not accept: {advice}.")
+    return EmitError(
+        f"messages[{index}] ({message.role}) has {what}, which {FORMAT_NAMES[target]} does not accept: {advice}."
+    )
 
 
-def unsupported_part_error(index: int, message: Message, part: Part, target: WireFormat) -> EmitError:
+def unsupported_part_error(
+    index: int, message: Message, part: Part, target: WireFormat
+) -> EmitError:
     """Create the error for an image or a document in a message whose role does not allow it."""
-    advice = "put it into a user message after the tool results" if message.role == "tool" else "put it into a user message"
-    return unsupported_error(index, message, "an image" if isinstance(part, ImagePart) else "a document", target, advice)
+    advice = (
+        "put it into a user message after the tool results"
+        if message.role == "tool"
+        else "put it into a user message"
+    )
+    return unsupported_error(
+        index, message, "an image" if isinstance(part, ImagePart) else "a document", target, advice
+    )
 
 
 FORMAT_NAMES: Mapping[WireFormat, str] = {
@@ -147,17 +194,22 @@ FORMAT_NAMES: Mapping[WireFormat, str] = {
 def parse_arguments(text: str) -> dict[str, Json]:
     """Parse the arguments of a tool call, for wire formats that need an object instead of the model's text.
 
-    Empty text, which some models write for no arguments, is an empty object. Integers keep every digit; a fraction becomes the
-    nearest double, as in every JSON reader.
+    Empty text, which some models write for no arguments, is an empty object. Integers keep every
+    digit; a fraction becomes the nearest double, as in every JSON reader.
 
     Raises:
-        ValueError: The text is not a JSON object, or the model would receive it changed: an object has a key twice, a number is
-            beyond the range of doubles, or a number is NaN.
+        ValueError: The text is not a JSON object, or the model would receive it changed: an object
+            has a key twice, a number is beyond the range of doubles, or a number is NaN.
     """
     if not text.strip():
         return {}
     try:
-        value: object = json.loads(text, object_pairs_hook=_build_object, parse_float=_parse_finite_float, parse_constant=_reject_constant)
+        value: object = json.loads(
+            text,
+            object_pairs_hook=_build_object,
+            parse_float=_parse_finite_float,
+            parse_constant=_reject_constant,
+        )
     except RecursionError:
         message = "they are nested too deeply"
         raise ValueError(message) from None
@@ -191,7 +243,10 @@ def _reject_constant(name: str) -> Json:
 
 
 class DataUrl(NamedTuple):
-    """The components of a `data:` URL (RFC 2397). `media_type` is empty if the URL has none; `data` is not decoded."""
+    """The components of a `data:` URL (RFC 2397).
+
+    `media_type` is empty if the URL has none; `data` is not decoded.
+    """
 
     media_type: str
     is_base64: bool
@@ -204,4 +259,8 @@ def parse_data_url(url: str) -> DataUrl | None:
         return None
     head, _, data = url[5:].partition(",")
     media_type, *fields = head.split(";")
-    return DataUrl(media_type.strip().lower(), is_base64="base64" in {field.strip().lower() for field in fields}, data=data)
+    return DataUrl(
+        media_type.strip().lower(),
+        is_base64="base64" in {field.strip().lower() for field in fields},
+        data=data,
+    )

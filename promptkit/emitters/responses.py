@@ -19,7 +19,13 @@ from promptkit.emitters.parts import (
     select_parts,
     unsupported_part_error,
 )
-from promptkit.emitters.wire import AssistantContent, fields_part, omit_fields, read_content, read_records
+from promptkit.emitters.wire import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -42,38 +48,54 @@ if TYPE_CHECKING:
 __all__ = ["group_responses", "messages_from_responses", "to_responses", "tools_to_responses"]
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
-"""Opaque parts of these types belong to the content of a message. Parts of other types (reasoning, compaction, …) are items."""
+"""Opaque parts of these types belong to the content of a message. Parts of other types (reasoning,
+compaction, …) are items."""
 
 
 def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to input items of the Responses API, for `client.responses.create(input=...)`.
 
-    A message becomes a `message` item, whose content is a string if it is one text. An assistant message with several parts
-    gets an `id`, which the format requires: its place among the messages. Each tool call becomes a `function_call` item
-    after the text of its message, with its arguments byte for byte. Each tool message becomes a `function_call_output` item; an
-    empty result is `""`. An opaque part whose type is not message content, such as `reasoning`, becomes an item of its own and
-    splits the message around it. Names are dropped, since this format has none.
+    A message becomes a `message` item, whose content is a string if it is one text. An assistant
+    message with several parts gets an `id`, which the format requires: its place among the
+    messages. Each tool call becomes a `function_call` item after the text of its message, with its
+    arguments byte for byte. Each tool message becomes a `function_call_output` item; an empty
+    result is `""`. An opaque part whose type is not message content, such as `reasoning`, becomes
+    an item of its own and splits the message around it. Names are dropped, since this format has
+    none.
 
-    A cache breakpoint becomes `prompt_cache_breakpoint` on the nearest text, image or document before it outside of assistant
-    messages. Its `ttl` is sent if OpenAI supports it (`30m`, `12h`). Its `kind` is not sent: OpenAI has only one.
+    A cache breakpoint becomes `prompt_cache_breakpoint` on the nearest text, image or document
+    before it outside of assistant messages. Its `ttl` is sent if OpenAI supports it (`30m`, `12h`).
+    Its `kind` is not sent: OpenAI has only one.
 
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
 
     Raises:
-        EmitError: A system or assistant message has an image or a document, a message other than an assistant message has tool
-            calls, or a tool message has no call id.
+        EmitError: A system or assistant message has an image or a document, a message other than an
+            assistant message has tool calls, or a tool message has no call id.
     """
     check_messages(messages, "responses")
     contents = [select_parts(message, "responses", cache=cache) for message in messages]
-    marks = place_breakpoints((message.role, parts) for message, parts in zip(messages, contents, strict=True))
+    marks = place_breakpoints(
+        (message.role, parts) for message, parts in zip(messages, contents, strict=True)
+    )
     items: Payload = []
     for index, (message, parts) in enumerate(zip(messages, contents, strict=True)):
-        content = [(part, marks.get((index, place))) for place, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)]
+        content = [
+            (part, marks.get((index, place)))
+            for place, part in enumerate(parts)
+            if not isinstance(part, CacheBreakpointPart)
+        ]
         if message.role == "tool":
-            output = _convert_content(index, message, [(part, mark) for part, mark in content if not _is_placed(part)])
-            result = {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+            output = _convert_content(
+                index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
+            )
+            result = {
+                "type": "function_call_output",
+                "call_id": message.tool_call_id,
+                "output": output,
+            }
             items.append(result | collect_message_fields(message, "responses.message"))
         else:
             items += _convert_message(index, message, content)
@@ -83,11 +105,13 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
 def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]:
     """Convert input or output items of the Responses API to messages: the inverse of `to_responses`.
 
-    Consecutive items of the model (its message, function calls, reasoning) become one assistant message. Items that promptkit's messages
-    do not have, such as reasoning, and fields such as ids, are kept in opaque parts that only the Responses API is sent again.
+    Consecutive items of the model (its message, function calls, reasoning) become one assistant
+    message. Items that promptkit's messages do not have, such as reasoning, and fields such as ids,
+    are kept in opaque parts that only the Responses API is sent again.
 
     Args:
-        items: Dicts, or objects of OpenAI's SDK such as those in `response.output`; or the text of one user message.
+        items: Dicts, or objects of OpenAI's SDK such as those in `response.output`; or the text of
+            one user message.
 
     Raises:
         InvalidArgumentError: A message has an unknown role, or content that is none.
@@ -135,7 +159,8 @@ def group_responses(items: Sequence[WireMessage]) -> list[tuple[Message, tuple[i
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
     """Convert tool definitions, for `client.responses.create(tools=...)`.
 
-    The format requires `parameters` and `strict`. They are None if a definition has none, and OpenAI then chooses.
+    The format requires `parameters` and `strict`. They are None if a definition has none, and
+    OpenAI then chooses.
     """
     return [
         {
@@ -149,7 +174,9 @@ def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
     ]
 
 
-def _convert_message(index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> Payload:
+def _convert_message(
+    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]
+) -> Payload:
     items: Payload = []
     pending: list[tuple[Part, WireDict | None]] = []
     role = collect_message_fields(message, "openai.message").get("role", message.role)
@@ -163,7 +190,8 @@ def _convert_message(index: int, message: Message, content: Sequence[tuple[Part,
             text = _convert_content(index, message, pending, as_list="id" in fields)
             item = {"type": "message", "role": role, "content": text}
             if message.role == "assistant" and isinstance(text, list):
-                item |= {"id": f"msg_{index}_{len(items)}", "status": "completed"}  # the format requires both beside `output_text`
+                # the format requires both beside `output_text`
+                item |= {"id": f"msg_{index}_{len(items)}", "status": "completed"}
             items.append(item | fields)
             pending.clear()
         fields = None
@@ -198,7 +226,11 @@ def _is_message_content(part: OpaquePart) -> bool:
 
 
 def _convert_content(
-    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]], *, as_list: bool = False
+    index: int,
+    message: Message,
+    content: Sequence[tuple[Part, WireDict | None]],
+    *,
+    as_list: bool = False,
 ) -> str | Payload:
     if not as_list and not has_text_borders(message, "responses"):
         if not content:
@@ -206,7 +238,10 @@ def _convert_content(
         first, mark = content[0]
         if len(content) == 1 and isinstance(first, str) and mark is None:
             return first
-    return [_convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {}) for part, mark in content]
+    return [
+        _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {})
+        for part, mark in content
+    ]
 
 
 def _convert_part(index: int, message: Message, part: Part) -> WireDict:
@@ -226,7 +261,12 @@ def _convert_part(index: int, message: Message, part: Part) -> WireDict:
 
 
 def _convert_call(call: ToolCall) -> WireDict:
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+    }
 
 
 @attrs.define
@@ -249,11 +289,17 @@ class _ItemReader:
             self.close()
             self.messages.append(_read_input_message(where, item))
         elif kind == "function_call":
-            self.answer.add_call(_read_function_call(where, item), omit_fields(item, "type", "call_id", "name", "arguments"))
+            self.answer.add_call(
+                _read_function_call(where, item),
+                omit_fields(item, "type", "call_id", "name", "arguments"),
+            )
         elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
             self.close()
             fields = omit_fields(item, "type", "call_id", "output")
-            content = (*fields_part(fields, "responses.message"), *read_content(item.get("output"), "responses", where))
+            content = (
+                *fields_part(fields, "responses.message"),
+                *read_content(item.get("output"), "responses", where),
+            )
             self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
         else:
             self.answer.add_parts([OpaquePart(value=item, provider="responses")])
@@ -272,14 +318,22 @@ class _ItemReader:
 
     def _add_answer(self, where: str, item: WireRecord) -> None:
         fields = omit_fields(item, "type", "role", "content")
-        parts = read_content(item.get("content"), "responses", where, attachments=False, breakpoints=False)
+        parts = read_content(
+            item.get("content"), "responses", where, attachments=False, breakpoints=False
+        )
         if fields or not parts:
-            self.answer.add_parts([OpaquePart(value=fields, tokens=0, provider="responses.message")])
+            self.answer.add_parts(
+                [OpaquePart(value=fields, tokens=0, provider="responses.message")]
+            )
         self.answer.add_parts(parts)
         self.has_message = True
 
 
-_INPUT_ROLES: Mapping[str, Literal["user", "system", "developer"]] = {"user": "user", "system": "system", "developer": "developer"}
+_INPUT_ROLES: Mapping[str, Literal["user", "system", "developer"]] = {
+    "user": "user",
+    "system": "system",
+    "developer": "developer",
+}
 
 
 def _read_input_message(where: str, item: WireRecord) -> Message:

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
     from promptkit.emitters.parts import WireFormat
     from promptkit.messages import Json
 
-__all__ = ["AssistantContent", "WireMessage", "WireRecord", "fields_part", "find_format", "omit_fields", "read_content", "read_records"]
+__all__ = [
+    "AssistantContent",
+    "WireMessage",
+    "WireRecord",
+    "fields_part",
+    "find_format",
+    "omit_fields",
+    "read_content",
+    "read_records",
+]
 
 WireMessage: TypeAlias = Mapping[str, object] | SdkObject
 """A message of a provider: a dict, or an object of its SDK."""
@@ -38,8 +47,12 @@ WireRecord: TypeAlias = "Mapping[str, Json]"
 
 
 def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[str, WireRecord]]:
-    """Yield each message as a JSON object, with its place for errors, such as `messages[3]`. Raises TypeError for what is none."""
-    if isinstance(cast("object", messages), str | Mapping):  # callers without a type checker pass anything
+    """Yield each message as a JSON object, with its place for errors, such as `messages[3]`.
+
+    Raises TypeError for what is none.
+    """
+    # callers without a type checker pass anything
+    if isinstance(cast("object", messages), str | Mapping):
         problem = f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}."
         raise TypeError(problem)
     for index, message in enumerate(messages):
@@ -50,7 +63,16 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
         yield f"{name}[{index}]", record
 
 
-_ANTHROPIC_BLOCKS = {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result", "server_tool_use"}
+_ANTHROPIC_BLOCKS = {
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "image",
+    "document",
+    "search_result",
+    "server_tool_use",
+}
 _RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
 
 
@@ -66,15 +88,26 @@ def find_format(record: WireRecord) -> WireFormat | None:
     return "chat" if record.get("tool_calls") or record.get("role") == "tool" else None
 
 
-def read_content(content: Json, target: WireFormat, where: str, *, attachments: bool = True, breakpoints: bool = True) -> list[Part]:
-    """Read the content of a message: None, a text or a list of parts. Texts that the format has apart stay apart.
+def read_content(
+    content: Json,
+    target: WireFormat,
+    where: str,
+    *,
+    attachments: bool = True,
+    breakpoints: bool = True,
+) -> list[Part]:
+    """Read the content of a message: None, a text or a list of parts.
+
+    Texts that the format has apart stay apart.
 
     Args:
         content: The content.
         target: The wire format.
         where: The place of the message, for errors.
-        attachments: Whether the emitter accepts images and documents in this message. If not, they are opaque parts.
-        breakpoints: Whether the emitter sends cache breakpoints at their place in this message. If not, their parts are opaque parts.
+        attachments: Whether the emitter accepts images and documents in this message. If not, they
+            are opaque parts.
+        breakpoints: Whether the emitter sends cache breakpoints at their place in this message. If
+            not, their parts are opaque parts.
 
     Raises:
         InvalidArgumentError: The content is none of these.
@@ -82,7 +115,9 @@ def read_content(content: Json, target: WireFormat, where: str, *, attachments: 
     if content is None or isinstance(content, str):
         return [content] if content else []
     if not isinstance(content, Sequence):
-        problem = f"the content of {where} must be a string or a list of parts, not {content!r:.80}."
+        problem = (
+            f"the content of {where} must be a string or a list of parts, not {content!r:.80}."
+        )
         raise InvalidArgumentError(problem)
     refused: tuple[type[Part], ...] = () if attachments else (ImagePart, DocumentPart)
     refused = refused if breakpoints else (*refused, CacheBreakpointPart)
@@ -95,7 +130,9 @@ def read_content(content: Json, target: WireFormat, where: str, *, attachments: 
     return parts
 
 
-def _read_block(block: Json, target: WireFormat, where: str, refused: tuple[type[Part], ...]) -> tuple[Part, ...]:
+def _read_block(
+    block: Json, target: WireFormat, where: str, refused: tuple[type[Part], ...]
+) -> tuple[Part, ...]:
     record = as_wire_object(block)
     if record is None:
         problem = f"the content of {where} must have dicts such as {{'type': 'text', 'text': 'Hello'}}, not {block!r:.80}."
@@ -105,24 +142,38 @@ def _read_block(block: Json, target: WireFormat, where: str, refused: tuple[type
     except InvalidArgumentError as error:
         problem = f"the content of {where}: {error}"
         raise InvalidArgumentError(problem) from error
-    return (OpaquePart(value=record, provider=target),) if any(isinstance(part, refused) for part in parts) else parts
+    return (
+        (OpaquePart(value=record, provider=target),)
+        if any(isinstance(part, refused) for part in parts)
+        else parts
+    )
 
 
 def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
     """Return the fields of a record with a value, without those of these names."""
-    return {name: value for name, value in record.items() if value is not None and name not in names}
+    return {
+        name: value for name, value in record.items() if value is not None and name not in names
+    }
 
 
 def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
-    """Return the opaque part with fields that promptkit's messages do not have; none without fields. Text in it counts, as a refusal does."""
-    return (OpaquePart(value=fields, tokens=None if find_texts(fields) else 0, provider=provider),) if fields else ()
+    """Return the opaque part with fields that promptkit's messages do not have; none without fields.
+
+    Text in it counts, as a refusal does.
+    """
+    return (
+        (OpaquePart(value=fields, tokens=None if find_texts(fields) else 0, provider=provider),)
+        if fields
+        else ()
+    )
 
 
 @attrs.define
 class AssistantContent:
     """The parts and tool calls of an assistant message in the order of the wire.
 
-    A message has its calls after its content. Where the wire has them elsewhere, or with more fields, an opaque part keeps their place.
+    A message has its calls after its content. Where the wire has them elsewhere, or with more
+    fields, an opaque part keeps their place.
     """
 
     target: WireFormat

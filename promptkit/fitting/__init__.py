@@ -1,6 +1,7 @@
 """Make recorded messages fit: long messages are shortened, then the oldest rounds are removed.
 
-* In a prompt: `RecordedMessages`, and `History` in the facade, with a marker in place of the pruned messages
+* In a prompt: `RecordedMessages`, and `History` in the facade, with a marker in place of the pruned
+  messages
 * Without a prompt: `fit` in the facade
 """
 

@@ -2,15 +2,19 @@
 
 What stays is decided in this order:
 
-1. System messages, and others that must stay whole, stay as they are. The last user message and the newest round (the last message, or the last tool calls with their
-   results) always stay; they are shortened if they must be, the user message last.
-2. Older rounds are kept from the newest on. A long message in them is shortened to a share of the budget: a tool result or a message
-   with tool calls to an eighth, another message to a quarter. A user message is dropped after the replies to it.
-3. The first round that does not fit is shortened to the tokens that are left. Older rounds are dropped.
-4. Tokens that are left over lengthen shortened messages again: the newest tool results first, then tool calls, then other messages.
+1. System messages, and others that must stay whole, stay as they are. The last user message and the
+   newest round (the last message, or the last tool calls with their results) always stay; they are
+   shortened if they must be, the user message last.
+2. Older rounds are kept from the newest on. A long message in them is shortened to a share of the
+   budget: a tool result or a message with tool calls to an eighth, another message to a quarter. A
+   user message is dropped after the replies to it.
+3. The first round that does not fit is shortened to the tokens that are left. Older rounds are
+   dropped.
+4. Tokens that are left over lengthen shortened messages again: the newest tool results first, then
+   tool calls, then other messages.
 
-A larger budget keeps every message that a smaller one keeps. This holds because everything that a decision adds up, divided by the
-budget, never grows with the budget.
+A larger budget keeps every message that a smaller one keeps. This holds because everything that a
+decision adds up, divided by the budget, never grows with the budget.
 """
 
 from __future__ import annotations
@@ -20,7 +24,14 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.fitting.shorten import CUT_MARKER, LONG, USEFUL, divide_tokens, measure_content, shorten_message
+from promptkit.fitting.shorten import (
+    CUT_MARKER,
+    LONG,
+    USEFUL,
+    divide_tokens,
+    measure_content,
+    shorten_message,
+)
 from promptkit.tokens.tokenizer import count_frame, count_message
 
 if TYPE_CHECKING:
@@ -32,16 +43,19 @@ if TYPE_CHECKING:
 __all__ = ["FittedHistory", "Order", "Shortened", "fit_history", "order_newest", "split_blocks"]
 
 Order = Literal["newest", "oldest", "requests"]
-"""Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest the newest."""
+"""Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest
+the newest."""
 
 Shortened = Literal["any", "request", "none"]
-"""Which messages may be shortened: any that is too long, only the last user message and the newest round if they must be, or none."""
+"""Which messages may be shortened: any that is too long, only the last user message and the newest
+round if they must be, or none."""
 
 UNIT = 8
 """Sizes are compared in eighths of a token, so that the shares are exact."""
 
 RESULT_EIGHTHS = 1
-"""The eighths of the budget that a tool result, or a message with tool calls, of an older round may have at first."""
+"""The eighths of the budget that a tool result, or a message with tool calls, of an older round may
+have at first."""
 
 TEXT_EIGHTHS = 2
 """The eighths of the budget that another older message may have at first."""
@@ -59,10 +73,11 @@ class FittedHistory:
     sources: tuple[int, ...]
     """For each message, its index in the messages that were given."""
     tokens: int
-    """The tokens of the messages, and of the marker for the omitted ones. They exceed the budget if what always stays does not fit it."""
+    """The tokens of the messages, and of the marker for the omitted ones. They exceed the budget if
+    what always stays does not fit it."""
     unspent: int
-    """The tokens that shortened messages leave of the budget, since they end at a line. No older message takes them: with a larger budget
-    the shortened ones would, and it would leave again."""
+    """The tokens that shortened messages leave of the budget, since they end at a line. No older
+    message takes them: with a larger budget the shortened ones would, and it would leave again."""
 
 
 def fit_history(  # noqa: PLR0913  # keywords
@@ -79,21 +94,29 @@ def fit_history(  # noqa: PLR0913  # keywords
     count: Callable[[Message], int] | None = None,
     step: int = 0,
 ) -> FittedHistory:
-    """Choose and shorten messages so that they fit a budget. Takes time linear in the messages and the budget.
+    """Choose and shorten messages so that they fit a budget.
+
+    Takes time linear in the messages and the budget.
 
     Args:
-        messages: The messages, oldest first. Each tool call is followed by its result (see `pair_tool_calls`).
+        messages: The messages, oldest first. Each tool call is followed by its result (see
+            `pair_tool_calls`).
         budget: The most tokens of the messages and the overhead together.
         tokenizer: Counts the tokens.
         overhead: The tokens of the request besides the messages.
         shorten: Which messages may be shortened. The others are kept whole, or dropped.
         keep: Which of the older rounds stay longest.
-        whole: The indices of messages that stay as they are, like system messages. A tool call and its results are in it together.
-        count_marker: Counts the tokens of a marker for a number of omitted messages. None: nothing marks them.
-        cut_marker: Returns what stands in a shortened message where something is missing, if there is room for it. None: `CUT_MARKER`.
-        count: Counts the tokens of a message, for callers that keep the counts of messages. Default: the tokenizer.
-        step: If not 0, the number of tokens that are dropped is rounded up to a multiple of it. Then the next requests drop the same
-            messages and begin with the same bytes, which the provider's prompt cache needs. All messages are counted.
+        whole: The indices of messages that stay as they are, like system messages. A tool call and
+            its results are in it together.
+        count_marker: Counts the tokens of a marker for a number of omitted messages. None: nothing
+            marks them.
+        cut_marker: Returns what stands in a shortened message where something is missing, if there
+            is room for it. None: `CUT_MARKER`.
+        count: Counts the tokens of a message, for callers that keep the counts of messages.
+            Default: the tokenizer.
+        step: If not 0, the number of tokens that are dropped is rounded up to a multiple of it.
+            Then the next requests drop the same messages and begin with the same bytes, which the
+            provider's prompt cache needs. All messages are counted.
     """
     roles: list[Role] = [message.role for message in messages]
     sizes = _Sizes(
@@ -112,7 +135,9 @@ def fit_history(  # noqa: PLR0913  # keywords
         choice = _Choice(granted=dict(fixed), left=room - marker)
         if _grant_required(choice, sizes, users, newest, budget):
             if step:
-                older = sum([sizes.measure(at) for at in range(len(messages)) if at not in choice.granted])
+                older = sum(
+                    [sizes.measure(at) for at in range(len(messages)) if at not in choice.granted]
+                )
                 choice.left = _round_room(choice.left, older, step)
             _grant_older(choice, sizes, _order_blocks(messages, roles, keep), budget)
         return choice
@@ -121,11 +146,13 @@ def fit_history(  # noqa: PLR0913  # keywords
     if count_marker is None:
         choice = choose(0)
     else:
-        reserved = count_marker(len(messages) - len(fixed))  # the most that can be omitted: the same for every budget
+        # the most that can be omitted: the same for every budget
+        reserved = count_marker(len(messages) - len(fixed))
         choice = choose(reserved)
         omitted = len(messages) - len(choice.granted)
         is_whole = not omitted and choice.granted == sizes.whole
-        if not is_whole and omitted <= max(0, choice.left) + reserved + step:  # all may fit without a marker: each has a token at least
+        # all may fit without a marker: each has a token at least
+        if not is_whole and omitted <= max(0, choice.left) + reserved + step:
             unmarked = choose(0)
             if len(unmarked.granted) == len(messages):
                 choice, omitted, reserved = unmarked, 0, 0
@@ -145,7 +172,10 @@ class _Choice:
 
 
 class _Sizes:
-    """The tokens of messages, whole and shortened as far as possible. Each is counted when it is first needed."""
+    """The tokens of messages, whole and shortened as far as possible.
+
+    Each is counted when it is first needed.
+    """
 
     def __init__(  # the arguments of the call
         self,
@@ -168,7 +198,10 @@ class _Sizes:
         self._shortest: dict[int, Message] = {}
 
     def measure(self, at: int) -> int:
-        """Return the tokens of a message. Of one that surely has more than `most`, this is any number above `most`."""
+        """Return the tokens of a message.
+
+        Of one that surely has more than `most`, this is any number above `most`.
+        """
         tokens = self.whole.get(at)
         if tokens is None:
             message = self.messages[at]
@@ -194,7 +227,9 @@ class _Sizes:
         tokens = self._least.get(at)
         if tokens is None:
             shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
-            tokens = self._least[at] = min(self.measure(at), count_message(shortest, self._tokenizer))
+            tokens = self._least[at] = min(
+                self.measure(at), count_message(shortest, self._tokenizer)
+            )
             if tokens < self.measure(at):
                 self._shortest[at] = shortest
         return tokens
@@ -208,28 +243,42 @@ class _Sizes:
         shortest = self._shortest.get(at)
         if shortest is not None and tokens <= self._least[at]:
             return shortest, self._least[at]
-        shortened = shorten_message(self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker)
+        shortened = shorten_message(
+            self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker
+        )
         return shortened, count_message(shortened, self._tokenizer)
 
     def _bound(self, message: Message) -> int:
-        return count_frame(message, self._tokenizer).tokens + measure_content(message, self._most, self._tokenizer).total
+        return (
+            count_frame(message, self._tokenizer).tokens
+            + measure_content(message, self._most, self._tokenizer).total
+        )
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
     """Return the indices of what always stays: the last user message, and the rest of the newest round."""
     last_user = next((at for at in range(len(roles) - 1, -1, -1) if roles[at] == "user"), None)
-    newest = next((block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0))
+    newest = next(
+        (block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0)
+    )
     users = [at for at in (last_user,) if at is not None and at not in fixed]
     return users, [at for at in range(*newest) if at not in fixed and at != last_user]
 
 
-def _grant_required(choice: _Choice, sizes: _Sizes, users: Sequence[int], newest: Sequence[int], budget: int) -> bool:
-    """Grant tokens to what always stays. Return whether it fits: otherwise, each message gets as few as possible."""
+def _grant_required(
+    choice: _Choice, sizes: _Sizes, users: Sequence[int], newest: Sequence[int], budget: int
+) -> bool:
+    """Grant tokens to what always stays.
+
+    Return whether it fits: otherwise, each message gets as few as possible.
+    """
     request = sum(map(sizes.measure, users))
     whole = sum(map(sizes.measure, newest))
     wanted = whole
     if sizes.may_shorten_older and 2 * whole > budget:
-        wanted = max(sum(map(sizes.measure_least, newest)), min(whole, budget * NEWEST_EIGHTHS // UNIT))
+        wanted = max(
+            sum(map(sizes.measure_least, newest)), min(whole, budget * NEWEST_EIGHTHS // UNIT)
+        )
     if wanted + request > choice.left:
         wanted = min(wanted, max(sum(map(sizes.measure_least, newest)), choice.left - request))
         request = min(request, max(sum(map(sizes.measure_least, users)), choice.left - wanted))
@@ -248,10 +297,13 @@ def _divide(choice: _Choice, sizes: _Sizes, indices: Sequence[int], tokens: int)
     choice.left -= sum(divided)
 
 
-def _grant_older(choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int) -> None:
+def _grant_older(
+    choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int
+) -> None:
     """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
     granted, measure, find_measured = choice.granted, sizes.measure, sizes.whole.get
-    short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget  # tokens that any older message may have
+    # tokens that any older message may have
+    short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget
     left = choice.left * UNIT
     spent = 0
     for start, end in blocks:
@@ -269,7 +321,10 @@ def _grant_older(choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int
         if left < 0:
             spent -= sum([granted.pop(at) for at in range(start, end)])
             choice.left -= spent
-            if sizes.may_shorten_older and sum(map(sizes.measure_useful, range(start, end))) <= room // UNIT:
+            if (
+                sizes.may_shorten_older
+                and sum(map(sizes.measure_useful, range(start, end))) <= room // UNIT
+            ):
                 _divide(choice, sizes, range(start, end), room // UNIT)
             return
     choice.left -= spent
@@ -285,7 +340,9 @@ def _plan(sizes: _Sizes, at: int, budget: int) -> int:
     """Return the eighths of a token that a message of an older round has at first."""
     size = sizes.measure(at)
     message = sizes.messages[at]
-    share = budget * (RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS)
+    share = budget * (
+        RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS
+    )
     if not sizes.may_shorten_older or size * UNIT <= share:
         return size * UNIT
     return max(sizes.measure_useful(at) * UNIT, share)
@@ -295,11 +352,14 @@ def _rank(message: Message) -> int:
     return 0 if message.role == "tool" else 1 if message.tool_calls else 2
 
 
-def _build(choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Message], str | None]) -> FittedHistory:
+def _build(
+    choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Message], str | None]
+) -> FittedHistory:
     """Grant the tokens that are left to shortened messages, and shorten them.
 
-    Tool results are lengthened first, then tool calls, then other messages, each from the newest on. What a shortened message does not use
-    of its tokens goes to the next one, in the opposite order.
+    Tool results are lengthened first, then tool calls, then other messages, each from the newest
+    on. What a shortened message does not use of its tokens goes to the next one, in the opposite
+    order.
     """
     messages, granted, left, whole = sizes.messages, choice.granted, choice.left, sizes.whole
     cut = sorted([at for at, tokens in granted.items() if tokens < whole[at]], reverse=True)
@@ -318,7 +378,10 @@ def _build(choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Me
         granted[at] = tokens
         left -= tokens
     return FittedHistory(
-        messages=tuple(shown.values()), sources=tuple(kept), tokens=sum(granted.values()) + marker, unspent=left if cut else 0
+        messages=tuple(shown.values()),
+        sources=tuple(kept),
+        tokens=sum(granted.values()) + marker,
+        unspent=left if cut else 0,
     )
 
 
@@ -328,7 +391,9 @@ def split_blocks(messages: Sequence[Message]) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(messages)]))
 
 
-def _order_blocks(messages: Sequence[Message], roles: Sequence[Role], keep: Order) -> Iterable[tuple[int, int]]:
+def _order_blocks(
+    messages: Sequence[Message], roles: Sequence[Role], keep: Order
+) -> Iterable[tuple[int, int]]:
     """Return blocks from the one that is kept longest."""
     if keep == "newest":
         return order_newest(roles)
@@ -338,7 +403,10 @@ def _order_blocks(messages: Sequence[Message], roles: Sequence[Role], keep: Orde
     blocks.reverse()
     last_user = next((start for start, _ in blocks if roles[start] == "user"), -1)
     # The rounds of the newest turn, then user messages, then what was replied to them.
-    return sorted(blocks, key=lambda block: 0 if block[0] >= last_user else 1 if roles[block[0]] == "user" else 2)
+    return sorted(
+        blocks,
+        key=lambda block: 0 if block[0] >= last_user else 1 if roles[block[0]] == "user" else 2,
+    )
 
 
 def order_newest(roles: Sequence[Role]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
-from promptkit.emitters import messages_from_anthropic, messages_from_chat, messages_from_responses, to_anthropic, to_chat, to_responses
+from promptkit.emitters import (
+    messages_from_anthropic,
+    messages_from_chat,
+    messages_from_responses,
+    to_anthropic,
+    to_chat,
+    to_responses,
+)
 from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
@@ -39,7 +46,8 @@ class Fitted(Generic[T]):
     """Messages that fit a budget, and the indices of the messages that were kept, changed and removed."""
 
     messages: tuple[T, ...]
-    """The messages that fit, in order and in the format that was given. A message that did not change is the object that was given."""
+    """The messages that fit, in order and in the format that was given. A message that did not
+    change is the object that was given."""
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     exact: bool
@@ -59,10 +67,16 @@ class Fitted(Generic[T]):
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         estimated = "" if self.exact else ", estimated"
-        lines = [f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"]
+        lines = [
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"
+        ]
         lines += [
             f"{name} {_count(len(indices))}: {format_ranges(indices)}"
-            for name, indices in (("kept", self.kept), ("changed", self.changed), ("removed", self.removed))
+            for name, indices in (
+                ("kept", self.kept),
+                ("changed", self.changed),
+                ("removed", self.removed),
+            )
             if indices
         ]
         lines += [f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs]
@@ -81,38 +95,44 @@ def fit(  # noqa: PLR0913  # keywords
     system: str | None = None,
     format: WireFormat | None = None,  # noqa: A002  # what it is, for callers
     convert: Callable[[T], Message | WireMessage] | None = None,
-    rebuild: Callable[[T, Any], T] | None = None,  # Any: a Message or a dict, as `convert` returns it
+    # Any: a Message or a dict, as `convert` returns it
+    rebuild: Callable[[T, Any], T] | None = None,
 ) -> Fitted[T]:
     """Make messages fit a budget: long tool results and messages are shortened, then the oldest rounds are removed.
 
-    System messages stay as they are. The last user message and the newest round always stay; they are shortened if they must be, the
-    user message last. Tool calls and their results stay together. User and assistant messages without content are removed. Messages that
-    did not change are the objects that were given.
+    System messages stay as they are. The last user message and the newest round always stay; they
+    are shortened if they must be, the user message last. Tool calls and their results stay
+    together. User and assistant messages without content are removed. Messages that did not change
+    are the objects that were given.
 
     Args:
-        messages: The messages of a request, oldest first: `Message` values, dicts or SDK objects of one provider, or with `convert` the
-            messages of a framework.
-        budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the model's
-            context window less the tokens reserved for the reply.
+        messages: The messages of a request, oldest first: `Message` values, dicts or SDK objects of
+            one provider, or with `convert` the messages of a framework.
+        budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a
+            ContextBudget. Default: the model's context window less the tokens reserved for the
+            reply.
         model: The model's name, or a model object. It decides the tokenizer and the default budget.
         tools: The tools of the request. Their definitions count against the budget.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
         shorten: Whether messages may be shortened. Otherwise rounds are kept whole, or removed.
-        system: The system prompt, where the request has it beside the messages (Anthropic's `system`, the Responses API's
-            `instructions`). It counts against the budget, and is not among the messages that are returned.
-        format: The format of dicts and SDK objects. By default it is told from their content; messages of plain text are the same in
-            all three.
+        system: The system prompt, where the request has it beside the messages (Anthropic's
+            `system`, the Responses API's `instructions`). It counts against the budget, and is not
+            among the messages that are returned.
+        format: The format of dicts and SDK objects. By default it is told from their content;
+            messages of plain text are the same in all three.
         convert: Converts a message of a framework to a `Message`, or to a dict of a provider.
-        rebuild: Makes a shortened message of the framework from the message that was given and its shortened form, as `convert` returns
-            it. Without it the shortened forms stand among the framework's own messages.
+        rebuild: Makes a shortened message of the framework from the message that was given and its
+            shortened form, as `convert` returns it. Without it the shortened forms stand among the
+            framework's own messages.
 
     Returns:
         The messages, with what was kept, changed and removed.
 
     Raises:
         BudgetExceededError: The messages that always stay do not fit.
-        InvalidArgumentError: An argument has a value that it cannot have, or a message is of no known form.
+        InvalidArgumentError: An argument has a value that it cannot have, or a message is of no
+            known form.
         TypeError: A message is neither a Message, nor a dict or SDK object.
 
     >>> fitted = fit(messages, budget="8k", model="gpt-5")
@@ -122,20 +142,38 @@ def fit(  # noqa: PLR0913  # keywords
         raise InvalidArgumentError(problem)
     definitions = tool_definitions(tools)
     counter = tokenizer or tokenizer_for(None if model is None else model_name(model))
-    limit = resolve_budget(budget, model=model, tokenizer=counter, tools=definitions, for_render=True).render_budget
+    limit = resolve_budget(
+        budget, model=model, tokenizer=counter, tools=definitions, for_render=True
+    ).render_budget
     if limit is None:
         problem = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(problem)
-    read, emit = _read(messages if convert is None else [convert(message) for message in messages], format)
-    read = [_Group(group.indices, [message for message in group.messages if not _is_blank(message)]) for group in read]
+    read, emit = _read(
+        messages if convert is None else [convert(message) for message in messages], format
+    )
+    read = [
+        _Group(group.indices, [message for message in group.messages if not _is_blank(message)])
+        for group in read
+    ]
     instructions = [] if system is None else [Message(role="system", content=(system,))]
     flat = [*instructions, *(message for group in read for message in group.messages)]
-    owners = [-1] * len(instructions) + [at for at, group in enumerate(read) for _ in group.messages]
+    owners = [-1] * len(instructions) + [
+        at for at, group in enumerate(read) for _ in group.messages
+    ]
     # No system prompt has anything to repair.
     paired = pair_tool_calls(flat, describe_turn=lambda at: f"turns[{read[owners[at]].indices[0]}]")
     first = next((message.text for message in paired.messages if message.role == "system"), False)
-    overhead, exact = counter.count_overhead(definitions, system=first) if flat or definitions else Count(0)
-    fitted = fit_history(paired.messages, limit, tokenizer=counter, overhead=overhead, keep=keep, shorten="any" if shorten else "none")
+    overhead, exact = (
+        counter.count_overhead(definitions, system=first) if flat or definitions else Count(0)
+    )
+    fitted = fit_history(
+        paired.messages,
+        limit,
+        tokenizer=counter,
+        overhead=overhead,
+        keep=keep,
+        shorten="any" if shorten else "none",
+    )
     if fitted.tokens + overhead > limit:
         sizes: Counter[str] = Counter()
         for at, message in zip(fitted.sources, fitted.messages, strict=True):
@@ -148,25 +186,37 @@ def fit(  # noqa: PLR0913  # keywords
             messages=paired.messages,
             metadata=(),
             removed=(),
-            advice="Raise the budget, or shorten these yourself." if shorten else "Raise the budget, or allow shorten=True.",
+            advice="Raise the budget, or shorten these yourself."
+            if shorten
+            else "Raise the budget, or allow shorten=True.",
         )
     shown: list[T] = []
     kept: set[int] = set()
     changed: set[int] = set()
-    parts = [(owners[paired.sources[at]], message) for at, message in zip(fitted.sources, fitted.messages, strict=True)]
+    parts = [
+        (owners[paired.sources[at]], message)
+        for at, message in zip(fitted.sources, fitted.messages, strict=True)
+    ]
     for owner, run in groupby(parts, key=lambda part: part[0]):
         if owner < 0:
             continue  # the instructions
         group, left = read[owner], [message for _, message in run]
         whole = len(group.messages)
-        if len(left) >= whole and all(one is other for one, other in zip(left, group.messages, strict=False)):
+        if len(left) >= whole and all(
+            one is other for one, other in zip(left, group.messages, strict=False)
+        ):
             kept |= set(group.indices)
             shown += [messages[at] for at in group.indices]
             left = left[whole:]  # results that were missing
         else:
             changed |= set(group.indices)
         written = cast("list[T]", emit(left))  # in the format that was given
-        if rebuild is not None and written and len(group.indices) == 1 and group.indices[0] in changed:
+        if (
+            rebuild is not None
+            and written
+            and len(group.indices) == 1
+            and group.indices[0] in changed
+        ):
             written[0] = rebuild(messages[group.indices[0]], written[0])
         shown += written
     return Fitted(
@@ -196,12 +246,18 @@ class _Group:
 
 
 def _is_blank(message: Message) -> bool:
-    """Return whether a message says nothing, so that a request need not have it. Instructions and tool results always stay."""
+    """Return whether a message says nothing, so that a request need not have it.
+
+    Instructions and tool results always stay.
+    """
     return (
         message.role in ("user", "assistant")
         and not message.tool_calls
         and not message.text.strip()
-        and all(isinstance(part, str | CacheBreakpointPart) or _is_border(part) for part in message.content)
+        and all(
+            isinstance(part, str | CacheBreakpointPart) or _is_border(part)
+            for part in message.content
+        )
     )
 
 
@@ -210,7 +266,9 @@ def _is_border(part: Part) -> bool:
     return isinstance(part, OpaquePart) and (part.provider or "").endswith(".part")
 
 
-def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
+def _read(
+    messages: Sequence[object], form: WireFormat | None
+) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
     """Read given messages, and return how to write messages in their format."""
     if form is not None and form not in get_args(WireFormat):
         problem = f'format is {form!r}: write "chat", "responses" or "anthropic".'
@@ -221,16 +279,30 @@ def _read(messages: Sequence[object], form: WireFormat | None) -> tuple[list[_Gr
     records = [_read_record(at, message) for at, message in enumerate(messages)]
     form = form or _find_format(records)
     if form == "chat":
-        return [_Group([at], messages_from_chat([record])) for at, record in enumerate(records)], to_chat
+        return [
+            _Group([at], messages_from_chat([record])) for at, record in enumerate(records)
+        ], to_chat
     if form == "anthropic":
-        groups = [_Group([at], messages_from_anthropic([record])) for at, record in enumerate(records)]
+        groups = [
+            _Group([at], messages_from_anthropic([record])) for at, record in enumerate(records)
+        ]
         return groups, lambda left: to_anthropic(left)["messages"] if left else []
-    runs = [list(run) for _, run in groupby(range(len(records)), key=lambda at: at if _is_input(records[at]) else -1)]
-    return [_Group(run, messages_from_responses([records[at] for at in run])) for run in runs], to_responses
+    runs = [
+        list(run)
+        for _, run in groupby(
+            range(len(records)), key=lambda at: at if _is_input(records[at]) else -1
+        )
+    ]
+    return [
+        _Group(run, messages_from_responses([records[at] for at in run])) for run in runs
+    ], to_responses
 
 
 def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
-    """Return the format of the first message that only one format has. Plain messages are Chat Completions'."""
+    """Return the format of the first message that only one format has.
+
+    Plain messages are Chat Completions'.
+    """
     for record in records:
         form = find_format(record)
         if form is not None:
@@ -248,7 +320,9 @@ def _read_record(index: int, message: object) -> Mapping[str, Json]:
 
 def _is_input(item: Mapping[str, Json]) -> bool:
     """Return whether an item of the Responses API is not the model's, so that it is read on its own."""
-    return item.get("role") in ("user", "system", "developer") or str(item.get("type", "")).endswith("_output")
+    return item.get("role") in ("user", "system", "developer") or str(
+        item.get("type", "")
+    ).endswith("_output")
 
 
 def _count(messages: int) -> str:

@@ -1,7 +1,10 @@
-"""Recorded conversations as elements: `History`, and `RecordedMessages` below it. They use the room that they have.
+"""Recorded conversations as elements: `History`, and `RecordedMessages` below it.
 
-`RecordedMessages` decides with `fit_history` what is shortened. What then does not fit is pruned by the render like any other content,
-in the same order, so a conversation is never above the budget, also where its share of the budget was not known exactly.
+They use the room that they have.
+
+`RecordedMessages` decides with `fit_history` what is shortened. What then does not fit is pruned by
+the render like any other content, in the same order, so a conversation is never above the budget,
+also where its share of the budget was not known exactly.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ def _freeze(messages: Sequence[Message]) -> tuple[Message, ...]:
 class History(PromptElement):
     """A recorded conversation that uses its room: the newest messages are kept longest, and long ones are shortened to fit.
 
-    It shows `turns` as `RecordedMessages` does, without the system messages of the recording. One marker tells how many messages were
-    pruned.
+    It shows `turns` as `RecordedMessages` does, without the system messages of the recording. One
+    marker tells how many messages were pruned.
 
     >>> from promptkit import History, Message, render
     >>> turns = [
@@ -56,27 +59,32 @@ class History(PromptElement):
     """
 
     turns: Sequence[Message] = attrs.field(converter=_freeze)
-    """The recorded messages, oldest first. They are kept as a tuple: create a new History when messages have been added."""
+    """The recorded messages, oldest first. They are kept as a tuple: create a new History when
+    messages have been added."""
 
     flex_grow: float | None = 0
-    """The history is sized after siblings without `flex_grow`, and gets the tokens that they leave."""
+    """The history is sized after siblings without `flex_grow`, and gets the tokens that they
+    leave."""
 
     keep_turns: int = 0
-    """The number of newest turns that are never pruned, and never shortened. A turn starts at a user message."""
+    """The number of newest turns that are never pruned, and never shortened. A turn starts at a
+    user message."""
 
     keep_system: bool = False
-    """True: system messages of the recording are shown, and never pruned. False: they are dropped, since a prompt has
-    its own."""
+    """True: system messages of the recording are shown, and never pruned. False: they are dropped,
+    since a prompt has its own."""
 
     omitted_marker: bool | Callable[[int], str] = True
-    """True: a marker tells how many messages were pruned. False: nothing replaces them. A function gets the number of pruned messages and
-    returns the text of the marker."""
+    """True: a marker tells how many messages were pruned. False: nothing replaces them. A function
+    gets the number of pruned messages and returns the text of the marker."""
 
     shorten: bool = True
-    """True: older messages may be shortened. False, and in a render with a `prune_step`: their rounds are shown whole, or pruned."""
+    """True: older messages may be shortened. False, and in a render with a `prune_step`: their
+    rounds are shown whole, or pruned."""
 
     truncate_at: int | None = None
-    """The most tokens of one tool result, however large the budget is. A longer result keeps a head (40 %) and a tail (60 %)."""
+    """The most tokens of one tool result, however large the budget is. A longer result keeps a head
+    (40 %) and a tail (60 %)."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the messages, as `RecordedMessages` renders them."""
@@ -86,7 +94,9 @@ class History(PromptElement):
             messages=self.turns,
             keep_turns=self.keep_turns,
             keep_system=self.keep_system,
-            marker={True: describe_omitted, False: None}[marker] if isinstance(marker, bool) else marker,
+            marker={True: describe_omitted, False: None}[marker]
+            if isinstance(marker, bool)
+            else marker,
             shorten=self.shorten,
             truncate_at=self.truncate_at,
         )
@@ -108,52 +118,65 @@ class RecordedMessages(PromptElement):
 
     What does not fit the element's share of the budget is decided in this order:
 
-    1. Long tool results and messages of older rounds are shortened to a share of the budget: head and tail stay.
-    2. The oldest rounds are pruned. In a turn the user message is pruned last, so no answer is shown without its question. A tool call
-       and its results are pruned together. The first round that does not fit is shortened to the tokens that are left.
+    1. Long tool results and messages of older rounds are shortened to a share of the budget: head
+       and tail stay.
+    2. The oldest rounds are pruned. In a turn the user message is pruned last, so no answer is
+       shown without its question. A tool call and its results are pruned together. The first round
+       that does not fit is shortened to the tokens that are left.
     3. Tokens that are left over lengthen the newest shortened results again.
-    4. The last user message and the newest round stay. They are shortened if they must be, the user message last.
+    4. The last user message and the newest round stay. They are shortened if they must be, the user
+       message last.
 
-    A larger budget shows every message that a smaller one shows. With `shorten=False`, and in a render with a `prune_step`, which holds
-    the prefix of the prompt for a provider's cache, older rounds are shown whole, or pruned.
+    A larger budget shows every message that a smaller one shows. With `shorten=False`, and in a
+    render with a `prune_step`, which holds the prefix of the prompt for a provider's cache, older
+    rounds are shown whole, or pruned.
 
-    Recordings are repaired as `pair_tool_calls` describes; `rendered.repairs` reports every repair. Cache breakpoints of the recording
-    are dropped: the prompt sets its own. The component is pure, so the functions among its props must depend on their arguments alone.
+    Recordings are repaired as `pair_tool_calls` describes; `rendered.repairs` reports every repair.
+    Cache breakpoints of the recording are dropped: the prompt sets its own. The component is pure,
+    so the functions among its props must depend on their arguments alone.
 
     >>> RecordedMessages(messages=[Message(role="user", content=("Fix the parser.",))], keep_turns=1)
     """
 
     messages: Sequence[Message] = attrs.field(converter=_freeze)
-    """The messages, oldest first. They are kept as a tuple: what is appended to a list later is not in the element."""
+    """The messages, oldest first. They are kept as a tuple: what is appended to a list later is not
+    in the element."""
 
     flex_grow: float | None = 0
-    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they leave."""
+    """The conversation is sized after siblings without `flex_grow`, and gets the tokens that they
+    leave."""
 
     keep_turns: int = 0
-    """The number of newest turns that are never pruned, and never shortened. A turn starts at a user message."""
+    """The number of newest turns that are never pruned, and never shortened. A turn starts at a
+    user message."""
 
     keep_system: bool = True
-    """True: system messages of the recording are shown, never pruned and never shortened. False: they are dropped."""
+    """True: system messages of the recording are shown, never pruned and never shortened. False:
+    they are dropped."""
 
     keep: Callable[[Message], bool] | None = None
     """Returns whether a message is never pruned and never shortened."""
 
     keep_request: bool = False
-    """True: the last user message and the newest round are required. They may be shortened. If they do not fit, the render raises."""
+    """True: the last user message and the newest round are required. They may be shortened. If they
+    do not fit, the render raises."""
 
     marker: Callable[[int], str] | None = None
-    """Returns the text of the user message that replaces pruned messages, given their number. None: nothing replaces them."""
+    """Returns the text of the user message that replaces pruned messages, given their number. None:
+    nothing replaces them."""
 
     shorten: bool = True
-    """True: older messages may be shortened. False: their rounds are shown whole, or pruned, and only what always stays is
-    shortened if it must be."""
+    """True: older messages may be shortened. False: their rounds are shown whole, or pruned, and
+    only what always stays is shortened if it must be."""
 
     truncate_at: int | None = None
-    """The most tokens of the text of one tool result, however large the budget is. A longer one keeps its head and its tail."""
+    """The most tokens of the text of one tool result, however large the budget is. A longer one
+    keeps its head and its tail."""
 
     cut_marker: Callable[[Message], str | None] | None = None
-    """Returns the text that stands in a shortened message where something is missing, for example how to read the rest. It is used where it
-    takes at most half of the shortened text. None: `[… cut …]`."""
+    """Returns the text that stands in a shortened message where something is missing, for example
+    how to read the rest. It is used where it takes at most half of the shortened text. None:
+    `[… cut …]`."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the repairs as metadata, and the rounds."""
@@ -161,29 +184,57 @@ class RecordedMessages(PromptElement):
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
-        shown = [message for message in paired.messages if _is_shown(message) and (self.keep_system or message.role != "system")]
+        shown = [
+            message
+            for message in paired.messages
+            if _is_shown(message) and (self.keep_system or message.role != "system")
+        ]
         whole = self._find_whole(shown)  # `keep` is asked about the messages that were given
-        messages = [message if len(message.content) == 1 else _join_texts(message) for message in shown]
+        messages = [
+            message if len(message.content) == 1 else _join_texts(message) for message in shown
+        ]
         if self.truncate_at is not None:
-            messages = [_truncate_result(message, self.truncate_at, sizing.tokenizer) for message in messages]
+            messages = [
+                _truncate_result(message, self.truncate_at, sizing.tokenizer)
+                for message in messages
+            ]
         fitted = self._fit(messages, whole, sizing) if len(whole) < len(messages) else None
         if fitted is not None:
             for at, message in zip(fitted.sources, fitted.messages, strict=True):
                 messages[at] = message
-        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(messages, whole, fitted)
+        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(
+            messages, whole, fitted
+        )
 
     def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
         """Return the indices of messages that are never pruned and never shortened."""
         kept = range(0)
         if self.keep_turns:
-            starts = [at for at, message in enumerate(messages) if message.role == "user" or at == 0]
-            kept = range(starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages))
+            starts = [
+                at for at, message in enumerate(messages) if message.role == "user" or at == 0
+            ]
+            kept = range(
+                starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages)
+            )
         keep = self.keep
         if keep is None:
-            return frozenset(chain(kept, [at for at, message in enumerate(messages) if message.role == "system"]))
-        return frozenset(chain(kept, (at for at, message in enumerate(messages) if message.role == "system" or keep(message))))
+            return frozenset(
+                chain(kept, [at for at, message in enumerate(messages) if message.role == "system"])
+            )
+        return frozenset(
+            chain(
+                kept,
+                (
+                    at
+                    for at, message in enumerate(messages)
+                    if message.role == "system" or keep(message)
+                ),
+            )
+        )
 
-    def _fit(self, messages: Sequence[Message], whole: frozenset[int], sizing: Sizing) -> FittedHistory:
+    def _fit(
+        self, messages: Sequence[Message], whole: frozenset[int], sizing: Sizing
+    ) -> FittedHistory:
         """Shorten messages so that they fit the share of the budget together."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
         return fit_history(
@@ -192,12 +243,16 @@ class RecordedMessages(PromptElement):
             tokenizer=tokenizer,
             shorten="any" if self.shorten and not sizing.prune_step else "request",
             whole=whole,
-            count_marker=None if marker is None else lambda count: count_message(_build_marker(marker, count), tokenizer),
+            count_marker=None
+            if marker is None
+            else lambda count: count_message(_build_marker(marker, count), tokenizer),
             cut_marker=self.cut_marker,
             count=sizing.count_message,
         )
 
-    def _build_rounds(self, messages: Sequence[Message], whole: frozenset[int], fitted: FittedHistory | None) -> Child:
+    def _build_rounds(
+        self, messages: Sequence[Message], whole: frozenset[int], fitted: FittedHistory | None
+    ) -> Child:
         """Divide the messages into rounds, and order these from the first that is pruned to the last."""
         if not messages:
             return None
@@ -208,9 +263,18 @@ class RecordedMessages(PromptElement):
         if self.keep_request:
             required |= set(_find_request(messages, blocks))
         if required:
-            prunable = [(priority, place) for priority, place in enumerate(order) if blocks[place][0] not in required]
-            priorities, order = [priority for priority, _ in prunable], [place for _, place in prunable]
-        unspent, kept = (fitted.unspent, set(fitted.sources)) if fitted is not None else (0, set[int]())
+            prunable = [
+                (priority, place)
+                for priority, place in enumerate(order)
+                if blocks[place][0] not in required
+            ]
+            priorities, order = (
+                [priority for priority, _ in prunable],
+                [place for _, place in prunable],
+            )
+        unspent, kept = (
+            (fitted.unspent, set(fitted.sources)) if fitted is not None else (0, set[int]())
+        )
         return Rounds(
             rounds=[messages[start:end] for start, end in blocks],
             order=order,
@@ -255,7 +319,8 @@ def _build_marker(marker: Callable[[int], str], count: int) -> Message:
 
 
 def _require_number(prop: str, value: int, *, least: int) -> None:
-    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < least:  # as above
+    # as above
+    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < least:
         problem = f"{prop} must be a whole number of at least {least}, not {value!r:.80}."
         raise BadPropError(problem)
 
@@ -275,7 +340,9 @@ def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Mes
     """Truncate the text of a tool result."""
     if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
         return message  # a token has at least one byte
-    return shorten_message(message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer)
+    return shorten_message(
+        message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
+    )
 
 
 def _join_texts(message: Message) -> Message:

@@ -40,26 +40,37 @@ HEAD_SHARE = 0.4
 """Share of a shortened text that is taken from its beginning."""
 
 LONG = 1_000
-"""Tokens that a text may surely have, by its length, and still be counted, however small the budget is."""
+"""Tokens that a text may surely have, by its length, and still be counted, however small the budget
+is."""
 
 USEFUL = 16
-"""The least tokens of its text that a shortened message of an older round shows. If there is no room for them, the round is dropped."""
+"""The least tokens of its text that a shortened message of an older round shows. If there is no
+room for them, the round is dropped."""
 
 
-def shorten_message(message: Message, tokens: int, *, tokenizer: Tokenizer, marker: str = CUT_MARKER) -> Message:
+def shorten_message(
+    message: Message, tokens: int, *, tokenizer: Tokenizer, marker: str = CUT_MARKER
+) -> Message:
     """Shorten a message to a number of tokens, or as far as possible: first the arguments of its tool calls, then its texts.
 
-    Texts keep a head (40 %) and a tail (60 %) around a marker. Where so little would show nothing of several texts, the texts between the
-    first and the last ones are cut as one. Strings in arguments keep their head, so that the arguments stay valid JSON with the same keys.
-    Images and other parts stay. A marker that would take more than half of the texts' tokens is replaced by `CUT_MARKER`.
+    Texts keep a head (40 %) and a tail (60 %) around a marker. Where so little would show nothing
+    of several texts, the texts between the first and the last ones are cut as one. Strings in
+    arguments keep their head, so that the arguments stay valid JSON with the same keys. Images and
+    other parts stay. A marker that would take more than half of the texts' tokens is replaced by
+    `CUT_MARKER`.
     """
     target = tokens
     while True:
         shortened = _shorten_once(message, target, tokenizer, marker)
-        excess = 0 if shortened is message or target <= 0 else count_message(shortened, tokenizer) - tokens
+        excess = (
+            0
+            if shortened is message or target <= 0
+            else count_message(shortened, tokenizer) - tokens
+        )
         if excess <= 0:
             return shortened
-        target = max(0, target - max(excess, tokens - target))  # joins, and sums of rounded counts, cost more than was planned
+        # joins, and sums of rounded counts, cost more than was planned
+        target = max(0, target - max(excess, tokens - target))
 
 
 def _shorten_once(message: Message, tokens: int, tokenizer: Tokenizer, marker: str) -> Message:
@@ -67,7 +78,9 @@ def _shorten_once(message: Message, tokens: int, tokenizer: Tokenizer, marker: s
     measured = measure_content(message, max(tokens, LONG), tokenizer)
     size = count_frame(message, tokenizer).tokens + measured.total
     if size > tokens and message.tool_calls:
-        message = attrs.evolve(message, tool_calls=tuple(_shorten_calls(message.tool_calls, size - tokens, tokenizer)))
+        message = attrs.evolve(
+            message, tool_calls=tuple(_shorten_calls(message.tool_calls, size - tokens, tokenizer))
+        )
         size = count_frame(message, tokenizer).tokens + measured.total
     if size > tokens:
         needs = measured.texts
@@ -76,31 +89,52 @@ def _shorten_once(message: Message, tokens: int, tokenizer: Tokenizer, marker: s
             marker = CUT_MARKER
         level, least = find_level(needs, room), tokenizer.count(marker)
         shown = [min(need, least) for need in needs]
-        if (level < least + USEFUL and sum(need > level for need in needs) > 1) or sum(shown) > max(room, least):
+        if (level < least + USEFUL and sum(need > level for need in needs) > 1) or sum(shown) > max(
+            room, least
+        ):
             content = _cut_between(message.content, needs, room, marker, tokenizer)
         else:
             content = [
-                _cut_text(part, max(level, least), marker, tokenizer) if isinstance(part, str) and need > max(level, least) else part
+                _cut_text(part, max(level, least), marker, tokenizer)
+                if isinstance(part, str) and need > max(level, least)
+                else part
                 for part, need in zip(message.content, needs, strict=True)
             ]
         message = attrs.evolve(message, content=tuple(content))
     return message
 
 
-def _shorten_calls(calls: Sequence[ToolCall], excess: int, tokenizer: Tokenizer) -> Iterator[ToolCall]:
+def _shorten_calls(
+    calls: Sequence[ToolCall], excess: int, tokenizer: Tokenizer
+) -> Iterator[ToolCall]:
     """Shorten the arguments of tool calls by `excess` tokens together, as far as each of them can be shortened."""
     needs = [tokenizer.count(compact_arguments(call.arguments)) for call in calls]
     shortest = [shorten_arguments(call.arguments, 0, tokenizer=tokenizer) for call in calls]
-    least = [min(need, tokenizer.count(compact_arguments(text))) for need, text in zip(needs, shortest, strict=True)]
-    for call, need, tokens in zip(calls, needs, divide_tokens(sum(needs) - excess, needs, least), strict=True):
-        yield attrs.evolve(call, arguments=shorten_arguments(call.arguments, tokens, tokenizer=tokenizer)) if need > tokens else call
+    least = [
+        min(need, tokenizer.count(compact_arguments(text)))
+        for need, text in zip(needs, shortest, strict=True)
+    ]
+    for call, need, tokens in zip(
+        calls, needs, divide_tokens(sum(needs) - excess, needs, least), strict=True
+    ):
+        yield (
+            attrs.evolve(
+                call, arguments=shorten_arguments(call.arguments, tokens, tokenizer=tokenizer)
+            )
+            if need > tokens
+            else call
+        )
 
 
 def _cut_text(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    return truncate_text(text, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer)
+    return truncate_text(
+        text, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer
+    )
 
 
-def _cut_between(content: Sequence[Part], needs: Sequence[int], tokens: int, marker: str, tokenizer: Tokenizer) -> list[Part]:
+def _cut_between(
+    content: Sequence[Part], needs: Sequence[int], tokens: int, marker: str, tokenizer: Tokenizer
+) -> list[Part]:
     """Keep the first and the last texts that fit, and cut those between as one text, of which at least the marker stays."""
     texts = [at for at, part in enumerate(content) if isinstance(part, str)]
     room = max(0, tokens - tokenizer.count(marker))
@@ -109,7 +143,15 @@ def _cut_between(content: Sequence[Part], needs: Sequence[int], tokens: int, mar
     tail = _count_fitting([needs[at] for at in reversed(texts[head:])], room)
     between = texts[head : len(texts) - tail]
     left = tokens - sum(needs[at] for at in (*texts[:head], *texts[len(texts) - tail :]))
-    cut = _cut_text("\n".join(part for at in between if isinstance(part := content[at], str)), left, marker, tokenizer) or marker
+    cut = (
+        _cut_text(
+            "\n".join(part for at in between if isinstance(part := content[at], str)),
+            left,
+            marker,
+            tokenizer,
+        )
+        or marker
+    )
     replaced = dict.fromkeys(between, "") | {between[0]: cut}
     return [part for at, given in enumerate(content) if (part := replaced.get(at, given)) != ""]
 
@@ -127,11 +169,15 @@ class _Content(NamedTuple):
     others: int
     """The tokens of the parts that are no text."""
     total: int
-    """The tokens of all parts. Those of the texts are added before they are scaled, as in a render."""
+    """The tokens of all parts. Those of the texts are added before they are scaled, as in a
+    render."""
 
 
 def measure_content(message: Message, most: int | None, tokenizer: Tokenizer) -> _Content:
-    """Count the parts of a message. A text that surely has more than `most` is not counted: any number above that will do."""
+    """Count the parts of a message.
+
+    A text that surely has more than `most` is not counted: any number above that will do.
+    """
     base, scale = tokenizer.base, tokenizer.scale
     texts: list[int] = []
     others = 0
@@ -162,7 +208,11 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
 
     def write(level: int) -> str:
         for (container, key, text), need in zip(strings, needs, strict=True):
-            container[key] = text if need <= level else truncate_text(text, level, marker=CUT_STRING, tokenizer=tokenizer)
+            container[key] = (
+                text
+                if need <= level
+                else truncate_text(text, level, marker=CUT_STRING, tokenizer=tokenizer)
+            )
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     shortest = write(least)
@@ -182,12 +232,16 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
 def _find_strings(value: Json) -> list[tuple[dict[object, str], object, str]]:
     """Return the container, the key and the text of each string in a JSON value."""
     found: list[tuple[dict[object, str], object, str]] = []
-    stack: list[dict[object, object] | list[object]] = [cast("dict[object, object]", value)]  # JSON: what it holds is not known
+    # JSON: what it holds is not known
+    stack: list[dict[object, object] | list[object]] = [cast("dict[object, object]", value)]
     while stack:
         container = stack.pop()
-        for key, item in list(container.items() if isinstance(container, dict) else enumerate(container)):
+        for key, item in list(
+            container.items() if isinstance(container, dict) else enumerate(container)
+        ):
             if isinstance(item, str):
-                found.append((cast("dict[object, str]", container), key, item))  # a list is written by its index in the same way
+                # a list is written by its index in the same way
+                found.append((cast("dict[object, str]", container), key, item))
             elif isinstance(item, dict | list):
                 stack.append(cast("dict[object, object] | list[object]", item))  # as above
     return found
@@ -209,7 +263,8 @@ def find_level(wants: Sequence[int], room: int) -> int:
 def divide_tokens(tokens: int, needs: Sequence[int], least: Sequence[int]) -> list[int]:
     """Divide tokens so that each part gets its least, and all of them the same number above it, as far as they need it.
 
-    What the division leaves goes to the last parts that need it, so that all of the tokens are used.
+    What the division leaves goes to the last parts that need it, so that all of the tokens are
+    used.
     """
     wants = [need - floor for need, floor in zip(needs, least, strict=True)]
     room = max(0, tokens - sum(least))

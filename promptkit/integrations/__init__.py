@@ -1,1 +1,4 @@
-"""Adapters for other frameworks, one module each. A module imports its framework; nothing else of promptkit does."""
+"""Adapters for other frameworks, one module each.
+
+A module imports its framework; nothing else of promptkit does.
+"""

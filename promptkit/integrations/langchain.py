@@ -1,4 +1,6 @@
-"""LangChain: middleware for `create_agent` that makes each request fit. The agent's state and its checkpointer keep all messages.
+"""LangChain: middleware for `create_agent` that makes each request fit.
+
+The agent's state and its checkpointer keep all messages.
 
 >>> agent = create_agent("openai:gpt-5", tools=[read_file], middleware=[FitMiddleware()])
 """
@@ -15,7 +17,15 @@ import attrs
 
 from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
 from promptkit.errors import UnknownModelError
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow, match_calls
+from promptkit.integrations.windows import (
+    MAX_THREADS,
+    ModelFacts,
+    RequestFitter,
+    ThreadWindows,
+    WindowOptions,
+    find_overflow,
+    match_calls,
+)
 from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
@@ -26,7 +36,13 @@ try:
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, convert_to_messages, convert_to_openai_messages
+    from langchain_core.messages import (
+        AIMessage,
+        BaseMessage,
+        ToolMessage,
+        convert_to_messages,
+        convert_to_openai_messages,
+    )
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 except ImportError as error:
@@ -71,14 +87,15 @@ _REPEATED = {"function_call", "tool_call", "tool_use"}
 class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
 
-    Messages that did not change are the agent's own objects, and shortened ones are copies with the same id. A request that the provider
-    refuses as too large is made again once, smaller.
+    Messages that did not change are the agent's own objects, and shortened ones are copies with the
+    same id. A request that the provider refuses as too large is made again once, smaller.
 
     >>> agent = create_agent("openai:gpt-5", tools=[read_file], middleware=[FitMiddleware(budget="64k")])
 
     Args:
-        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
-            of the request's model less the tokens reserved for the reply.
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+            ContextBudget. Default: the context window of the request's model less the tokens
+            reserved for the reply.
         model: The name by which the model is counted. Default: that of the request's model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
@@ -96,7 +113,9 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
-        self._fitter = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild)
+        self._fitter = RequestFitter(
+            tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild
+        )
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send what fits."""
@@ -105,7 +124,9 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             return handler(request.override(messages=_write_all(fitted.messages)))
         except Exception as error:
-            if not self._fitter.learn(facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)):
+            if not self._fitter.learn(
+                facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)
+            ):
                 raise
         return handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
 
@@ -116,35 +137,43 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             return await handler(request.override(messages=_write_all(fitted.messages)))
         except Exception as error:
-            if not self._fitter.learn(facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)):
+            if not self._fitter.learn(
+                facts, fitted, find_overflow(error, ContextOverflowError, model=facts.model)
+            ):
                 raise
-        return await handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
+        return await handler(
+            request.override(messages=_write_all(self._fit(request, facts).messages))
+        )
 
     def _fit(self, request: Request, facts: ModelFacts) -> Fitted[BaseMessage]:
-        return self._fitter.fit(cast("list[BaseMessage]", request.messages), facts)  # a union of subclasses
+        # a union of subclasses
+        return self._fitter.fit(cast("list[BaseMessage]", request.messages), facts)
 
 
 # Any: as above
 class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Keep each thread within the context window: older messages are summarized as promptkit's presets do, in the background if possible.
 
-    Every thread of the agent (`thread_id`) has a `ContextWindow` of its own. Requests show its summaries; messages that did not change
-    are the agent's own objects. The usage that the model reports corrects the window's counts, and a request that the provider refuses
-    as too large is made again once, smaller.
+    Every thread of the agent (`thread_id`) has a `ContextWindow` of its own. Requests show its
+    summaries; messages that did not change are the agent's own objects. The usage that the model
+    reports corrects the window's counts, and a request that the provider refuses as too large is
+    made again once, smaller.
 
     >>> agent = create_agent(model, tools=[read_file], middleware=[CompactionMiddleware(summarizer=model)], checkpointer=checkpointer)
 
     Args:
         model: The name by which the model is counted. Default: that of the request's model.
-        summarizer: Who writes the summaries: a chat model of LangChain, a promptkit model, or a Summarizer. Default: they are extracted
-            from the messages without a model.
+        summarizer: Who writes the summaries: a chat model of LangChain, a promptkit model, or a
+            Summarizer. Default: they are extracted from the messages without a model.
         preset: How threads are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
         budget: What requests may take, in tokens. Default: what is known of the request's model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         events: Receive what is decided and done.
-        transcripts: Returns the transcript of a thread, such as `lambda thread: Transcript(JsonlStore(f"{thread}.jsonl"))`, so that
-            summaries survive a restart. Default: transcripts in memory.
-        max_threads: The most threads whose windows are kept open. The one that was used least recently is closed first.
+        transcripts: Returns the transcript of a thread, such as
+            `lambda thread: Transcript(JsonlStore(f"{thread}.jsonl"))`, so that summaries survive a
+            restart. Default: transcripts in memory.
+        max_threads: The most threads whose windows are kept open. The one that was used least
+            recently is closed first.
     """
 
     def __init__(  # noqa: PLR0913  # what a window is made of, each with a default
@@ -191,7 +220,9 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             response = await handler(_show(request, issued))
         except Exception as error:
             refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-            if refusal is None or not await loop.wait_async(partial(self._windows.recover, issued, refusal)):
+            if refusal is None or not await loop.wait_async(
+                partial(self._windows.recover, issued, refusal)
+            ):
                 raise
         if response is None:  # it was refused
             issued = await loop.wait_async(make)
@@ -201,16 +232,27 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _prepare(self, request: Request) -> Callable[[], Awaitable[IssuedRequest]]:
         messages = [_read_message(message) for message in request.messages]
-        return partial(self._windows.request, _find_thread(), self._reader.read(request), messages, request.messages)
+        return partial(
+            self._windows.request,
+            _find_thread(),
+            self._reader.read(request),
+            messages,
+            request.messages,
+        )
 
     async def _add_reply(self, issued: IssuedRequest, response: Response) -> None:
-        answer = next((message for message in response.result if isinstance(message, AIMessage)), None)
+        answer = next(
+            (message for message in response.result if isinstance(message, AIMessage)), None
+        )
         if answer is not None:
             await self._windows.reply(issued, _read_message(answer), _read_usage(answer))
 
 
 class _RequestReader:
-    """Read what LangChain's requests say besides their messages. The tools are converted once, as long as they are the same objects."""
+    """Read what LangChain's requests say besides their messages.
+
+    The tools are converted once, as long as they are the same objects.
+    """
 
     def __init__(self, budget: int | str | ContextBudget | None, model: str | None) -> None:
         self._budget = budget
@@ -219,15 +261,23 @@ class _RequestReader:
 
     def read(self, request: Request) -> ModelFacts:
         name = self._model or _find_name(request.model)
-        tools = self._read_tools([*request.tools, *([request.response_format] if request.response_format else [])])
-        instructions = None if request.system_message is None else request.system_message.text or None
+        tools = self._read_tools(
+            [*request.tools, *([request.response_format] if request.response_format else [])]
+        )
+        instructions = (
+            None if request.system_message is None else request.system_message.text or None
+        )
         budget = _find_budget(request.model, name) if self._budget is None else self._budget
         return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
 
     def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:
         known, definitions = self._tools
-        if len(known) != len(given) or any(one is not other for one, other in zip(known, given, strict=True)):
-            definitions = tuple({each.name: each for tool in given for each in _read_tool(tool)}.values())
+        if len(known) != len(given) or any(
+            one is not other for one, other in zip(known, given, strict=True)
+        ):
+            definitions = tuple(
+                {each.name: each for tool in given for each in _read_tool(tool)}.values()
+            )
             self._tools = given, definitions
         return definitions
 
@@ -249,53 +299,96 @@ def _find_budget(model: BaseChatModel, name: str) -> ContextBudget | None:
     size, output = profile.get("max_input_tokens"), profile.get("max_output_tokens")
     if not isinstance(size, int):
         return None
-    return ContextBudget(window=size, max_output_tokens=output if isinstance(output, int) and output > 0 else None, model=name)
+    return ContextBudget(
+        window=size,
+        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+        model=name,
+    )
 
 
 def _read_tool(tool: object) -> list[ToolDefinition]:
-    """Return the definitions that a tool, or the format of a structured reply, puts into a request. Providers' own tools have none."""
+    """Return the definitions that a tool, or the format of a structured reply, puts into a request.
+
+    Providers' own tools have none.
+    """
     if isinstance(tool, AutoStrategy):
         schema: Any = cast("Any", tool).schema  # Any: of any type
         tool = ToolStrategy(schema)
     if isinstance(tool, ToolStrategy | ProviderStrategy):
         strategy = cast("Any", tool)  # Any: of any schema
         specs = strategy.schema_specs if isinstance(tool, ToolStrategy) else [strategy.schema_spec]
-        return [ToolDefinition(name=spec.name, description=spec.description, parameters=spec.json_schema) for spec in specs]
-    function = convert_to_openai_tool(cast("Any", tool)).get("function")  # Any: LangChain checks what it is
+        return [
+            ToolDefinition(
+                name=spec.name, description=spec.description, parameters=spec.json_schema
+            )
+            for spec in specs
+        ]
+    # Any stands for LangChain checks what it is
+    function = convert_to_openai_tool(cast("Any", tool)).get("function")
     if not isinstance(function, dict):
         return []
     fields = cast("dict[str, Any]", function)  # Any: JSON
-    return [ToolDefinition(name=fields["name"], description=fields.get("description"), parameters=fields.get("parameters"))]
+    return [
+        ToolDefinition(
+            name=fields["name"],
+            description=fields.get("description"),
+            parameters=fields.get("parameters"),
+        )
+    ]
 
 
 def _read_message(message: BaseMessage) -> Message:
-    """Return a message as promptkit's. LangChain's own conversion reads the content blocks of all providers."""
+    """Return a message as promptkit's.
+
+    LangChain's own conversion reads the content blocks of all providers.
+    """
     dicts = convert_to_openai_messages([message])
     if len(dicts) != 1:  # a user message with Anthropic's results of tools in it
-        role: Literal["assistant", "user"] = "assistant" if isinstance(message, AIMessage) else "user"
-        return Message(role=role, content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts])  # JSON
+        role: Literal["assistant", "user"] = (
+            "assistant" if isinstance(message, AIMessage) else "user"
+        )
+        # JSON
+        return Message(
+            role=role,
+            content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts],
+        )
     (record,) = dicts
-    if isinstance(message, AIMessage) and message.invalid_tool_calls:  # which the conversion leaves out
+    # which the conversion leaves out
+    if isinstance(message, AIMessage) and message.invalid_tool_calls:
         broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
         record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     content: object = record.get("content")
     if record.get("tool_calls") and isinstance(content, list):
         blocks = cast("list[dict[str, object]]", content)  # as the conversion makes them
-        record = {**record, "content": [block for block in blocks if block.get("type") not in _REPEATED]}
+        record = {
+            **record,
+            "content": [block for block in blocks if block.get("type") not in _REPEATED],
+        }
     return messages_from_chat([record])[0]
 
 
 def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
-    """Return a call whose arguments are no JSON as Chat Completions has it. The agent answers it with an error, as any other call."""
-    return {"id": call["id"] or "", "type": "function", "function": {"name": call["name"] or "", "arguments": call["args"] or ""}}
+    """Return a call whose arguments are no JSON as Chat Completions has it.
+
+    The agent answers it with an error, as any other call.
+    """
+    return {
+        "id": call["id"] or "",
+        "type": "function",
+        "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
+    }
 
 
 def _write(message: Message) -> BaseMessage:
     return convert_to_messages(to_chat([message]))[0]
 
 
-def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:  # Any: LangChain's union of its message classes
-    """Return the messages to send. Summaries, and results that the state lacks, are not LangChain's yet."""
+# Any: LangChain's union of its message classes
+def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:
+    """Return the messages to send.
+
+    Summaries, and results that the state lacks, are not LangChain's yet.
+    """
     return [_write(message) if isinstance(message, Message) else message for message in messages]
 
 
@@ -306,9 +399,15 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     if isinstance(original, AIMessage):
         valid, invalid = original.tool_calls, original.invalid_tool_calls
         left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
-        update["tool_calls"] = [_rebuild_call(own, call) for own, call in zip(valid, left, strict=False) if call is not None]
+        update["tool_calls"] = [
+            _rebuild_call(own, call)
+            for own, call in zip(valid, left, strict=False)
+            if call is not None
+        ]
         update["invalid_tool_calls"] = [
-            {**own, "id": call.id} for own, call in zip(invalid, left[len(valid) :], strict=True) if call is not None
+            {**own, "id": call.id}
+            for own, call in zip(invalid, left[len(valid) :], strict=True)
+            if call is not None
         ]
     elif isinstance(original, ToolMessage):
         update["tool_call_id"] = shortened.tool_call_id
@@ -340,12 +439,19 @@ def _read_usage(message: AIMessage) -> Usage | None:
     if not used:
         return None
     cached = used.get("input_token_details", {}).get("cache_read", 0)
-    return Usage(input_tokens=used["input_tokens"], output_tokens=used["output_tokens"], cached_tokens=cached or 0)
+    return Usage(
+        input_tokens=used["input_tokens"],
+        output_tokens=used["output_tokens"],
+        cached_tokens=cached or 0,
+    )
 
 
 @attrs.frozen
 class _ChatModel:
-    """A chat model of LangChain that writes summaries. It is called in a thread, since its asynchronous client belongs to another loop."""
+    """A chat model of LangChain that writes summaries.
+
+    It is called in a thread, since its asynchronous client belongs to another loop.
+    """
 
     model: BaseChatModel
 
@@ -353,11 +459,23 @@ class _ChatModel:
     def name(self) -> str:
         return _find_name(self.model)
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Ask the model. Its tokens are not streamed into the agent's own stream."""
         asked = self.model.bind_tools(tools_to_chat(tools)) if tools else self.model
         given = convert_to_messages(to_chat(messages, cache=False))
-        answer = await anyio.to_thread.run_sync(partial(asked.invoke, given, config={"callbacks": []}))
-        reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get("stop_reason")
-        finish: Literal["length", "stop"] = "length" if reason in {"length", "max_tokens"} else "stop"
-        return Reply(message=_read_message(answer), usage=_read_usage(answer) or Usage(input_tokens=0), finish=finish)
+        answer = await anyio.to_thread.run_sync(
+            partial(asked.invoke, given, config={"callbacks": []})
+        )
+        reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get(
+            "stop_reason"
+        )
+        finish: Literal["length", "stop"] = (
+            "length" if reason in {"length", "max_tokens"} else "stop"
+        )
+        return Reply(
+            message=_read_message(answer),
+            usage=_read_usage(answer) or Usage(input_tokens=0),
+            finish=finish,
+        )

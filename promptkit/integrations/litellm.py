@@ -63,14 +63,16 @@ _FORMS: Final[Mapping[str, _Form]] = {
 class FitHook(CustomLogger):
     """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
 
-    The caller's list is not changed. Messages that did not change are the caller's own objects, and shortened ones are copies. litellm
-    does not let a callback make a refused request again: the refusal lowers the budget of the model for the requests after it.
+    The caller's list is not changed. Messages that did not change are the caller's own objects, and
+    shortened ones are copies. litellm does not let a callback make a refused request again: the
+    refusal lowers the budget of the model for the requests after it.
 
     >>> litellm.callbacks = [FitHook("64k")]
 
     Args:
-        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
-            of the deployment's model less the tokens reserved for the reply.
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+            ContextBudget. Default: the context window of the deployment's model less the tokens
+            reserved for the reply.
         model: The name by which all models are counted. Default: that of the deployment's model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
@@ -94,7 +96,10 @@ class FitHook(CustomLogger):
         self._shorten = shorten
         self._learned = LearnedBudgets(tokenizer)
 
-    async def async_pre_call_deployment_hook(self, kwargs: Request, call_type: object) -> dict[str, Any] | None:  # Any: as above
+    # Any stands for as above
+    async def async_pre_call_deployment_hook(
+        self, kwargs: Request, call_type: object
+    ) -> dict[str, Any] | None:
         """Send what fits. Other calls, and requests with a single text, stay as they are."""
         form = _FORMS.get(str(getattr(call_type, "value", call_type)))
         messages = None if form is None else _read_messages(kwargs, form)
@@ -105,7 +110,9 @@ class FitHook(CustomLogger):
             fitted = self._fit(messages, facts, form)
         except BudgetExceededError as error:  # so that a router takes its fallback for it
             provider = str(kwargs.get("custom_llm_provider") or "")
-            raise ContextWindowExceededError(message=str(error), model=facts.model, llm_provider=provider) from error
+            raise ContextWindowExceededError(
+                message=str(error), model=facts.model, llm_provider=provider
+            ) from error
         return {**kwargs, form.messages: list(fitted.messages)}
 
     async def async_post_call_failure_deployment_hook(
@@ -126,11 +133,23 @@ class FitHook(CustomLogger):
             self._learned.learn(facts, self._fit(messages, facts, form).tokens, refusal)
 
     def _read_facts(self, request: Request, form: _Form) -> ModelFacts:
-        name = self._model or str(request.get("model") or getattr(request.get("litellm_logging_obj"), "model", ""))  # by position, too
+        # by position, too
+        name = self._model or str(
+            request.get("model") or getattr(request.get("litellm_logging_obj"), "model", "")
+        )
         given: Sequence[object] = request.get("tools") or ()
-        tools = {tool.name: tool for each in (*given, request.get("response_format")) for tool in _read_tool(each)}
+        tools = {
+            tool.name: tool
+            for each in (*given, request.get("response_format"))
+            for tool in _read_tool(each)
+        }
         budget = _find_budget(request, name) if self._budget is None else self._budget
-        return ModelFacts(model=name, budget=budget, instructions=_read_text(request.get(form.system)), tools=tuple(tools.values()))
+        return ModelFacts(
+            model=name,
+            budget=budget,
+            instructions=_read_text(request.get(form.system)),
+            tools=tuple(tools.values()),
+        )
 
     def _fit(self, messages: Sequence[Sent], facts: ModelFacts, form: _Form) -> Fitted[Sent]:
         return fit(
@@ -150,52 +169,78 @@ class FitHook(CustomLogger):
 def _read_messages(request: Request, form: _Form) -> Sequence[Sent] | None:
     """Return the messages of a request; None if there are none, or a single text, as the Responses API allows."""
     messages: object = request.get(form.messages)
-    return cast("Sequence[Sent]", messages) if isinstance(messages, list) else None  # of the form's messages
+    # of the form's messages
+    return cast("Sequence[Sent]", messages) if isinstance(messages, list) else None
 
 
 def _find_budget(request: Request, name: str) -> ContextBudget | None:
     """Return the budget from what the deployment, or litellm, says of a model; None if promptkit is the one to know its window."""
-    told = _read_object(request.get("model_info")) or _read_object(_read_object(request.get("metadata")).get("model_info"))
+    told = _read_object(request.get("model_info")) or _read_object(
+        _read_object(request.get("metadata")).get("model_info")
+    )
     size, output = told.get("max_input_tokens"), told.get("max_output_tokens")
     if not isinstance(size, int):
         with suppress(UnknownModelError):
             if model_info(name).window is not None:
                 return None
-        known = _read_object(litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2]))
+        known = _read_object(
+            litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2])
+        )
         size, output = known.get("max_input_tokens"), known.get("max_output_tokens")
     if not isinstance(size, int):
         return None
-    return ContextBudget(window=size, max_output_tokens=output if isinstance(output, int) and output > 0 else None, model=name)
+    return ContextBudget(
+        window=size,
+        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+        model=name,
+    )
 
 
 def _read_object(value: object) -> Mapping[str, Any]:  # Any: JSON
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}  # as litellm makes them
+    # as litellm makes them
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _read_text(value: object) -> str | None:
     """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
     if isinstance(value, str):
         return value or None
-    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()  # of JSON objects
+    # of JSON objects
+    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()
     return "\n".join(str(_read_object(block).get("text", "")) for block in blocks) or None
 
 
 def _read_tool(given: object) -> list[ToolDefinition]:
-    """Return the definition of a tool, or of the format of a structured reply, in any of the three APIs. Providers' own tools have none."""
+    """Return the definition of a tool, or of the format of a structured reply, in any of the three APIs.
+
+    Providers' own tools have none.
+    """
     if isinstance(given, type):  # a pydantic model as the format of the reply
         model = cast("Any", given)  # Any: a class
-        return [ToolDefinition(name=model.__name__, parameters=model.model_json_schema())] if hasattr(model, "model_json_schema") else []
+        return (
+            [ToolDefinition(name=model.__name__, parameters=model.model_json_schema())]
+            if hasattr(model, "model_json_schema")
+            else []
+        )
     tool = _read_object(as_wire_object(given))
     fields = _read_object(tool.get("function")) or _read_object(tool.get("json_schema")) or tool
     schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
     if not isinstance(fields.get("name"), str) or not (schema or fields.get("description")):
         return []
-    return [ToolDefinition(name=fields["name"], description=fields.get("description"), parameters=schema)]
+    return [
+        ToolDefinition(
+            name=fields["name"], description=fields.get("description"), parameters=schema
+        )
+    ]
 
 
 def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
     """Return a copy of a message with its shortened content, and the tool calls that are left."""
-    own = {name: value for name, value in (as_wire_object(original) or {}).items() if name != "tool_calls"}
+    own = {
+        name: value
+        for name, value in (as_wire_object(original) or {}).items()
+        if name != "tool_calls"
+    }
     return {**own, **shortened}
 
 

@@ -1,4 +1,6 @@
-"""LlamaIndex: a memory that gives agents and chat engines the messages that fit. Its chat store keeps all messages.
+"""LlamaIndex: a memory that gives agents and chat engines the messages that fit.
+
+Its chat store keeps all messages.
 
 >>> memory = WindowMemory.from_defaults(llm=llm, instructions=agent.system_prompt, tools=agent.tools)
 >>> await agent.run("Review the parser.", memory=memory)
@@ -17,14 +19,37 @@ from pydantic import PrivateAttr
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting.fit import Fitted, fit
-from promptkit.integrations.windows import MAX_THREADS, LearnedBudgets, ModelFacts, ThreadWindows, WindowOptions, find_overflow, match_calls
-from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage, as_wire_object
+from promptkit.integrations.windows import (
+    MAX_THREADS,
+    LearnedBudgets,
+    ModelFacts,
+    ThreadWindows,
+    WindowOptions,
+    find_overflow,
+    match_calls,
+)
+from promptkit.messages import (
+    ImagePart,
+    Message,
+    OpaquePart,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+    as_wire_object,
+)
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
 
 try:
-    from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ThinkingBlock, ToolCallBlock
+    from llama_index.core.base.llms.types import (
+        ChatMessage,
+        ImageBlock,
+        MessageRole,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+    )
     from llama_index.core.llms import LLM
     from llama_index.core.llms.function_calling import FunctionCallingLLM
     from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
@@ -58,7 +83,8 @@ __all__ = ["WindowMemory"]
 Fields: TypeAlias = dict[str, Any]  # Any: JSON
 
 _SCRATCHPAD: Final = "scratchpad"
-"""The default of `scratchpad_key`: the key under which LlamaIndex's agents keep the calls and results of the running turn."""
+"""The default of `scratchpad_key`: the key under which LlamaIndex's agents keep the calls and
+results of the running turn."""
 
 _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     "system": "system",
@@ -82,18 +108,24 @@ class _FitOptions:
 class WindowMemory(BaseChatStoreMemory):
     """Keep all messages in a chat store, and give the model those that fit its window, or with `preset` a summary of the older ones.
 
-    Messages that did not change are the chat store's own. Without `preset`, long messages are shortened and then the oldest rounds are
-    left out, as `promptkit.fit` does; with it, the conversation has a `ContextWindow`. The calls and results of an agent's running turn
-    are taken into the chat store as soon as they are there, so that a long turn fits, too.
+    Messages that did not change are the chat store's own. Without `preset`, long messages are
+    shortened and then the oldest rounds are left out, as `promptkit.fit` does; with it, the
+    conversation has a `ContextWindow`. The calls and results of an agent's running turn are taken
+    into the chat store as soon as they are there, so that a long turn fits, too.
 
-    Make one with `from_defaults`. A copy with another `chat_store_key` is the memory of another conversation:
-    `memory.model_copy(update={"chat_store_key": "b"})`. Copies share the windows, of which `max_threads` are kept open.
+    Make one with `from_defaults`. A copy with another `chat_store_key` is the memory of another
+    conversation: `memory.model_copy(update={"chat_store_key": "b"})`. Copies share the windows, of
+    which `max_threads` are kept open.
 
     >>> memory = WindowMemory.from_defaults(llm=llm, instructions="You review code.", tools=[read_file])
     """
 
-    _facts: ModelFacts = PrivateAttr(default=ModelFacts(model="", budget=None, instructions=None, tools=()))
-    _options: _FitOptions = PrivateAttr(default_factory=lambda: _FitOptions(tokenizer=None, keep="newest", shorten=True))
+    _facts: ModelFacts = PrivateAttr(
+        default=ModelFacts(model="", budget=None, instructions=None, tools=())
+    )
+    _options: _FitOptions = PrivateAttr(
+        default_factory=lambda: _FitOptions(tokenizer=None, keep="newest", shorten=True)
+    )
     _learned: LearnedBudgets = PrivateAttr(default_factory=partial(LearnedBudgets, None))
     _windows: ThreadWindows | None = PrivateAttr(default=None)
     _last: Fitted[ChatMessage] | IssuedRequest | None = PrivateAttr(default=None)
@@ -128,25 +160,30 @@ class WindowMemory(BaseChatStoreMemory):
 
         Args:
             chat_history: Messages to begin with.
-            llm: The model that the agent asks. It gives the name and the window by which tokens are counted.
+            llm: The model that the agent asks. It gives the name and the window by which tokens are
+                counted.
             chat_store: Where all messages are kept. Default: in memory.
             chat_store_key: The conversation.
-            instructions: The agent's system prompt. It counts against the budget; the agent sends it.
+            instructions: The agent's system prompt. It counts against the budget; the agent sends
+                it.
             tools: The agent's tools. They count, too.
-            budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context
-                window of the model less the tokens reserved for the reply.
+            budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+                ContextBudget. Default: the context window of the model less the tokens reserved for
+                the reply.
             model: The name by which the model is counted. Default: that of `llm`.
             tokenizer: Counts the tokens. Default: the tokenizer of the model.
             keep: Which of the older rounds stay longest. Without `preset` only.
             shorten: Whether messages may be shortened. Without `preset` only.
-            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`. Default: it is not; what
-                does not fit is left out.
-            summarizer: Who writes the summaries: a model of LlamaIndex, a promptkit model, or a Summarizer. Default: they are extracted
-                from the messages without a model.
+            preset: How the conversation is compacted: a name in `promptkit.compaction.PRESETS`, or
+                a `Preset`. Default: it is not; what does not fit is left out.
+            summarizer: Who writes the summaries: a model of LlamaIndex, a promptkit model, or a
+                Summarizer. Default: they are extracted from the messages without a model.
             events: Receive what is decided and done.
-            transcripts: Returns the transcript of a conversation, such as `lambda key: Transcript(JsonlStore(f"{key}.jsonl"))`, so that
-                summaries survive a restart. Default: transcripts in memory.
-            max_threads: The most conversations whose windows are kept open. The one that was used least recently is closed first.
+            transcripts: Returns the transcript of a conversation, such as
+                `lambda key: Transcript(JsonlStore(f"{key}.jsonl"))`, so that summaries survive a
+                restart. Default: transcripts in memory.
+            max_threads: The most conversations whose windows are kept open. The one that was used
+                least recently is closed first.
 
         Returns:
             The memory, for `memory=` of agents and chat engines.
@@ -157,22 +194,37 @@ class WindowMemory(BaseChatStoreMemory):
         if preset is None and (summarizer, events, transcripts) != (None, None, None):
             problem = 'summarizer, events and transcripts are settings of summaries: give a preset, such as preset="vscode", too.'
             raise InvalidArgumentError(problem)
-        name = (None if llm is None else llm.metadata.model_name) if model is None else model_name(model)
+        name = (
+            (None if llm is None else llm.metadata.model_name)
+            if model is None
+            else model_name(model)
+        )
         if budget is None and llm is not None and name is not None:
             budget = _find_budget(llm, name)
         store = chat_store or SimpleChatStore()
         if chat_history is not None:
             store.set_messages(chat_store_key, list(chat_history))
-        given = [tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool) for tool in tools or ()]
+        given = [
+            tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool)
+            for tool in tools or ()
+        ]
         definitions = tuple(_read_tool(tool) for tool in given)
         memory = cls(chat_store=store, chat_store_key=chat_store_key)
-        memory._facts = ModelFacts(model=name or "", budget=budget, instructions=instructions or None, tools=definitions)
+        memory._facts = ModelFacts(
+            model=name or "", budget=budget, instructions=instructions or None, tools=definitions
+        )
         memory._options = _FitOptions(tokenizer=tokenizer, keep=keep, shorten=shorten)
         memory._learned = LearnedBudgets(tokenizer)
         if preset is not None:
-            own = _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
-            options = WindowOptions(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
-            memory._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+            own = (
+                _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
+            )
+            options = WindowOptions(
+                preset=preset, summarizer=own, tokenizer=tokenizer, events=events
+            )
+            memory._windows = ThreadWindows(
+                options, transcripts=transcripts, max_threads=max_threads
+            )
         return memory
 
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # the framework's
@@ -184,19 +236,25 @@ class WindowMemory(BaseChatStoreMemory):
         return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)))
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # as above
-        """Return the messages for a request, in an event loop. An agent's running turn is taken into the chat store first."""
+        """Return the messages for a request, in an event loop.
+
+        An agent's running turn is taken into the chat store first.
+        """
         await self._take_turn()
         messages = list(await self.aget_all())
         if self._windows is None:
             return self._fit_messages(messages)
         read = [_read_message(message) for message in messages]
-        return self._show(await self._windows.loop.wait_async(self._prepare(self._windows, messages, read)))
+        return self._show(
+            await self._windows.loop.wait_async(self._prepare(self._windows, messages, read))
+        )
 
     def recover(self, error: BaseException) -> bool:
         """Return whether a smaller request should be made after the provider refused one: the window is smaller then.
 
         Raises:
-            ContextWindowFullError: With `preset`, the conversation does not fit, whatever is compacted or pruned.
+            ContextWindowFullError: With `preset`, the conversation does not fit, whatever is
+                compacted or pruned.
         """
         refusal, last = find_overflow(error), self._last
         if refusal is None or last is None:
@@ -224,17 +282,24 @@ class WindowMemory(BaseChatStoreMemory):
             convert=_read_message,
             rebuild=_rebuild,
         )
-        # Those that repair what the store has, such as a result that is missing, are not LlamaIndex's yet.
+        # Those that repair what the store has, such as a result that is missing, are not
+        # LlamaIndex's yet.
         given = cast("tuple[ChatMessage | Message, ...]", self._last.messages)
         return [_write(message) if isinstance(message, Message) else message for message in given]
 
-    def _prepare(self, windows: ThreadWindows, messages: list[ChatMessage], read: list[Message]) -> Callable[[], Awaitable[IssuedRequest]]:
-        return partial(windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True)
+    def _prepare(
+        self, windows: ThreadWindows, messages: list[ChatMessage], read: list[Message]
+    ) -> Callable[[], Awaitable[IssuedRequest]]:
+        return partial(
+            windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True
+        )
 
     def _show(self, issued: IssuedRequest) -> list[ChatMessage]:
         """Return the messages that a window shows: the store's own, copies of shortened ones, and summaries."""
         self._last = issued
-        return [_write(each) if isinstance(each, Message) else each for each in issued.show(_rebuild)]
+        return [
+            _write(each) if isinstance(each, Message) else each for each in issued.show(_rebuild)
+        ]
 
     async def _take_turn(self) -> None:
         """Take what an agent has of the running turn, which it would put into the memory at the end of the turn, and send until then."""
@@ -243,7 +308,8 @@ class WindowMemory(BaseChatStoreMemory):
         except WorkflowRuntimeError:  # no step of a workflow is running
             return
         done = _read_list(await store.get(_SCRATCHPAD, default=None))
-        messages = [each for each in done if isinstance(each, ChatMessage)]  # not what a program of its own keeps there
+        # not what a program of its own keeps there
+        messages = [each for each in done if isinstance(each, ChatMessage)]
         if messages:
             await self.aput_messages(messages)
             await store.set(_SCRATCHPAD, [])
@@ -255,13 +321,18 @@ def _find_budget(llm: LLM, name: str) -> ContextBudget | None:
         if model_info(name).window is not None:
             return None
     size, output = llm.metadata.context_window, llm.metadata.num_output
-    return ContextBudget(window=size, reserved_output_tokens=output if 0 < output < size else None, model=name)
+    return ContextBudget(
+        window=size, reserved_output_tokens=output if 0 < output < size else None, model=name
+    )
 
 
 def _read_tool(tool: BaseTool) -> ToolDefinition:
     function: Fields = tool.metadata.to_openai_tool(skip_length_check=True)["function"]
-    parameters = {**function["parameters"], "additionalProperties": False}  # which LlamaIndex adds when it sends them to OpenAI
-    return ToolDefinition(name=function["name"], description=function["description"], parameters=parameters)
+    # which LlamaIndex adds when it sends them to OpenAI
+    parameters = {**function["parameters"], "additionalProperties": False}
+    return ToolDefinition(
+        name=function["name"], description=function["description"], parameters=parameters
+    )
 
 
 def _read_message(message: ChatMessage) -> Message:
@@ -286,9 +357,17 @@ def _read_block(block: object) -> list[Part]:
         case ImageBlock():
             return [ImagePart(url=block.inline_url())]
         case ThinkingBlock(content=thought):
-            return [OpaquePart(value={"type": "thinking", "thinking": thought or ""}, provider="llama-index")]
+            return [
+                OpaquePart(
+                    value={"type": "thinking", "thinking": thought or ""}, provider="llama-index"
+                )
+            ]
         case _:
-            other = OpaquePart(value={"type": str(getattr(block, "block_type", ""))}, tokens=0, provider="llama-index")
+            other = OpaquePart(
+                value={"type": str(getattr(block, "block_type", ""))},
+                tokens=0,
+                provider="llama-index",
+            )
             return [*_read_texts(block)] or [other]
 
 
@@ -308,7 +387,14 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
     """Return the tool calls of a message: its blocks, or as older integrations have them, the provider's own beside them."""
     blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
     if blocks:
-        return [ToolCall(id=each.tool_call_id or "", name=each.tool_name, arguments=_read_arguments(each.tool_kwargs)) for each in blocks]
+        return [
+            ToolCall(
+                id=each.tool_call_id or "",
+                name=each.tool_name,
+                arguments=_read_arguments(each.tool_kwargs),
+            )
+            for each in blocks
+        ]
     calls: list[ToolCall] = []
     for given in message.additional_kwargs.get("tool_calls") or ():
         call = _read_record(cast("Fields", as_wire_object(given) or {}))  # JSON
@@ -321,7 +407,11 @@ def _read_record(record: Fields) -> ToolCall | None:
     function: Fields = record.get("function") or {}
     if not function:
         return None
-    return ToolCall(id=str(record.get("id") or ""), name=function["name"], arguments=_read_arguments(function["arguments"]))
+    return ToolCall(
+        id=str(record.get("id") or ""),
+        name=function["name"],
+        arguments=_read_arguments(function["arguments"]),
+    )
 
 
 def _read_arguments(given: object) -> str:
@@ -330,9 +420,16 @@ def _read_arguments(given: object) -> str:
 
 def _write(message: Message) -> ChatMessage:
     """Return a message that the store does not have: a summary, or a result that was missing."""
-    calls = [ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments) for call in message.tool_calls]
+    calls = [
+        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
+        for call in message.tool_calls
+    ]
     extra = {"tool_call_id": message.tool_call_id} if message.role == "tool" else {}
-    return ChatMessage(role=MessageRole(message.role), blocks=[TextBlock(text=message.text), *calls], additional_kwargs=extra)
+    return ChatMessage(
+        role=MessageRole(message.role),
+        blocks=[TextBlock(text=message.text), *calls],
+        additional_kwargs=extra,
+    )
 
 
 def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
@@ -353,13 +450,18 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
             text = None
     extra = dict(original.additional_kwargs)
     if "tool_calls" in extra:
-        records: list[Fields] = [{**(as_wire_object(call) or {})} for call in extra["tool_calls"]]  # JSON
+        # JSON
+        records: list[Fields] = [{**(as_wire_object(call) or {})} for call in extra["tool_calls"]]
         calls = match_calls([record.get("id") for record in records], shortened.tool_calls)
         pairs = zip(extra["tool_calls"], records, calls, strict=True)
         extra["tool_calls"] = [
             given
             if _read_record(record) == call
-            else {**record, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+            else {
+                **record,
+                "id": call.id,
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for given, record, call in pairs
             if call is not None
         ]
@@ -371,14 +473,21 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
 def _rebuild_block(block: ToolCallBlock, call: ToolCall) -> ToolCallBlock:
     """Return a tool call with the id, and with the arguments if these were shortened."""
     if call.arguments == _read_arguments(block.tool_kwargs):
-        return block if call.id == block.tool_call_id else block.model_copy(update={"tool_call_id": call.id})
+        return (
+            block
+            if call.id == block.tool_call_id
+            else block.model_copy(update={"tool_call_id": call.id})
+        )
     kwargs = call.arguments if isinstance(block.tool_kwargs, str) else json.loads(call.arguments)
     return block.model_copy(update={"tool_call_id": call.id, "tool_kwargs": kwargs})
 
 
 @attrs.frozen
 class _ChatModel:
-    """A model of LlamaIndex that writes summaries. It is called in a thread, since its asynchronous client belongs to another loop."""
+    """A model of LlamaIndex that writes summaries.
+
+    It is called in a thread, since its asynchronous client belongs to another loop.
+    """
 
     model: LLM
     tools: tuple[BaseTool, ...]
@@ -388,16 +497,34 @@ class _ChatModel:
     def name(self) -> str:
         return self.model.metadata.model_name
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Ask the model, with the agent's tools if the request has any, and the model can call tools."""
         given, model = [_write(message) for message in messages], self.model
-        if tools and isinstance(model, FunctionCallingLLM) and model.metadata.is_function_calling_model:
-            ask = partial(model.chat_with_tools, self.tools, chat_history=given, allow_parallel_tool_calls=True)
+        if (
+            tools
+            and isinstance(model, FunctionCallingLLM)
+            and model.metadata.is_function_calling_model
+        ):
+            ask = partial(
+                model.chat_with_tools,
+                self.tools,
+                chat_history=given,
+                allow_parallel_tool_calls=True,
+            )
         else:
             ask = partial(model.chat, given)
         answer = await anyio.to_thread.run_sync(ask)
         told = answer.additional_kwargs
-        usage = Usage(input_tokens=int(told.get("prompt_tokens") or 0), output_tokens=int(told.get("completion_tokens") or 0))
+        usage = Usage(
+            input_tokens=int(told.get("prompt_tokens") or 0),
+            output_tokens=int(told.get("completion_tokens") or 0),
+        )
         choices: Sequence[object] = getattr(answer.raw, "choices", None) or ()
         reason = getattr(choices[0], "finish_reason", None) if choices else None
-        return Reply(message=_read_message(answer.message), usage=usage, finish="length" if reason == "length" else "stop")
+        return Reply(
+            message=_read_message(answer.message),
+            usage=usage,
+            finish="length" if reason == "length" else "stop",
+        )

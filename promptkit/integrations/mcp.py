@@ -22,9 +22,7 @@ try:
     import mcp_types as types
     from mcp import Client, MCPError
 except ImportError as error:
-    problem = (
-        "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
-    )
+    problem = "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
@@ -41,7 +39,8 @@ MAX_NAME = 64
 """Characters of a tool's name that providers accept."""
 
 MAX_PAGES = 1_000
-"""Pages of a list of tools that are read. A server that always names another page must not hang the program."""
+"""Pages of a list of tools that are read. A server that always names another page must not hang the
+program."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that providers refuse in the name of a tool."""
@@ -51,24 +50,34 @@ DISCONNECTED = "the connection to the MCP server of this tool is closed. It is n
 
 
 async def mcp_tools(
-    client: Client, *, prefix: str = "", seconds: float | None = None, max_tokens: int | None = None, images: bool = True
+    client: Client,
+    *,
+    prefix: str = "",
+    seconds: float | None = None,
+    max_tokens: int | None = None,
+    images: bool = True,
 ) -> list[Tool]:
-    """Return the tools of an MCP server, as they are now. The client must stay connected as long as the tools are used.
+    """Return the tools of an MCP server, as they are now.
 
-    Descriptions and schemas are the server's own. Of the name, characters that providers refuse become `_`. The tools are sorted by name:
-    the same tools give the same request, whatever order the server lists them in, which the provider's prompt cache needs. A call that is
-    cancelled, for example with its turn or at its time limit, is cancelled on the server as well.
+    The client must stay connected as long as the tools are used.
+
+    Descriptions and schemas are the server's own. Of the name, characters that providers refuse
+    become `_`. The tools are sorted by name: the same tools give the same request, whatever order
+    the server lists them in, which the provider's prompt cache needs. A call that is cancelled, for
+    example with its turn or at its time limit, is cancelled on the server as well.
 
     Args:
         client: A connected client: inside its `async with`.
-        prefix: Put before the names, so that the tools of two servers do not have the same names: `github__`.
+        prefix: Put before the names, so that the tools of two servers do not have the same names:
+            `github__`.
         seconds: The longest time that a call may take; None: no limit, or the client's own.
         max_tokens: The most tokens of a result's text that the model is shown, as in `Tool`.
-        images: Pass images and PDFs on. False: a note in their place, for models and APIs that take none from tools, such as OpenAI's
-            Chat Completions.
+        images: Pass images and PDFs on. False: a note in their place, for models and APIs that take
+            none from tools, such as OpenAI's Chat Completions.
 
     Raises:
-        InvalidArgumentError: `prefix` has characters that names cannot have, or `max_tokens` is too low.
+        InvalidArgumentError: `prefix` has characters that names cannot have, or `max_tokens` is too
+            low.
         MCPError: The server refuses to list its tools.
     """
     _check_client(client)
@@ -81,7 +90,9 @@ async def mcp_tools(
         name = _make_name(prefix, listed.name, taken)
         taken.add(name)
         description = listed.description or listed.title
-        definition = ToolDefinition(name=name, description=description, parameters=listed.input_schema)
+        definition = ToolDefinition(
+            name=name, description=description, parameters=listed.input_schema
+        )
         run = _make_run(client, listed.name, images=images)
         tools.append(Tool(definition=definition, run=run, seconds=seconds, max_tokens=max_tokens))
     return tools
@@ -105,11 +116,15 @@ async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
     for uri in uris:
         for contents in (await client.read_resource(uri)).contents:
             part = _parse_resource(contents)
-            attachments.append(TextAttachment(name=contents.uri, text=part) if isinstance(part, str) else part)
+            attachments.append(
+                TextAttachment(name=contents.uri, text=part) if isinstance(part, str) else part
+            )
     return attachments
 
 
-async def mcp_prompt(client: Client, name: str, arguments: Mapping[str, str] | None = None) -> list[Message]:
+async def mcp_prompt(
+    client: Client, name: str, arguments: Mapping[str, str] | None = None
+) -> list[Message]:
     """Return the messages of a prompt of an MCP server.
 
     >>> *before, last = await mcp_prompt(client, "review", {"path": "parser.py"})
@@ -126,7 +141,10 @@ async def mcp_prompt(client: Client, name: str, arguments: Mapping[str, str] | N
     """
     _check_client(client)
     prompt = await client.get_prompt(name, dict(arguments or {}))
-    return [Message(role=message.role, content=_read_blocks([message.content])) for message in prompt.messages]
+    return [
+        Message(role=message.role, content=_read_blocks([message.content]))
+        for message in prompt.messages
+    ]
 
 
 def _check_client(client: object) -> None:
@@ -149,7 +167,11 @@ async def _list_tools(client: Client) -> Sequence[types.Tool]:
 
 
 def _make_name(prefix: str, name: str, taken: Collection[str]) -> str:
-    """Return a name that providers accept. One that is too long, or would be the same as another one, ends with a hash of the server's name."""
+    """Return a name that providers accept.
+
+    One that is too long, or would be the same as another one, ends with a hash of the server's
+    name.
+    """
     made = _UNSAFE.sub("_", f"{prefix}{name}")
     if len(made) <= MAX_NAME and made not in taken:
         return made
@@ -157,17 +179,26 @@ def _make_name(prefix: str, name: str, taken: Collection[str]) -> str:
     return f"{made[: MAX_NAME - len(digest) - 1]}_{digest}"
 
 
-def _make_run(client: Client, name: str, *, images: bool) -> Callable[[Mapping[str, object]], Awaitable[ToolResult]]:
+def _make_run(
+    client: Client, name: str, *, images: bool
+) -> Callable[[Mapping[str, object]], Awaitable[ToolResult]]:
     async def run(arguments: Mapping[str, object]) -> ToolResult:
         try:
             result = await client.call_tool(name, dict(arguments))
         except MCPError as error:
-            raise ToolError(DISCONNECTED if error.code == types.CONNECTION_CLOSED else error.message) from error
+            raise ToolError(
+                DISCONNECTED if error.code == types.CONNECTION_CLOSED else error.message
+            ) from error
         content = _read_blocks(result.content, images=images)
-        if result.structured_content is not None and not "".join(part for part in content if isinstance(part, str)).strip():
+        if (
+            result.structured_content is not None
+            and not "".join(part for part in content if isinstance(part, str)).strip()
+        ):
             structured = json.dumps(result.structured_content, ensure_ascii=False)
             content = [structured, *(part for part in content if not isinstance(part, str))]
-        return ToolResult(_mark_error(content) if result.is_error else content, is_error=result.is_error)
+        return ToolResult(
+            _mark_error(content) if result.is_error else content, is_error=result.is_error
+        )
 
     return run
 
@@ -176,7 +207,11 @@ def _mark_error(content: Sequence[Part]) -> Sequence[Part]:
     """Begin an error with that word, as promptkit's own errors do: most providers have no other mark."""
     first = content[0] if content else ""
     if isinstance(first, str):
-        return content if first[:5].lower() == "error" else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
+        return (
+            content
+            if first[:5].lower() == "error"
+            else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
+        )
     return ("Error:", *content)
 
 
@@ -199,18 +234,25 @@ def _read_block(block: types.ContentBlock) -> str | ImagePart | DocumentPart:
         case types.TextContent():
             return block.text
         case types.ImageContent():
-            return ImagePart(url=f"data:{block.mime_type};base64,{block.data}", media_type=block.mime_type)
+            return ImagePart(
+                url=f"data:{block.mime_type};base64,{block.data}", media_type=block.mime_type
+            )
         case types.EmbeddedResource():
             return _read_resource(block.resource)
         case types.ResourceLink():
-            details = ", ".join(filter(None, (block.title or block.name, block.mime_type, block.description)))
+            details = ", ".join(
+                filter(None, (block.title or block.name, block.mime_type, block.description))
+            )
             return f"[resource {block.uri}: {details}]"
         case types.AudioContent():
             return f"[{block.mime_type} was left out: models take no audio from tools]"
 
 
 def _read_resource(contents: Contents) -> str | ImagePart | DocumentPart:
-    """Convert an embedded resource. A text is put into tags that name it, and the closing tag is escaped in the text itself."""
+    """Convert an embedded resource.
+
+    A text is put into tags that name it, and the closing tag is escaped in the text itself.
+    """
     try:
         part = _parse_resource(contents)
     except InvalidArgumentError:
@@ -222,7 +264,10 @@ def _read_resource(contents: Contents) -> str | ImagePart | DocumentPart:
 
 
 def _parse_resource(contents: Contents) -> str | ImagePart | DocumentPart:
-    """Return the text, image or PDF of a resource. Raises InvalidArgumentError if it is none of these."""
+    """Return the text, image or PDF of a resource.
+
+    Raises InvalidArgumentError if it is none of these.
+    """
     if isinstance(contents, types.TextResourceContents):
         return contents.text
     try:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from promptkit.emitters import to_responses
 from promptkit.emitters.responses import group_responses
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions
+from promptkit.integrations.windows import (
+    MAX_THREADS,
+    ModelFacts,
+    RequestFitter,
+    ThreadWindows,
+    WindowOptions,
+)
 from promptkit.messages import ToolDefinition, copy_json
 from promptkit.tokens.models import model_name
 from promptkit.transcript.entries import CustomEntry
@@ -65,14 +71,16 @@ def fit_input_filter(
 ) -> Filter:
     """Return a filter that makes each request fit a token budget: long outputs are shortened, then the oldest rounds are left out.
 
-    The run and its session keep all items. Items that did not change are the same objects, and shortened outputs are copies with the same
-    `call_id`. A call leaves together with its output, and with the reasoning that led to it.
+    The run and its session keep all items. Items that did not change are the same objects, and
+    shortened outputs are copies with the same `call_id`. A call leaves together with its output,
+    and with the reasoning that led to it.
 
     >>> RunConfig(call_model_input_filter=fit_input_filter("64k"))
 
     Args:
-        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
-            of the agent's model less the tokens reserved for the reply.
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+            ContextBudget. Default: the context window of the agent's model less the tokens reserved
+            for the reply.
         model: The name by which the model is counted. Default: that of the agent's model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
@@ -81,7 +89,9 @@ def fit_input_filter(
     Returns:
         A function for `RunConfig.call_model_input_filter`, for any number of runs.
     """
-    fitter: RequestFitter[Item] = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild)
+    fitter: RequestFitter[Item] = RequestFitter(
+        tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild
+    )
 
     async def filter_input(data: Data) -> ModelInputData:
         items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
@@ -104,29 +114,37 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
 ) -> Filter:
     """Return a filter that keeps conversations within the context window: older items are summarized as promptkit's presets do.
 
-    The run and its session keep all items. Requests show the summaries; items that did not change are the same objects.
+    The run and its session keep all items. Requests show the summaries; items that did not change
+    are the same objects.
 
-    The SDK does not tell a filter which conversation it is called for. Use one filter for each conversation, or tell them apart with
-    `thread`. Conversations that share a window stay correct, since they become branches of one transcript, but are slower.
+    The SDK does not tell a filter which conversation it is called for. Use one filter for each
+    conversation, or tell them apart with `thread`. Conversations that share a window stay correct,
+    since they become branches of one transcript, but are slower.
 
     >>> RunConfig(call_model_input_filter=compaction_input_filter(summarizer=OpenAIModel("gpt-4.1-mini")))
 
     Args:
         model: The name by which the model is counted. Default: that of the agent's model.
-        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are extracted without a model. It is
-            called in an event loop of its own, so give it a client that nothing else uses.
-        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are
+            extracted without a model. It is called in an event loop of its own, so give it a client
+            that nothing else uses.
+        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a
+            `Preset`.
         budget: What requests may take, in tokens. Default: what is known of the agent's model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         events: Receive what is decided and done.
         thread: Returns the name of the conversation, for example from `data.context`.
-        transcripts: Returns the transcript of a conversation, other than that of a TranscriptSession. Default: transcripts in memory.
-        max_threads: The most conversations whose windows are kept open. The one that was used least recently is closed first.
+        transcripts: Returns the transcript of a conversation, other than that of a
+            TranscriptSession. Default: transcripts in memory.
+        max_threads: The most conversations whose windows are kept open. The one that was used least
+            recently is closed first.
 
     Returns:
         A function for `RunConfig.call_model_input_filter`.
     """
-    options = WindowOptions(preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events)
+    options = WindowOptions(
+        preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+    )
     windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
 
     async def filter_input(data: Data) -> ModelInputData:
@@ -136,9 +154,18 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
         messages = [message for message, _ in groups]
         origins = [tuple(items[at] for at in indices) for _, indices in groups]
         name = "" if thread is None else thread(data)
-        issued = await windows.loop.wait_async(partial(windows.request, name, facts, messages, origins, end_turns=True))
+        issued = await windows.loop.wait_async(
+            partial(windows.request, name, facts, messages, origins, end_turns=True)
+        )
         shown = issued.show(_rebuild_group)
-        return _to_input([item for each in shown for item in (each if isinstance(each, tuple) else _write(each))], data)
+        return _to_input(
+            [
+                item
+                for each in shown
+                for item in (each if isinstance(each, tuple) else _write(each))
+            ],
+            data,
+        )
 
     return filter_input
 
@@ -146,7 +173,8 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
 class TranscriptSession:
     """A session of OpenAI Agents whose items are kept in a transcript, word for word: ids and encrypted reasoning included.
 
-    The transcript is for the session alone. Nothing is deleted from it: `pop_item` and `clear_session` are recorded, too.
+    The transcript is for the session alone. Nothing is deleted from it: `pop_item` and
+    `clear_session` are recorded, too.
 
     >>> session = TranscriptSession("talk", Transcript(JsonlStore("talk.jsonl")))
     >>> await Runner.run(agent, "Review the parser.", session=session)
@@ -159,7 +187,13 @@ class TranscriptSession:
 
     session_settings: SessionSettings | None
 
-    def __init__(self, session_id: str, transcript: Transcript, *, session_settings: SessionSettings | None = None) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        transcript: Transcript,
+        *,
+        session_settings: SessionSettings | None = None,
+    ) -> None:
         self.session_id = session_id
         self.transcript = transcript
         self.session_settings = session_settings
@@ -175,7 +209,10 @@ class TranscriptSession:
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items. They are on the disk when this returns."""
         if items:
-            await self._append(*(CustomEntry(name=_ITEM, data=cast("Json", item)) for item in items))  # a TypedDict is JSON
+            # a TypedDict is JSON
+            await self._append(
+                *(CustomEntry(name=_ITEM, data=cast("Json", item)) for item in items)
+            )
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take back the latest item, and return it; None if there is none."""
@@ -196,7 +233,8 @@ class TranscriptSession:
             if not isinstance(payload, CustomEntry):
                 continue
             if payload.name == _ITEM:
-                items.append(cast("TResponseInputItem", copy_json(payload.data)))  # as `add_items` was given it
+                # as `add_items` was given it
+                items.append(cast("TResponseInputItem", copy_json(payload.data)))
             elif payload.name == _POP and items:
                 items.pop()
             elif payload.name == _CLEAR:
@@ -215,7 +253,9 @@ async def _read_facts(
     agent = data.agent
     name = _find_name(agent) if model is None else model_name(model)
     tools = await _read_tools(agent, data.context)
-    return ModelFacts(model=name, budget=budget, instructions=data.model_data.instructions or None, tools=tools)
+    return ModelFacts(
+        model=name, budget=budget, instructions=data.model_data.instructions or None, tools=tools
+    )
 
 
 def _find_name(agent: Agent[Any]) -> str:  # Any: the program's context
@@ -227,24 +267,40 @@ def _find_name(agent: Agent[Any]) -> str:  # Any: the program's context
 
 
 async def _read_tools(agent: Agent[Any], context: Any) -> tuple[ToolDefinition, ...]:  # noqa: ANN401  # the program's context
-    """Return the definitions of an agent's tools and handoffs. Those of tools that the provider runs are not known."""
+    """Return the definitions of an agent's tools and handoffs.
+
+    Those of tools that the provider runs are not known.
+    """
     definitions: dict[str, ToolDefinition] = {}
     for tool in await agent.get_all_tools(RunContextWrapper(context)):
         if isinstance(tool, FunctionTool):
             definitions[tool.name] = ToolDefinition(
-                name=tool.name, description=tool.description, parameters=tool.params_json_schema, strict=tool.strict_json_schema
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.params_json_schema,
+                strict=tool.strict_json_schema,
             )
     for handoff in agent.handoffs:
         each = handoff if isinstance(handoff, Handoff) else make_handoff(handoff)
         definitions[each.tool_name] = ToolDefinition(
-            name=each.tool_name, description=each.tool_description, parameters=each.input_json_schema, strict=each.strict_json_schema
+            name=each.tool_name,
+            description=each.tool_description,
+            parameters=each.input_json_schema,
+            strict=each.strict_json_schema,
         )
     return tuple(definitions.values())
 
 
 def _rebuild(original: Item, shortened: Any) -> Item:  # noqa: ANN401  # JSON, as the SDK has it
     """Return a copy of an item with its shortened text or arguments, and the id of its call."""
-    return {**original, **{name: shortened[name] for name in ("content", "output", "call_id", "arguments") if name in shortened}}
+    return {
+        **original,
+        **{
+            name: shortened[name]
+            for name in ("content", "output", "call_id", "arguments")
+            if name in shortened
+        },
+    }
 
 
 def _rebuild_group(group: tuple[Item, ...], message: Message) -> tuple[Item, ...]:

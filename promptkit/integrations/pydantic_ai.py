@@ -1,4 +1,6 @@
-"""pydantic-ai: capabilities that make each request fit. The run's message history keeps all messages.
+"""pydantic-ai: capabilities that make each request fit.
+
+The run's message history keeps all messages.
 
 >>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Fit()])
 """
@@ -13,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
-from promptkit.integrations.windows import MAX_THREADS, ModelFacts, RequestFitter, ThreadWindows, WindowOptions, find_overflow, match_calls
+from promptkit.integrations.windows import (
+    MAX_THREADS,
+    ModelFacts,
+    RequestFitter,
+    ThreadWindows,
+    WindowOptions,
+    find_overflow,
+    match_calls,
+)
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.tokens.models import model_name
 
@@ -74,14 +84,15 @@ class _Unit:
 class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
     """Make each request fit a token budget: long messages are shortened, then the oldest rounds are left out, as `promptkit.fit` does.
 
-    The message history is not changed. Messages of which nothing changed are its own objects. A request that the provider refuses as
-    too large is made again once, smaller.
+    The message history is not changed. Messages of which nothing changed are its own objects. A
+    request that the provider refuses as too large is made again once, smaller.
 
     >>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Fit(budget="64k")])
 
     Args:
-        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the context window
-            of the serving model less the tokens reserved for the reply.
+        budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+            ContextBudget. Default: the context window of the serving model less the tokens reserved
+            for the reply.
         model: The name by which the model is counted. Default: that of the serving model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         keep: Which of the older rounds stay longest.
@@ -99,9 +110,15 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> None:
         self._budget = budget
         self._model = None if model is None else model_name(model)
-        self._fitter = RequestFitter(tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild)
+        self._fitter = RequestFitter(
+            tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild
+        )
 
-    async def prepare_model_request(self, ctx: Context, request_context: ModelRequestContext) -> ModelRequestContext:  # noqa: ARG002  # the hook's
+    async def prepare_model_request(
+        self,
+        ctx: Context,  # noqa: ARG002  # the hook's
+        request_context: ModelRequestContext,
+    ) -> ModelRequestContext:
         """Send what fits."""
         fitted = self._fit(request_context, self._read_facts(request_context))
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
@@ -131,21 +148,26 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
 class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     """Keep each conversation within the context window: older messages are summarized as promptkit's presets do.
 
-    Every conversation (`conversation_id`) has a `ContextWindow` of its own. The message history is not changed. The usage that the model
-    reports corrects the window's counts, and a request that the provider refuses as too large is made again once, smaller.
+    Every conversation (`conversation_id`) has a `ContextWindow` of its own. The message history is
+    not changed. The usage that the model reports corrects the window's counts, and a request that
+    the provider refuses as too large is made again once, smaller.
 
     >>> agent = Agent("openai:gpt-5", tools=[read_file], capabilities=[Compaction(summarizer=OpenAIModel("gpt-4.1-mini"))])
 
     Args:
         model: The name by which the model is counted. Default: that of the serving model.
-        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are extracted without a model. It is
-            called in an event loop of its own, so give it a client that nothing else uses.
-        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a `Preset`.
+        summarizer: Who writes the summaries: a promptkit model, or a Summarizer. Default: they are
+            extracted without a model. It is called in an event loop of its own, so give it a client
+            that nothing else uses.
+        preset: How conversations are compacted: a name in `promptkit.compaction.PRESETS`, or a
+            `Preset`.
         budget: What requests may take, in tokens. Default: what is known of the serving model.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         events: Receive what is decided and done.
-        transcripts: Returns the transcript of a conversation, so that summaries survive a restart. Default: transcripts in memory.
-        max_threads: The most conversations whose windows are kept open. The one that was used least recently is closed first.
+        transcripts: Returns the transcript of a conversation, so that summaries survive a restart.
+            Default: transcripts in memory.
+        max_threads: The most conversations whose windows are kept open. The one that was used least
+            recently is closed first.
     """
 
     def __init__(  # noqa: PLR0913  # what a window is made of, each with a default
@@ -162,16 +184,26 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> None:
         self._budget = budget
         self._model = None if model is None else model_name(model)
-        options = WindowOptions(preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events)
+        options = WindowOptions(
+            preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+        )
         self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
         self._issued: OrderedDict[str, IssuedRequest] = OrderedDict()
         self._max_issued = 10 * max_threads
 
-    async def prepare_model_request(self, ctx: Context, request_context: ModelRequestContext) -> ModelRequestContext:
+    async def prepare_model_request(
+        self, ctx: Context, request_context: ModelRequestContext
+    ) -> ModelRequestContext:
         """Send the conversation as its window shows it."""
         facts = _read_facts(request_context, self._budget, self._model)
         units = _split(request_context.messages)
-        make = partial(self._windows.request, ctx.conversation_id or "", facts, [_read(unit) for unit in units], units)
+        make = partial(
+            self._windows.request,
+            ctx.conversation_id or "",
+            facts,
+            [_read(unit) for unit in units],
+            units,
+        )
         issued = await self._windows.loop.wait_async(make)
         self._issued[ctx.run_id or ""] = issued
         if len(self._issued) > self._max_issued:  # of runs that were cancelled
@@ -190,16 +222,32 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         issued = self._issued.pop(ctx.run_id or "", None)
         if issued is not None:
             used = response.usage
-            usage = Usage(input_tokens=used.input_tokens, output_tokens=used.output_tokens, cached_tokens=used.cache_read_tokens)
-            reply = partial(self._windows.reply, issued, _read(_Unit(0, response)), usage if used.input_tokens else None)
+            usage = Usage(
+                input_tokens=used.input_tokens,
+                output_tokens=used.output_tokens,
+                cached_tokens=used.cache_read_tokens,
+            )
+            reply = partial(
+                self._windows.reply,
+                issued,
+                _read(_Unit(0, response)),
+                usage if used.input_tokens else None,
+            )
             await self._windows.loop.wait_async(reply)
         return response
 
-    async def on_model_request_error(self, ctx: Context, *, request_context: ModelRequestContext, error: Exception) -> ModelResponse:
+    async def on_model_request_error(
+        self, ctx: Context, *, request_context: ModelRequestContext, error: Exception
+    ) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
-        issued, refusal = self._issued.pop(ctx.run_id or "", None), _find_refusal(error, request_context)
+        issued, refusal = (
+            self._issued.pop(ctx.run_id or "", None),
+            _find_refusal(error, request_context),
+        )
         if issued is not None and refusal is not None and request_context.attempt <= FIRST:
-            recovered = await self._windows.loop.wait_async(partial(self._windows.recover, issued, refusal))
+            recovered = await self._windows.loop.wait_async(
+                partial(self._windows.recover, issued, refusal)
+            )
             if recovered:
                 raise RetryModelRequest from error
         raise error
@@ -209,14 +257,26 @@ FIRST = 1
 """The number of the first attempt at a request."""
 
 
-def _read_facts(request: ModelRequestContext, budget: int | str | ContextBudget | None, model: str | None) -> ModelFacts:
+def _read_facts(
+    request: ModelRequestContext, budget: int | str | ContextBudget | None, model: str | None
+) -> ModelFacts:
     parameters = request.model_request_parameters
     tools = tuple(
-        ToolDefinition(name=tool.name, description=tool.description, parameters=tool.parameters_json_schema, strict=tool.strict)
+        ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.parameters_json_schema,
+            strict=tool.strict,
+        )
         for tool in (*parameters.function_tools, *parameters.output_tools)
     )
     instructions = "\n\n".join(part.content for part in parameters.instruction_parts or ()) or None
-    return ModelFacts(model=model or request.model.model_name, budget=budget, instructions=instructions, tools=tools)
+    return ModelFacts(
+        model=model or request.model.model_name,
+        budget=budget,
+        instructions=instructions,
+        tools=tools,
+    )
 
 
 def _split(messages: Sequence[ModelMessage]) -> list[_Unit]:
@@ -242,13 +302,19 @@ def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) ->
             request = cast("ModelRequest", joined[-1])  # as its part was one of a request
             joined[-1] = replace(request, parts=[*request.parts, unit.value])
         else:
-            joined.append(replace(cast("ModelRequest", messages[unit.at]), parts=[unit.value]))  # as above
+            # as above
+            joined.append(replace(cast("ModelRequest", messages[unit.at]), parts=[unit.value]))
             places.append(unit.at)
-    return [_find_own(messages[at], made) if at is not None else made for at, made in zip(places, joined, strict=True)]
+    return [
+        _find_own(messages[at], made) if at is not None else made
+        for at, made in zip(places, joined, strict=True)
+    ]
 
 
 def _find_own(own: ModelMessage, made: ModelMessage) -> ModelMessage:
-    same = len(own.parts) == len(made.parts) and all(one is other for one, other in zip(own.parts, made.parts, strict=True))
+    same = len(own.parts) == len(made.parts) and all(
+        one is other for one, other in zip(own.parts, made.parts, strict=True)
+    )
     return own if same else made
 
 
@@ -264,9 +330,17 @@ def _read_response(response: ModelResponse) -> Message:
         if isinstance(part, TextPart):
             content.append(part.content)
         elif isinstance(part, ThinkingPart):
-            content.append(OpaquePart(value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"))
+            content.append(
+                OpaquePart(
+                    value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
+                )
+            )
         elif isinstance(part, ToolCallPart):
-            calls.append(ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()))
+            calls.append(
+                ToolCall(
+                    id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()
+                )
+            )
     return Message(role="assistant", content=content, tool_calls=calls)
 
 
@@ -275,15 +349,30 @@ def _read_part(part: ModelRequestPart) -> Message:
         return Message(role="system", content=part.content)
     if isinstance(part, UserPromptPart):
         given = part.content
-        return Message(role="user", content=[given] if isinstance(given, str) else [_read_content(each) for each in given])
+        return Message(
+            role="user",
+            content=[given] if isinstance(given, str) else [_read_content(each) for each in given],
+        )
     if isinstance(part, ToolReturnPart):
-        return Message(role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id)
-    respond = getattr(part, "model_response", None)  # a request to try again, whose classes differ by version
+        return Message(
+            role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
+        )
+    # a request to try again, whose classes differ by version
+    respond = getattr(part, "model_response", None)
     text: object = respond() if callable(respond) else getattr(part, "content", None)
     if text is not None:
-        call_id = getattr(part, "tool_call_id", None) if getattr(part, "tool_name", None) is not None else None
-        return Message(role="user" if call_id is None else "tool", content=str(text), tool_call_id=call_id)
-    return Message(role="user", content=[OpaquePart(value={"type": part.part_kind}, tokens=0, provider="pydantic-ai")])
+        call_id = (
+            getattr(part, "tool_call_id", None)
+            if getattr(part, "tool_name", None) is not None
+            else None
+        )
+        return Message(
+            role="user" if call_id is None else "tool", content=str(text), tool_call_id=call_id
+        )
+    return Message(
+        role="user",
+        content=[OpaquePart(value={"type": part.part_kind}, tokens=0, provider="pydantic-ai")],
+    )
 
 
 def _read_content(given: object) -> Part:
@@ -296,7 +385,11 @@ def _read_content(given: object) -> Part:
             return ImagePart(url=given.data_uri)
         case _:
             text = getattr(given, "content", None)
-            return text if isinstance(text, str) else OpaquePart(value={"type": str(getattr(given, "kind", ""))}, tokens=0)
+            return (
+                text
+                if isinstance(text, str)
+                else OpaquePart(value={"type": str(getattr(given, "kind", ""))}, tokens=0)
+            )
 
 
 def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
@@ -312,7 +405,11 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
                 called: Any = part  # Any: of any type of arguments
                 call = next(left)
                 if call is not None:
-                    changed = {} if call.arguments == part.args_as_json_str() else {"args": call.arguments}
+                    changed = (
+                        {}
+                        if call.arguments == part.args_as_json_str()
+                        else {"args": call.arguments}
+                    )
                     parts.append(replace(called, tool_call_id=call.id, **changed))
             elif not isinstance(part, TextPart):
                 parts.append(part)
@@ -321,20 +418,45 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
                 texts = []
         return _Unit(unit.at, replace(value, parts=parts))
     if isinstance(value, UserPromptPart) and not isinstance(value.content, str):
-        return _Unit(unit.at, replace(value, content=[shortened.text, *(each for each in value.content if not isinstance(each, str))]))
+        return _Unit(
+            unit.at,
+            replace(
+                value,
+                content=[
+                    shortened.text,
+                    *(each for each in value.content if not isinstance(each, str)),
+                ],
+            ),
+        )
     readable: Any = value  # Any: every part that was read as text has its text there
     changed = {} if shortened.text == _read_part(value).text else {"content": shortened.text}
-    return _Unit(unit.at, replace(readable, **changed, **({"tool_call_id": shortened.tool_call_id} if shortened.role == "tool" else {})))
+    return _Unit(
+        unit.at,
+        replace(
+            readable,
+            **changed,
+            **({"tool_call_id": shortened.tool_call_id} if shortened.role == "tool" else {}),
+        ),
+    )
 
 
 def _write(message: Message) -> ModelMessage:
     """Return a message that the history does not have: a summary, or a result that was missing."""
     match message.role:
         case "assistant":
-            calls = [ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id) for call in message.tool_calls]
+            calls = [
+                ToolCallPart(tool_name=call.name, args=call.arguments, tool_call_id=call.id)
+                for call in message.tool_calls
+            ]
             return ModelResponse(parts=[TextPart(content=message.text), *calls])
         case "tool":
-            return ModelRequest(parts=[ToolReturnPart(tool_name="", content=message.text, tool_call_id=message.tool_call_id or "")])
+            return ModelRequest(
+                parts=[
+                    ToolReturnPart(
+                        tool_name="", content=message.text, tool_call_id=message.tool_call_id or ""
+                    )
+                ]
+            )
         case "system":
             return ModelRequest(parts=[SystemPromptPart(content=message.text)])
         case "user":

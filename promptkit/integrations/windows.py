@@ -91,7 +91,9 @@ class ModelFacts:
         if (self.model, self.budget, self.tools) != (other.model, other.budget, other.tools):
             return False
         mine, others = self.instructions, other.instructions
-        return mine == others or (bool(mine and others) and tokenizer.count(mine or "") == tokenizer.count(others or ""))
+        return mine == others or (
+            bool(mine and others) and tokenizer.count(mine or "") == tokenizer.count(others or "")
+        )
 
 
 @attrs.define(eq=False)
@@ -121,10 +123,12 @@ class IssuedRequest:
     def show(self, rebuild: Callable[[T, Message], T]) -> list[T | Message]:
         """Return what the framework sends, without the system prompt.
 
-        These are its own objects, copies of those whose message was shortened, and `Message` values that are new, such as summaries.
+        These are its own objects, copies of those whose message was shortened, and `Message` values
+        that are new, such as summaries.
 
         Args:
-            rebuild: Returns a copy of one of the framework's objects with the content and the ids of calls of the changed message.
+            rebuild: Returns a copy of one of the framework's objects with the content and the ids
+                of calls of the changed message.
         """
         shown: list[T | Message] = []
         request = self.request
@@ -150,13 +154,22 @@ def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[Too
 
 
 class ThreadWindows:
-    """The context windows of a framework's conversations. They live in an event loop of their own, so that every loop may use them.
+    """The context windows of a framework's conversations.
 
-    At most `max_threads` are open. The one that was used least recently is closed first; a conversation that comes back gets a new
-    window over the transcript that `transcripts` returns for it, and without that over a new one in memory.
+    They live in an event loop of their own, so that every loop may use them.
+
+    At most `max_threads` are open. The one that was used least recently is closed first; a
+    conversation that comes back gets a new window over the transcript that `transcripts` returns
+    for it, and without that over a new one in memory.
     """
 
-    def __init__(self, options: WindowOptions, *, transcripts: Callable[[str], Transcript] | None, max_threads: int) -> None:
+    def __init__(
+        self,
+        options: WindowOptions,
+        *,
+        transcripts: Callable[[str], Transcript] | None,
+        max_threads: int,
+    ) -> None:
         if max_threads < 1:
             problem = f"max_threads must be at least 1 conversation, not {max_threads}."
             raise InvalidArgumentError(problem)
@@ -169,7 +182,10 @@ class ThreadWindows:
 
     @property
     def loop(self) -> LoopThread:
-        """The thread with the event loop. It is started with the first request, and ends with this object."""
+        """The thread with the event loop.
+
+        It is started with the first request, and ends with this object.
+        """
         with self._starting:
             if self._started is None:
                 self._started = LoopThread(partial(_close_all, self._threads))
@@ -177,7 +193,13 @@ class ThreadWindows:
             return self._started
 
     async def request(
-        self, thread_id: str, facts: ModelFacts, messages: Sequence[Message], origins: Sequence[object], *, end_turns: bool = False
+        self,
+        thread_id: str,
+        facts: ModelFacts,
+        messages: Sequence[Message],
+        origins: Sequence[object],
+        *,
+        end_turns: bool = False,
     ) -> IssuedRequest:
         """Make the request for a conversation that stands at these messages. Called in the loop.
 
@@ -186,7 +208,8 @@ class ThreadWindows:
             facts: The model, the tools and the system prompt.
             messages: All messages of the conversation.
             origins: The framework's own object for each message.
-            end_turns: Run the policy's phase for the end of a turn before a new user message, for frameworks that do not tell of it.
+            end_turns: Run the policy's phase for the end of a turn before a new user message, for
+                frameworks that do not tell of it.
 
         Raises:
             ContextWindowFullError: The conversation does not fit, whatever is compacted or pruned.
@@ -194,21 +217,32 @@ class ThreadWindows:
         thread = await self._find(thread_id)
         async with thread.lock:
             window = await self._open(thread, facts)
-            if end_turns and len(messages) > 1 and messages[-1].role == "user" and messages[-2].role == "assistant":
+            if (
+                end_turns
+                and len(messages) > 1
+                and messages[-1].role == "user"
+                and messages[-2].role == "assistant"
+            ):
                 window.sync(messages[:-1], origins[:-1])
                 await window.end_turn()
             window.sync(messages, origins)
             return IssuedRequest(await window.request(), window, facts.instructions is not None)
 
     async def reply(self, issued: IssuedRequest, message: Message, usage: Usage | None) -> None:
-        """Add the reply to a request, and end the turn if it has no tool calls. Called in the loop."""
+        """Add the reply to a request, and end the turn if it has no tool calls.
+
+        Called in the loop.
+        """
         if issued.is_last:  # otherwise the reply comes with the next list of messages
             issued.window.add_reply(message, usage=usage)
             if not message.tool_calls:
                 await issued.window.end_turn()
 
     async def recover(self, issued: IssuedRequest, error: BaseException) -> bool:
-        """Return whether a smaller request should be made after a refusal. Called in the loop. Raises ContextWindowFullError."""
+        """Return whether a smaller request should be made after a refusal.
+
+        Called in the loop. Raises ContextWindowFullError.
+        """
         return await issued.window.recover(error, issued.request)
 
     async def _find(self, thread_id: str) -> _Thread:
@@ -217,14 +251,22 @@ class ThreadWindows:
             transcript = Transcript() if self._transcripts is None else self._transcripts(thread_id)
             thread = self._threads[thread_id] = _Thread(transcript)
         self._threads.move_to_end(thread_id)
-        idle = [each for each, found in self._threads.items() if found is not thread and not found.lock.locked()]
+        idle = [
+            each
+            for each, found in self._threads.items()
+            if found is not thread and not found.lock.locked()
+        ]
         for each in idle[: max(0, len(self._threads) - self._max_threads)]:
             await _close(self._threads.pop(each))
         return thread
 
     async def _open(self, thread: _Thread, facts: ModelFacts) -> ContextWindow:
         window = thread.window
-        if window is not None and thread.facts is not None and thread.facts.is_like(facts, window.tokenizer):
+        if (
+            window is not None
+            and thread.facts is not None
+            and thread.facts.is_like(facts, window.tokenizer)
+        ):
             return window
         await _close(thread)
         thread.facts = facts
@@ -254,13 +296,25 @@ class LearnedBudgets:
         return self._budgets.get(facts.model, facts.budget)
 
     def learn(self, facts: ModelFacts, tokens: int, refusal: BaseException) -> bool:
-        """Lower the budget of a model after the refusal of a request of so many tokens. Returns False if the error says nothing of it."""
+        """Lower the budget of a model after the refusal of a request of so many tokens.
+
+        Returns False if the error says nothing of it.
+        """
         overflow = overflow_from_error(refusal)
         if overflow is None:
             return False
-        budget = resolve_budget(self.get(facts), model=facts.model, tokenizer=self._tokenizer, tools=facts.tools, for_render=True)
-        budget = attrs.evolve(budget, for_render=False, safety=1.0)  # so that a window that the provider names is a limit, too
-        self._budgets[facts.model] = budget_after_overflow(budget, refused=tokens, window=overflow.window)
+        budget = resolve_budget(
+            self.get(facts),
+            model=facts.model,
+            tokenizer=self._tokenizer,
+            tools=facts.tools,
+            for_render=True,
+        )
+        # so that a window that the provider names is a limit, too
+        budget = attrs.evolve(budget, for_render=False, safety=1.0)
+        self._budgets[facts.model] = budget_after_overflow(
+            budget, refused=tokens, window=overflow.window
+        )
         return True
 
 
@@ -286,24 +340,44 @@ class RequestFitter(Generic[T]):
         convert: Callable[[T], Message] | None = None,
         format: WireFormat | None = None,  # noqa: A002  # as `fit` calls it
     ) -> None:
-        self._options = partial(fit, tokenizer=tokenizer, keep=keep, shorten=shorten, rebuild=rebuild, convert=convert, format=format)
+        self._options = partial(
+            fit,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            rebuild=rebuild,
+            convert=convert,
+            format=format,
+        )
         self._learned = LearnedBudgets(tokenizer)
 
     def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
         """Fit the messages of a request. Raises what `promptkit.fit` raises."""
-        return self._options(messages, budget=self._learned.get(facts), model=facts.model, tools=facts.tools, system=facts.instructions)
+        return self._options(
+            messages,
+            budget=self._learned.get(facts),
+            model=facts.model,
+            tools=facts.tools,
+            system=facts.instructions,
+        )
 
     def learn(self, facts: ModelFacts, fitted: Fitted[T], refusal: BaseException | None) -> bool:
-        """Lower the budget of a model after the refusal of a request, if it was refused. Returns True if a smaller one should be made."""
+        """Lower the budget of a model after the refusal of a request, if it was refused.
+
+        Returns True if a smaller one should be made.
+        """
         return refusal is not None and self._learned.learn(facts, fitted.tokens, refusal)
 
 
-def find_overflow(error: BaseException, *own: type[BaseException], model: str = "") -> BaseException | None:
+def find_overflow(
+    error: BaseException, *own: type[BaseException], model: str = ""
+) -> BaseException | None:
     """Return the exception among an error and its causes that says that a request was too large; None if none does.
 
     Args:
         error: The error.
-        own: The framework's own classes for such errors. In place of one of these, a ContextLengthExceededError is returned.
+        own: The framework's own classes for such errors. In place of one of these, a
+            ContextLengthExceededError is returned.
         model: The name of the model, for that.
     """
     seen: set[int] = set()

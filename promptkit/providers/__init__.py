@@ -1,9 +1,11 @@
 """Models that answer requests.
 
-* `Model`, `AdjustableModel`, `ModelOptions`, `Reply`, `with_options`: what a session needs of any provider
+* `Model`, `AdjustableModel`, `ModelOptions`, `Reply`, `with_options`: what a session needs of any
+  provider
 * `AnthropicModel`: Anthropic, over its own API
 * `OpenAIModel`: OpenAI, and every server that speaks its protocol
-* `count_exact`: the tokens of a rendered prompt, as the counting endpoint of OpenAI, Anthropic or Google tells them
+* `count_exact`: the tokens of a rendered prompt, as the counting endpoint of OpenAI, Anthropic or
+  Google tells them
 """
 
 import lazy_loader

@@ -36,22 +36,25 @@ async def count_exact(
 
     The client decides which endpoint is asked, in the format in which the prompt would be sent:
 
-    * OpenAI: `client.responses.input_tokens.count`, with `rendered.to_responses()`. Needs openai 2.6 or later.
+    * OpenAI: `client.responses.input_tokens.count`, with `rendered.to_responses()`. Needs openai
+      2.6 or later.
     * Anthropic: `client.messages.count_tokens`, with `rendered.to_anthropic()`.
-    * Google: `client.aio.models.count_tokens` of google-genai, with the messages as Gemini's contents.
+    * Google: `client.aio.models.count_tokens` of google-genai, with the messages as Gemini's
+      contents.
 
-    Framing, images, documents and tool definitions are included, the tokens that Reserve keeps free are not. Each call is one HTTP
-    request that sends the whole prompt. The client sets the time limit and the retries. A synchronous client works, too, and blocks the
-    event loop meanwhile.
+    Framing, images, documents and tool definitions are included, the tokens that Reserve keeps free
+    are not. Each call is one HTTP request that sends the whole prompt. The client sets the time
+    limit and the retries. A synchronous client works, too, and blocks the event loop meanwhile.
 
     Args:
         rendered: The rendered prompt.
         client: The SDK's client, or an object with the same method.
         model: The model's name.
         tools: The tools that the prompt was rendered with.
-        cache: Whether the request has the prompt's cache breakpoints. Some models of OpenAI refuse them.
-        options: Other arguments of the request that the provider counts, such as `tool_choice`, `thinking` (Anthropic), `reasoning` or
-            `text` (OpenAI: the schema of structured output).
+        cache: Whether the request has the prompt's cache breakpoints. Some models of OpenAI refuse
+            them.
+        options: Other arguments of the request that the provider counts, such as `tool_choice`,
+            `thinking` (Anthropic), `reasoning` or `text` (OpenAI: the schema of structured output).
 
     Returns:
         The number of input tokens.
@@ -59,12 +62,13 @@ async def count_exact(
     Raises:
         EmitError: The provider's format cannot express a message. Raised before anything is sent.
         TypeError: The client has none of these methods.
-        openai.APIError: The SDK's own errors; likewise `anthropic.APIError` and `google.genai.errors.APIError`. A compatible server without
-            the endpoint answers 404 or 405.
+        openai.APIError: The SDK's own errors; likewise `anthropic.APIError` and
+            `google.genai.errors.APIError`. A compatible server without the endpoint answers 404
+            or 405.
         TokenizerError: A server answers 200 without a number.
 
-    Sources: OpenAI, "Counting tokens" (POST /v1/responses/input_tokens); Anthropic, "Token counting" (POST /v1/messages/count_tokens);
-    Google, "models.countTokens".
+    Sources: OpenAI, "Counting tokens" (POST /v1/responses/input_tokens); Anthropic, "Token
+    counting" (POST /v1/messages/count_tokens); Google, "models.countTokens".
     """
     sdk: Any = client  # Any: one of three SDKs, none of which need be installed
     answer: Any  # as above
@@ -74,7 +78,9 @@ async def count_exact(
         answer = sdk.responses.input_tokens.count(model=model, input=items, **given)
     elif hasattr(getattr(sdk, "messages", None), "count_tokens"):
         given = {"tools": tools_to_anthropic(tools), **options} if tools else options
-        answer = sdk.messages.count_tokens(model=model, **rendered.to_anthropic(cache=cache), **given)
+        answer = sdk.messages.count_tokens(
+            model=model, **rendered.to_anthropic(cache=cache), **given
+        )
     elif hasattr(getattr(sdk, "models", None), "count_tokens"):
         answer = _ask_google(sdk, model, rendered.messages, tools, options)
     else:
@@ -85,10 +91,12 @@ async def count_exact(
         raise TypeError(problem)
     if isawaitable(answer):
         answer = await answer
-    # SDKs do not check responses: LM Studio answers 200 for a path that it does not know, which would be a count of None.
+    # SDKs do not check responses: LM Studio answers 200 for a path that it does not know, which
+    # would be a count of None.
     tokens: object = getattr(answer, "input_tokens", getattr(answer, "total_tokens", None))
     if not isinstance(tokens, int):
-        where = repr(getattr(sdk, "base_url", type(client).__name__))  # the repr of a URL hides a password in it, its text does not
+        # the repr of a URL hides a password in it, its text does not
+        where = repr(getattr(sdk, "base_url", type(client).__name__))
         problem = (
             f"{where} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
             "It may not have a path for it: use the provider's own API, or rendered.tokens."
@@ -108,17 +116,28 @@ def _ask_google(
     models = getattr(sdk, "aio", sdk).models
     contents = _write_contents(messages)
     request: dict[str, Json] = {"contents": list(contents)}
-    system = [{"text": message.text} for message in messages if message.role == "system" and message.text]
+    system = [
+        {"text": message.text} for message in messages if message.role == "system" and message.text
+    ]
     if system:
         request["systemInstruction"] = {"parts": [*system]}
     if tools:
         declared: list[Json] = [
-            {"name": tool.name, "description": tool.description or "", "parametersJsonSchema": dict(tool.parameters or {"type": "object"})}
+            {
+                "name": tool.name,
+                "description": tool.description or "",
+                "parametersJsonSchema": dict(tool.parameters or {"type": "object"}),
+            }
             for tool in tools
         ]
         request["tools"] = [{"functionDeclarations": declared}]
-    # The Gemini API counts instructions and tools only inside of a whole request, for which the SDK has no argument.
-    whole: dict[str, object] = {**request, "model": model if "/" in model else f"models/{model}", **options}
+    # The Gemini API counts instructions and tools only inside of a whole request, for which the SDK
+    # has no argument.
+    whole: dict[str, object] = {
+        **request,
+        "model": model if "/" in model else f"models/{model}",
+        **options,
+    }
     vertex = bool(getattr(sdk, "vertexai", False))
     body = {key: value for key, value in whole.items() if key not in {"model", "contents"}}
     config = {"http_options": {"extra_body": body if vertex else {"generateContentRequest": whole}}}
@@ -130,13 +149,28 @@ def _write_contents(messages: Sequence[Message]) -> list[dict[str, Json]]:
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     contents: list[dict[str, Json]] = []
     for index, message in enumerate(messages):
-        parts: list[Json] = [_write_part(part, index) for part in message.content if not isinstance(part, CacheBreakpointPart)]
+        parts: list[Json] = [
+            _write_part(part, index)
+            for part in message.content
+            if not isinstance(part, CacheBreakpointPart)
+        ]
         if message.role == "tool":
-            response: Json = {"name": names.get(message.tool_call_id or "", ""), "response": {"result": message.text}}
-            parts = [{"functionResponse": response}, *(part for part in parts if isinstance(part, dict) and "text" not in part)]
-        parts += [{"functionCall": {"name": call.name, "args": json.loads(call.arguments or "{}")}} for call in message.tool_calls]
+            response: Json = {
+                "name": names.get(message.tool_call_id or "", ""),
+                "response": {"result": message.text},
+            }
+            parts = [
+                {"functionResponse": response},
+                *(part for part in parts if isinstance(part, dict) and "text" not in part),
+            ]
+        parts += [
+            {"functionCall": {"name": call.name, "args": json.loads(call.arguments or "{}")}}
+            for call in message.tool_calls
+        ]
         if message.role != "system" and parts:
-            contents.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
+            contents.append(
+                {"role": "model" if message.role == "assistant" else "user", "parts": parts}
+            )
     return contents
 
 
@@ -148,9 +182,19 @@ def _write_part(part: Part, index: int) -> Json:
     if isinstance(part, ImagePart):
         url = parse_data_url(part.url)
         if url is None:
-            return {"fileData": {"fileUri": part.url, **({"mimeType": part.media_type} if part.media_type else {})}}
+            return {
+                "fileData": {
+                    "fileUri": part.url,
+                    **({"mimeType": part.media_type} if part.media_type else {}),
+                }
+            }
         data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-        return {"inlineData": {"mimeType": url.media_type or part.media_type or "image/png", "data": data}}
+        return {
+            "inlineData": {
+                "mimeType": url.media_type or part.media_type or "image/png",
+                "data": data,
+            }
+        }
     what = "an opaque part" if isinstance(part, OpaquePart) else "a part"
     problem = f"messages[{index}] has {what}, which Gemini's format does not accept: leave it out before counting."
     raise EmitError(problem)

@@ -1,12 +1,14 @@
 """Classify a provider's errors: by status first, then by code, then by text.
 
-A status counts before a text, since texts hold ids and figures that look like anything. 429 is never a context overflow, whatever its
-text says about tokens. 413 always is one, even where its code is about rates: a request larger than the limit of a whole minute only
-succeeds when it is smaller.
+A status counts before a text, since texts hold ids and figures that look like anything. 429 is
+never a context overflow, whatever its text says about tokens. 413 always is one, even where its
+code is about rates: a request larger than the limit of a whole minute only succeeds when it is
+smaller.
 
-There is no standard for the error of a request that exceeds the context window. OpenAI's own code is `context_length_exceeded`. The
-servers that speak its protocol have their own codes and sentences, or none. The tables below were collected from error bodies that
-users of these servers published; tests hold one body for each.
+There is no standard for the error of a request that exceeds the context window. OpenAI's own code
+is `context_length_exceeded`. The servers that speak its protocol have their own codes and
+sentences, or none. The tables below were collected from error bodies that users of these servers
+published; tests hold one body for each.
 """
 
 from __future__ import annotations
@@ -19,16 +21,31 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.errors import ContextLengthExceededError, ModelError, ModelRequestError, ModelUnavailableError, RateLimitedError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    ModelError,
+    ModelRequestError,
+    ModelUnavailableError,
+    RateLimitedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Failure", "Overflow", "error_from_failure", "overflow_from_error"]
 
-BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = 400, 408, 409, 413, 422, 429, 500
+BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = (
+    400,
+    408,
+    409,
+    413,
+    422,
+    429,
+    500,
+)
 MAY_OVERFLOW = (None, BAD_REQUEST, TOO_LARGE, UNPROCESSABLE)
-"""Statuses with which a text alone may mean a context overflow. None: the error came in the middle of a stream, without a status."""
+"""Statuses with which a text alone may mean a context overflow. None: the error came in the middle
+of a stream, without a status."""
 
 RATE_CODES = frozenset(
     {
@@ -48,7 +65,10 @@ QUOTA_CODES = frozenset({"billing_hard_limit_reached", "billing_not_active", "in
 _TEMPORARY = re.compile(r"server|internal|overload|timeout|unavailable|upstream|api_error")
 """Codes of errors in the middle of a stream that may pass."""
 
-_RETRY_AFTER = re.compile(r"try again in (?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s|(?P<ms>\d+)ms)?", re.IGNORECASE)
+_RETRY_AFTER = re.compile(
+    r"try again in (?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>\d+(?:\.\d+)?)s|(?P<ms>\d+)ms)?",
+    re.IGNORECASE,
+)
 """The sentence in which OpenAI and others say how long to wait."""
 
 _MAX_OBJECTS = 100
@@ -91,7 +111,9 @@ def error_from_failure(failure: Failure) -> ModelError:
         error = ModelRequestError(_format_sentence(failure, body), model=failure.model)
     elif status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER)):
         error = RateLimitedError(_format_sentence(failure, body), model=failure.model)
-        error.retry_after = failure.retry_after if failure.retry_after is not None else _find_retry_after(texts)
+        error.retry_after = (
+            failure.retry_after if failure.retry_after is not None else _find_retry_after(texts)
+        )
     elif _may_pass(status, body.codes):
         error = ModelUnavailableError(_format_sentence(failure, body), model=failure.model)
     else:
@@ -104,7 +126,8 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
     """Return what an exception of a provider's SDK says about a request that is too large; None if it says something else.
 
     Args:
-        error: A `ContextLengthExceededError`, or any SDK's exception: its `status_code`, `body` and text are read, as far as it has them.
+        error: A `ContextLengthExceededError`, or any SDK's exception: its `status_code`, `body` and
+            text are read, as far as it has them.
     """
     if isinstance(error, ContextLengthExceededError):
         return Overflow(tokens=error.tokens, window=error.window)
@@ -113,19 +136,35 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
     status: object = getattr(error, "status_code", None)
     body: object = getattr(error, "body", None)
     message = str(error)
-    read = error_from_failure(Failure(model="", message=message, status=status if isinstance(status, int) else None, body=body or message))
-    return Overflow(tokens=read.tokens, window=read.window) if isinstance(read, ContextLengthExceededError) else None
+    read = error_from_failure(
+        Failure(
+            model="",
+            message=message,
+            status=status if isinstance(status, int) else None,
+            body=body or message,
+        )
+    )
+    return (
+        Overflow(tokens=read.tokens, window=read.window)
+        if isinstance(read, ContextLengthExceededError)
+        else None
+    )
 
 
 @attrs.frozen(kw_only=True)
 class Overflow:
-    """A request that exceeded the context window. Figures are tokens, None where the provider does not name them."""
+    """A request that exceeded the context window.
+
+    Figures are tokens, None where the provider does not name them.
+    """
 
     tokens: int | None = None
     window: int | None = None
 
 
-def _overflow_of(status: int | None, body: _ErrorBody, texts: tuple[str, ...], *, empty: bool) -> Overflow | None:
+def _overflow_of(
+    status: int | None, body: _ErrorBody, texts: tuple[str, ...], *, empty: bool
+) -> Overflow | None:
     if status == TOO_MANY:
         return None
     found = _find_overflow(body.codes, texts if status in MAY_OVERFLOW else (), body.param)
@@ -141,14 +180,22 @@ def _may_pass(status: int | None, codes: frozenset[str]) -> bool:
 
 
 def _format_sentence(failure: Failure, body: _ErrorBody) -> str:
-    sentence = body.texts[0] if body.texts else failure.message if failure.body else "no reason was given"
-    return sentence[:_MAX_SENTENCE] if failure.status is None else f"HTTP {failure.status}: {sentence[:_MAX_SENTENCE]}"
+    sentence = (
+        body.texts[0] if body.texts else failure.message if failure.body else "no reason was given"
+    )
+    return (
+        sentence[:_MAX_SENTENCE]
+        if failure.status is None
+        else f"HTTP {failure.status}: {sentence[:_MAX_SENTENCE]}"
+    )
 
 
 def _find_retry_after(texts: tuple[str, ...]) -> float | None:
     for text in texts:
         if (match := _RETRY_AFTER.search(text)) and any(match.groups()):
-            hours, minutes, seconds, milliseconds = (float(figure or 0) for figure in match.groups())
+            hours, minutes, seconds, milliseconds = (
+                float(figure or 0) for figure in match.groups()
+            )
             return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
     return None
 
@@ -178,7 +225,9 @@ def _read_body(body: object) -> _ErrorBody:
             value = holder.get(key)
             if isinstance(value, str) and value not in ("", "error"):
                 codes.append(value)
-            elif isinstance(value, int) and BAD_REQUEST <= value < 2 * SERVER and read.status is None:
+            elif (
+                isinstance(value, int) and BAD_REQUEST <= value < 2 * SERVER and read.status is None
+            ):
                 read.status = value
         for key in ("message", "detail", "error", "raw", "msg", "error_msg"):
             value = holder.get(key)
@@ -191,7 +240,8 @@ def _read_body(body: object) -> _ErrorBody:
         read.tokens = read.tokens or (tokens if isinstance(tokens, int) else None)
         read.window = read.window or (window if isinstance(window, int) else None)
     read.codes = frozenset(code.lower() for code in codes)
-    read.texts = tuple(reversed(texts))  # a proxy's "Provider returned error" encloses the provider's own sentence
+    # a proxy's "Provider returned error" encloses the provider's own sentence
+    read.texts = tuple(reversed(texts))
     return read
 
 
@@ -228,13 +278,19 @@ OVERFLOW_CODES = frozenset(
 """Values of `code`, `type` or the finish reason that mean a context overflow."""
 
 TOO_LONG = frozenset({"array_above_max_length", "string_above_max_length"})
-"""OpenAI's codes for any list or text beyond a limit: an overflow only where the list or the text is the conversation."""
+"""OpenAI's codes for any list or text beyond a limit: an overflow only where the list or the text
+is the conversation."""
 
-_CONVERSATION_PARAM = re.compile(r"(?:messages|input)(?:\[\d+\](?:\.(?:content|output)(?:\[\d+\](?:\.text)?)?)?)?")
+_CONVERSATION_PARAM = re.compile(
+    r"(?:messages|input)(?:\[\d+\](?:\.(?:content|output)(?:\[\d+\](?:\.text)?)?)?)?"
+)
 
 _N = r"([\d,]+)"
 OVERFLOW_TEXTS = tuple(
-    re.compile(text.replace("WINDOW", f"(?P<window>{_N})").replace("TOKENS", f"(?P<tokens>{_N})"), re.IGNORECASE)
+    re.compile(
+        text.replace("WINDOW", f"(?P<window>{_N})").replace("TOKENS", f"(?P<tokens>{_N})"),
+        re.IGNORECASE,
+    )
     for text in (
         # OpenAI, Azure, vLLM, DeepSeek, OpenRouter, Together
         r"maximum context length (?:is|of) WINDOW tokens.{0,40}(?:resulted in|requested(?: about)?|request has) TOKENS",
@@ -247,14 +303,16 @@ OVERFLOW_TEXTS = tuple(
         r"prompt is too long(?:: TOKENS tokens > WINDOW maximum)?",
         r"exceed context limit: TOKENS \+ [\d,]+ > WINDOW",
         r"input is too long for (?:the )?requested model",  # Bedrock
-        r"input token count \(TOKENS\) exceeds the maximum number of tokens allowed \(WINDOW\)",  # Gemini
+        # Gemini
+        r"input token count \(TOKENS\) exceeds the maximum number of tokens allowed \(WINDOW\)",
         r"maximum prompt length is WINDOW but the request contains TOKENS",  # xAI
         r"prompt token count of TOKENS exceeds the limit of WINDOW",  # GitHub
         r"exceeded model token limit: WINDOW(?: \(requested: TOKENS\))?",  # Moonshot
         r"context window exceeds limit",  # MiniMax
         r"exceeds the available context size",  # llama.cpp
         r"greater than the context length",  # LM Studio
-        r"input \(TOKENS tokens\) is longer than the model's context length \(WINDOW tokens\)",  # SGLang
+        # SGLang
+        r"input \(TOKENS tokens\) is longer than the model's context length \(WINDOW tokens\)",
         r"prompt \(length TOKENS\) is longer than the maximum model length of WINDOW",  # vLLM
         r"max_tokens must be at least 1, got -\d+",  # vLLM: the window less the input
         r"`?inputs`? tokens \+ `?max_new_tokens`? must be <= WINDOW",  # Text Generation Inference
@@ -262,17 +320,23 @@ OVERFLOW_TEXTS = tuple(
         r"range of input length should be \[\d+, WINDOW\]",  # DashScope
     )
 )
-"""Patterns of messages that mean a context overflow, with the figures where they have any. The first match counts."""
+"""Patterns of messages that mean a context overflow, with the figures where they have any. The
+first match counts."""
 
 
-def _find_overflow(codes: frozenset[str], texts: tuple[str, ...], param: str | None) -> Overflow | None:
+def _find_overflow(
+    codes: frozenset[str], texts: tuple[str, ...], param: str | None
+) -> Overflow | None:
     """Find a context overflow in the codes and sentences of an error; None if there is none."""
     too_long = codes & TOO_LONG and param is not None and _CONVERSATION_PARAM.fullmatch(param)
     for pattern in OVERFLOW_TEXTS:
         for text in texts:
             if match := pattern.search(text):
                 found = match.groupdict()
-                return Overflow(tokens=_read_figure(found.get("tokens")), window=_read_figure(found.get("window")))
+                return Overflow(
+                    tokens=_read_figure(found.get("tokens")),
+                    window=_read_figure(found.get("window")),
+                )
     return Overflow() if codes & OVERFLOW_CODES or too_long else None
 
 

@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 PURPOSE_HEADER = "X-Promptkit-Request"
-"""The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from those of the conversation."""
+"""The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from
+those of the conversation."""
 
 COMPACTION = "compaction"
 """The purpose of requests for summaries."""
@@ -46,13 +47,15 @@ class Reply:
     """An assistant message: text, tool calls or both."""
 
     usage: Usage
-    """The cost of the request in tokens, as the provider reports it. 0 input tokens: it reported nothing."""
+    """The cost of the request in tokens, as the provider reports it. 0 input tokens: it reported
+    nothing."""
 
     finish: Literal["stop", "tool_calls", "length", "content_filter"]
-    """Why the model stopped: it was done, it waits for tool results, it reached its output limit, or the provider withheld the rest.
+    """Why the model stopped: it was done, it waits for tool results, it reached its output limit,
+    or the provider withheld the rest.
 
-    With `length` a tool call may be cut, and its arguments are not valid JSON then. `content_filter` also means that the model
-    refused; the text is its refusal.
+    With `length` a tool call may be cut, and its arguments are not valid JSON then.
+    `content_filter` also means that the model refused; the text is its refusal.
     """
 
     request_id: str | None = attrs.field(default=None, eq=False)
@@ -61,18 +64,23 @@ class Reply:
 
 @runtime_checkable
 class Model(Protocol):
-    """A model that a program can ask. Any object with these two members is one, without a subclass."""
+    """A model that a program can ask.
+
+    Any object with these two members is one, without a subclass.
+    """
 
     @property
     def name(self) -> str:
         """The model's name, as budgets and receipts use it, such as `gpt-5`."""
         ...
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Ask the model for a reply to these messages.
 
-        An implementation does not change its arguments. It raises ModelError, as promptkit's own providers do, or whatever its client
-        raises.
+        An implementation does not change its arguments. It raises ModelError, as promptkit's own
+        providers do, or whatever its client raises.
 
         Args:
             messages: The messages of the request.
@@ -94,23 +102,28 @@ class ModelOptions(TypedDict, total=False):
     """How much the model thinks. Not sent to models that do not reason."""
 
     tool_choice: str
-    """`"auto"`, `"none"`, `"required"`, or the name of the tool to call. Not sent without tools, which providers refuse."""
+    """`"auto"`, `"none"`, `"required"`, or the name of the tool to call. Not sent without tools,
+    which providers refuse."""
 
     parallel_tool_calls: bool
     """Whether the model may call several tools at once. Not sent without tools."""
 
     prompt_cache_key: str
-    """Requests with the same key find each other's cached prefix more often. Use one key for each conversation or program."""
+    """Requests with the same key find each other's cached prefix more often. Use one key for each
+    conversation or program."""
 
     cache_breakpoints: bool
-    """Whether the cache breakpoints in messages are sent. Default: only to models that are known to accept them."""
+    """Whether the cache breakpoints in messages are sent. Default: only to models that are known to
+    accept them."""
 
     purpose: str
-    """The purpose of the request in a word of ASCII letters, such as `compaction`. It is sent as the HTTP header `X-Promptkit-Request`, so
-    that the body of the request, and with it the provider's prompt cache, does not depend on it."""
+    """The purpose of the request in a word of ASCII letters, such as `compaction`. It is sent as
+    the HTTP header `X-Promptkit-Request`, so that the body of the request, and with it the
+    provider's prompt cache, does not depend on it."""
 
     on_text: Callable[[str], object] | None
-    """Called with each piece of the reply's text, which is streamed then. The reply itself is the same as without."""
+    """Called with each piece of the reply's text, which is streamed then. The reply itself is the
+    same as without."""
 
 
 @runtime_checkable
@@ -118,7 +131,10 @@ class AdjustableModel(Model, Protocol):
     """A model that accepts options."""
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
-        """Return the same model with these options besides those that it has. The model itself is not changed."""
+        """Return the same model with these options besides those that it has.
+
+        The model itself is not changed.
+        """
         ...
 
 
@@ -130,7 +146,8 @@ def is_anthropic_name(name: str) -> bool:
 def with_options(model: Model, **options: Unpack[ModelOptions]) -> Model:
     """Return the model with these options, or the model itself if it accepts none.
 
-    `on_text` works with every model: for one that cannot stream, it is called once with the whole text when the reply is there.
+    `on_text` works with every model: for one that cannot stream, it is called once with the whole
+    text when the reply is there.
 
     >>> quiet = with_options(model, temperature=0, tool_choice="none")
     """
@@ -151,7 +168,9 @@ class _WithOnText:
     def name(self) -> str:
         return self.model.name
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         reply = await self.model.complete(messages, tools=tools)
         if reply.message.text:
             self.on_text(reply.message.text)

@@ -1,6 +1,7 @@
 """Read the recordings of other agents into transcript entries, and export entries to providers' formats.
 
-* Import: `read_recording` (as a stream of batches), `import_recording` (into a store), `ImportResult`
+* Import: `read_recording` (as a stream of batches), `import_recording` (into a store),
+  `ImportResult`
 * Formats: `FORMATS`, `AUTO` (detect the format), `RecordingFormat`, `FileHead`, `Batch`
 * Sources: `RecordingSource`, `open_source`
 * Counts: `RecordingCounts`

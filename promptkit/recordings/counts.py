@@ -10,7 +10,13 @@ import attrs
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.recordings.reading.json_values import as_object, as_text
 from promptkit.tools import is_error_result
-from promptkit.transcript.entries import Checkpoint, CustomEntry, CustomMessage, MessageEntry, Observation
+from promptkit.transcript.entries import (
+    Checkpoint,
+    CustomEntry,
+    CustomMessage,
+    MessageEntry,
+    Observation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +31,8 @@ THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thoug
 """The types of opaque parts that hold a model's thinking."""
 
 CALLED, REPEATED, ANSWERED = 1, 2, 4
-"""What is known of a tool call id, as bits: a call has it, several calls have it, a tool result has it."""
+"""What is known of a tool call id, as bits: a call has it, several calls have it, a tool result has
+it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +62,8 @@ class RecordingCounts:
     tool_errors: int = 0
     """Tool results that are marked as errors."""
     attachments: int = 0
-    """What the recording has beside its messages, and the model was shown: attachments, queued commands, last answers of subagents."""
+    """What the recording has beside its messages, and the model was shown: attachments, queued
+    commands, last answers of subagents."""
     skipped_lines: int = 0
     """Lines that could not be read."""
 
@@ -91,7 +99,9 @@ class RecordingTotals:
         states = Counter(self._calls.values())
         return RecordingCounts(
             **self._figures,
-            unanswered=sum(count for state, count in states.items() if state & CALLED and not state & ANSWERED),
+            unanswered=sum(
+                count for state, count in states.items() if state & CALLED and not state & ANSWERED
+            ),
             orphaned=states[ANSWERED],
             repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
         )
@@ -111,7 +121,9 @@ class RecordingTotals:
         for part in message.content:
             self._figures["images"] += isinstance(part, ImagePart)
             if isinstance(part, OpaquePart):
-                self._figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
+                self._figures["thinking"] += (
+                    as_text(as_object(part.value).get("type")) in THINKING_TYPES
+                )
         self._figures["tool_calls"] += len(message.tool_calls)
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)

@@ -76,9 +76,11 @@ class ImportResult:
     entries: int
     """Entries of the transcript."""
     kept_by_name: Mapping[str, int]
-    """The number of custom entries and observations by name, most frequent first: what was kept unchanged."""
+    """The number of custom entries and observations by name, most frequent first: what was kept
+    unchanged."""
     skipped: tuple[ReadProblem, ...] = ()
-    """The first lines that could not be read; `counts.skipped_lines` is the number of all of them."""
+    """The first lines that could not be read; `counts.skipped_lines` is the number of all of
+    them."""
     relocated: tuple[ReadProblem, ...] = ()
     """The first lines whose parent is missing, and which were therefore placed elsewhere."""
     relocated_count: int = 0
@@ -93,10 +95,13 @@ def import_recording(
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportResult:
-    """Read a recording, count it and write it as a transcript. The transcript is written completely or not at all.
+    """Read a recording, count it and write it as a transcript.
+
+    The transcript is written completely or not at all.
 
     Args:
-        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the URL of a transcript.
+        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the
+            URL of a transcript.
         out: The transcript to write, a file or a URL. None: only count.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         overwrite: Whether to replace `out` if it exists.
@@ -150,7 +155,9 @@ def import_recording(
 class _Import:
     """One import: the lines of the transcript, counted while they are written."""
 
-    def __init__(self, path: Path | str, format_name: str, progress: Callable[[int, int], None] | None) -> None:
+    def __init__(
+        self, path: Path | str, format_name: str, progress: Callable[[int, int], None] | None
+    ) -> None:
         self._batches = read_recording(path, format_name=format_name, progress=progress)
         self._totals = RecordingTotals()
         self._format_name = ""
@@ -190,10 +197,12 @@ def read_recording(
 ) -> Iterator[tuple[RecordingFormat, Batch]]:
     """Read a recording batch by batch, without keeping the whole file in memory.
 
-    If a file breaks off after messages, the messages before are yielded, and the last batch reports the rest as skipped.
+    If a file breaks off after messages, the messages before are yielded, and the last batch reports
+    the rest as skipped.
 
     Args:
-        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the URL of a transcript.
+        path: The recording, compressed with gzip or not, as a path or as a URL of a file, or the
+            URL of a transcript.
         format_name: The format of the recording, a name in `FORMATS`. By default it is recognized.
         progress: Called with the bytes that were read and the size of the file, after each batch.
         address: How errors name the file, if it is a copy of another one. By default `path`.
@@ -228,7 +237,16 @@ def _read_file(
         except (TranscriptFormatError, OSError) as error:
             if not messages:
                 raise
-            yield recording_format, Batch(skipped=(ReadProblem(line=1, detail=f"the rest of the file could not be read: {error}"),))
+            yield (
+                recording_format,
+                Batch(
+                    skipped=(
+                        ReadProblem(
+                            line=1, detail=f"the rest of the file could not be read: {error}"
+                        ),
+                    )
+                ),
+            )
 
 
 def detect_format(source: RecordingSource) -> RecordingFormat:

@@ -1,7 +1,8 @@
 """Render a tree of elements against a token budget.
 
 * `render`, `render_async`, `Renderer`: render once, or many times with a cache
-* `Rendered`, `Removal`, `SourceSpan`: the result, with what was removed and which element wrote which text
+* `Rendered`, `Removal`, `SourceSpan`: the result, with what was removed and which element wrote
+  which text
 * `to_json`, `to_json_async`, `from_json`: trees as JSON, to send them to other processes
 """
 

@@ -8,7 +8,12 @@ import attrs
 
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import PATH_SEPARATOR, format_path
-from promptkit.rendering.subtree import build_messages, iter_leaves, iter_message_places, iter_messages
+from promptkit.rendering.subtree import (
+    build_messages,
+    iter_leaves,
+    iter_message_places,
+    iter_messages,
+)
 from promptkit.rendering.text_joins import find_separator
 from promptkit.rendering.tree import Leaf, MessageItem, Node
 
@@ -24,7 +29,9 @@ def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
     """Return the messages of a tree in a state, in written order."""
     messages: list[Message] = []
     for item in iter_messages(root, state):
-        messages += (item.messages if type(item) is MessageItem else None) or build_messages(item, state)
+        messages += (item.messages if type(item) is MessageItem else None) or build_messages(
+            item, state
+        )
     return tuple(messages)
 
 
@@ -32,8 +39,8 @@ def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
 class SourceSpan:
     """The element that wrote a span of text.
 
-    Characters `start` to `end` (exclusive) of part `part` of message `message` were written by the element at `path`. Messages and
-    parts are counted from 0.
+    Characters `start` to `end` (exclusive) of part `part` of message `message` were written by the
+    element at `path`. Messages and parts are counted from 0.
     """
 
     message: int
@@ -54,7 +61,11 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
                 number += 1
             continue
         is_marker = item.element is None and not item.sources
-        path = f"{format_path(parent)}{PATH_SEPARATOR}marker" if is_marker else format_path(parent, position)
+        path = (
+            f"{format_path(parent)}{PATH_SEPARATOR}marker"
+            if is_marker
+            else format_path(parent, position)
+        )
         for message in build_messages(item, state):
             spans += [
                 SourceSpan(message=number, part=at, start=0, end=len(part), path=path)
@@ -66,7 +77,10 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
 
 
 def _map_message(node: Node, number: int, state: int) -> Iterator[SourceSpan]:
-    """Yield the spans of one message. Follows the rules of `promptkit.rendering.subtree.join_parts`."""
+    """Yield the spans of one message.
+
+    Follows the rules of `promptkit.rendering.subtree.join_parts`.
+    """
     part = 0
     start = 0
     before: Leaf | None = None
@@ -78,14 +92,17 @@ def _map_message(node: Node, number: int, state: int) -> Iterator[SourceSpan]:
             continue
         if leaf.part is not None:
             part += before is not None
-            part += not (after_breakpoint and isinstance(leaf.part, CacheBreakpointPart))  # of adjacent cache breakpoints one is kept
+            # of adjacent cache breakpoints one is kept
+            part += not (after_breakpoint and isinstance(leaf.part, CacheBreakpointPart))
             after_breakpoint = isinstance(leaf.part, CacheBreakpointPart)
             before, start = None, 0
             continue
         if before is not None:
             start += len(find_separator(before, leaf, nearest))
         path = format_path(leaf.parent, leaf.position) if leaf.element else format_path(leaf.parent)
-        yield SourceSpan(message=number, part=part, start=start, end=start + len(leaf.text), path=path)
+        yield SourceSpan(
+            message=number, part=part, start=start, end=start + len(leaf.text), path=path
+        )
         start += len(leaf.text)
         before = nearest = leaf
         after_breakpoint = False

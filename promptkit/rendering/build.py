@@ -12,7 +12,15 @@ from promptkit.elements.text import Text, TextChunk
 from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.tree import HIGHEST_PRIORITY, STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, Leaf, MessageItem, Node
+from promptkit.rendering.tree import (
+    HIGHEST_PRIORITY,
+    STARTS_LINE_ALWAYS,
+    STARTS_LINE_FIRST,
+    STARTS_LINE_NEVER,
+    Leaf,
+    MessageItem,
+    Node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,13 +63,18 @@ def build_node(element: PromptElement, parent: Node) -> Node:
 
 
 def read_priority(element: PromptElement, parent: Node) -> float:
-    """Return the priority of an element, or the default. Raises BadPropError if it is not a number."""
+    """Return the priority of an element, or the default.
+
+    Raises BadPropError if it is not a number.
+    """
     priority = element.priority
     if priority is None:
         return 0 if element.pass_priority else HIGHEST_PRIORITY
     if not _is_number(priority):
         problem = f"priority must be a number, not {priority!r}."
-        raise BadPropError(problem, path=f"{format_path(parent)} > {type(element).__name__}".removeprefix(" > "))
+        raise BadPropError(
+            problem, path=f"{format_path(parent)} > {type(element).__name__}".removeprefix(" > ")
+        )
     return priority
 
 
@@ -77,7 +90,12 @@ def _check_flex(element: PromptElement, node: Node) -> None:
     reserve = element.flex_reserve
     problem = ""
     if isinstance(reserve, str):
-        if not (reserve.startswith("/") and reserve[1:].isdecimal() and len(reserve) <= _MAX_RESERVE and int(reserve[1:])):
+        if not (
+            reserve.startswith("/")
+            and reserve[1:].isdecimal()
+            and len(reserve) <= _MAX_RESERVE
+            and int(reserve[1:])
+        ):
             shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
             problem = f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".'
     elif reserve is not None and not (_is_number(reserve) and reserve >= 0):
@@ -97,7 +115,8 @@ _MAX_RESERVE = 20
 def build_message_item(element: MessageElement, role: Role, parent: Node) -> MessageItem | None:
     """Build a MessageItem, or return None if the message needs a node.
 
-    It needs none if its only child is a text that is not blank, and if it has no props that sizing or pruning must look at.
+    It needs none if its only child is a text that is not blank, and if it has no props that sizing
+    or pruning must look at.
     """
     children = element.children
     if len(children) != 1:
@@ -108,9 +127,12 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     if isinstance(element, AssistantMessage) and element.tool_calls:
         return None
     if element.priority is None and role == "system":
-        return None  # it depends on the containers around it whether it is ever removed, and renders share text messages
+        # it depends on the containers around it whether it is ever removed, and renders share text
+        # messages
+        return None
     if parent.in_fallback:
-        return None  # pruning activates and deactivates fallbacks, which a text message does not record
+        # pruning activates and deactivates fallbacks, which a text message does not record
+        return None
     priority = read_priority(element, parent)
     return MessageItem(element, role, text, priority)
 
@@ -127,7 +149,10 @@ def build_round(messages: Sequence[Message]) -> MessageItem:
 
 
 def show_message(message: Message) -> Message | None:
-    """Return a recorded message as a prompt shows it; None for a blank one. Cache breakpoints are dropped: the prompt sets its own."""
+    """Return a recorded message as a prompt shows it; None for a blank one.
+
+    Cache breakpoints are dropped: the prompt sets its own.
+    """
     content, role = message.content, message.role
     if len(content) == 1 and isinstance(content[0], str):
         is_plain_text = bool(content[0])
@@ -141,18 +166,41 @@ def show_message(message: Message) -> Message | None:
         content, is_plain_text = tuple(parts), False
     calls = message.tool_calls if role == "assistant" else ()
     call_id = (message.tool_call_id or "") if role == "tool" else None
-    if not calls and role != "tool" and all(isinstance(part, str) and (not part or part.isspace()) for part in content):
+    if (
+        not calls
+        and role != "tool"
+        and all(isinstance(part, str) and (not part or part.isspace()) for part in content)
+    ):
         return None
-    if is_plain_text and calls is message.tool_calls and call_id == message.tool_call_id and message.name != "":
+    if (
+        is_plain_text
+        and calls is message.tool_calls
+        and call_id == message.tool_call_id
+        and message.name != ""
+    ):
         return message
     kept = tuple(part for part in content if part != "")
-    shown = Message(role=role, content=kept, name=message.name or None, tool_calls=tuple(calls), tool_call_id=call_id)
+    shown = Message(
+        role=role,
+        content=kept,
+        name=message.name or None,
+        tool_calls=tuple(calls),
+        tool_call_id=call_id,
+    )
     return message if shown == message else shown
 
 
 def _show_image(part: ImagePart) -> ImagePart:
     """Return an image as an `Image` element shows it: bare base64 becomes a data URL."""
-    shown = build_part(Image(src=part.url, detail=part.detail, media_type=part.media_type, width=part.width, height=part.height))
+    shown = build_part(
+        Image(
+            src=part.url,
+            detail=part.detail,
+            media_type=part.media_type,
+            width=part.width,
+            height=part.height,
+        )
+    )
     return shown if isinstance(shown, ImagePart) else part
 
 
@@ -166,20 +214,31 @@ def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
         return None
     priority = read_priority(element, parent)
     if isinstance(element, TextChunk | Text):
-        if isinstance(element, TextChunk) and (element.break_on is not None or element.break_on_whitespace):
+        if isinstance(element, TextChunk) and (
+            element.break_on is not None or element.break_on_whitespace
+        ):
             return None
         strings = [child for child in element.children if isinstance(child, str)]
         if len(strings) != len([child for child in element.children if child is not None]):
             return None
         text = strings[0] if len(strings) == 1 else "".join(strings)
-        return Leaf(parent, text, priority, STARTS_LINE_ALWAYS if isinstance(element, TextChunk) else STARTS_LINE_FIRST, element=element)
+        return Leaf(
+            parent,
+            text,
+            priority,
+            STARTS_LINE_ALWAYS if isinstance(element, TextChunk) else STARTS_LINE_FIRST,
+            element=element,
+        )
     leaf = Leaf(parent, "", priority, STARTS_LINE_NEVER, part=build_part(element), element=element)
     leaf.takes_share = not isinstance(element, Opaque)
     return leaf
 
 
 def is_plain(element: PromptElement, *, required: bool = False) -> bool:
-    """Return whether an element has no layout props other than a priority. With `required`, it may be required, too."""
+    """Return whether an element has no layout props other than a priority.
+
+    With `required`, it may be required, too.
+    """
     return (
         (required or not element.required)
         and element.fallback is None
@@ -193,22 +252,48 @@ def is_plain(element: PromptElement, *, required: bool = False) -> bool:
 def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
     """Build the content part of a media element."""
     if isinstance(element, Image):
-        found = next((kind for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items() if element.src.startswith(prefix)), None)
+        found = next(
+            (
+                kind
+                for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items()
+                if element.src.startswith(prefix)
+            ),
+            None,
+        )
         url = f"data:{element.media_type or found};base64,{element.src}" if found else element.src
-        return ImagePart(url=url, detail=element.detail, media_type=element.media_type, width=element.width, height=element.height)
+        return ImagePart(
+            url=url,
+            detail=element.detail,
+            media_type=element.media_type,
+            width=element.width,
+            height=element.height,
+        )
     if isinstance(element, Document):
-        return DocumentPart(data=element.data, media_type=element.media_type, name=element.filename, tokens=element.tokens)
+        return DocumentPart(
+            data=element.data,
+            media_type=element.media_type,
+            name=element.filename,
+            tokens=element.tokens,
+        )
     if isinstance(element, Opaque):
         return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
     message = f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
     raise TypeError(message)
 
 
-_MEDIA_TYPES_BY_PREFIX = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+_MEDIA_TYPES_BY_PREFIX = {
+    "/9j/": "image/jpeg",
+    "iVBOR": "image/png",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}
 
 
 def add_text(node: Node, content: str, starts_line: int) -> Leaf:
-    """Append a text to the items of a node. Raises TreeError if the node is outside a message and the text is not blank."""
+    """Append a text to the items of a node.
+
+    Raises TreeError if the node is outside a message and the text is not blank.
+    """
     if node.message is None and not node.fragment and content.strip():
         message = f"{content[:40]!r} is outside a message: put it into a message."
         raise TreeError(message, path=format_path(node))

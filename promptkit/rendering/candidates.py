@@ -1,7 +1,8 @@
 """The removal candidates of a container, the lowest first.
 
-They are in a sorted list, with a heap for those whose keys have changed: the key of a candidate only grows while its children are removed.
-`promptkit.rendering.removal_order` takes them in turn and states the rules.
+They are in a sorted list, with a heap for those whose keys have changed: the key of a candidate
+only grows while its children are removed. `promptkit.rendering.removal_order` takes them in turn
+and states the rules.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.materialize import has_own_priority
-from promptkit.rendering.tree import HIGHEST_PRIORITY, MARKER, NEVER_REMOVED, Item, Leaf, MessageItem, Node
+from promptkit.rendering.tree import (
+    HIGHEST_PRIORITY,
+    MARKER,
+    NEVER_REMOVED,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,7 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_TIE", "CandidateQueue", "build_queue", "has_items", "is_never_removed"]
 
 NO_TIE = float("-inf")
-"""Replaces (compared by identity) the lowest priority of a direct child where no other candidate has the same priority."""
+"""Replaces (compared by identity) the lowest priority of a direct child where no other candidate
+has the same priority."""
 
 
 class CandidateQueue:
@@ -43,14 +53,18 @@ class CandidateQueue:
         self._runs = runs or {}
         for queued in self._runs.values():
             self.add_run(queued.run)
-        self._by_fallback = by_fallback  # the candidates that each fallback adds when it is activated
-        self._emptied = emptied or {}  # the candidate that each message with calls is when all of its items are gone
+        # the candidates that each fallback adds when it is activated
+        self._by_fallback = by_fallback
+        # the candidate that each message with calls is when all of its items are gone
+        self._emptied = emptied or {}
 
     def peek(self) -> Candidate | None:
         """Return the lowest living candidate, or None."""
         candidates, changed = self.candidates, self.changed
         while True:
-            if self.next_index < len(candidates) and not (changed and changed[0] < candidates[self.next_index]):
+            if self.next_index < len(candidates) and not (
+                changed and changed[0] < candidates[self.next_index]
+            ):
                 candidate = candidates[self.next_index]
             elif changed:
                 candidate = changed[0]
@@ -81,7 +95,12 @@ class CandidateQueue:
     def find_run(self, node: Node, position: int) -> Run | None:
         """Return the run that a candidate is the next entry of, or None."""
         queued = self._runs.get(node)
-        return queued.run if queued is not None and (position == MARKER or type(node.items[position]) is MessageItem) else None
+        return (
+            queued.run
+            if queued is not None
+            and (position == MARKER or type(node.items[position]) is MessageItem)
+            else None
+        )
 
     def add_run(self, run: Run) -> None:
         """Add the next entry of a run, if any is left."""
@@ -91,13 +110,20 @@ class CandidateQueue:
             position = run.order[index]
             written = order + (run.order[index - 1] if position == MARKER else position)
             priority = run.priorities[index]
-            heappush(self.changed, (priority, priority if low is None else low, written, run.node, position))
+            heappush(
+                self.changed,
+                (priority, priority if low is None else low, written, run.node, position),
+            )
 
     def find_run_end(self, run: Run) -> int:
         """Return the index of the first entry of a run before which another candidate is removed, at least that of its next but one."""
         following = self.peek()
         start = len(run.steps) + 1
-        return len(run.order) if following is None else max(start, bisect_left(run.priorities, following[0], start))
+        return (
+            len(run.order)
+            if following is None
+            else max(start, bisect_left(run.priorities, following[0], start))
+        )
 
     def pop(self, candidate: Candidate) -> None:
         """Remove the candidate that `peek` returned."""
@@ -137,7 +163,9 @@ def _find_lowest_priority(node: Node) -> float:
     heap = node.priority_heap
     if heap is None:
         heap = node.priority_heap = [
-            (item.priority, at) for at, item in enumerate(items) if removed_at[at] == NEVER_REMOVED and _has_priority(item)
+            (item.priority, at)
+            for at, item in enumerate(items)
+            if removed_at[at] == NEVER_REMOVED and _has_priority(item)
         ]
         heapify(heap)
     while heap and removed_at[heap[0][1]] != NEVER_REMOVED:
@@ -158,10 +186,15 @@ def _has_priority(item: Item) -> bool:
 
 
 def build_queue(node: Node, *, text_last: bool) -> CandidateQueue:
-    """Build the queue of a container's candidates in its current state. With `text_last`, literal text comes after all else."""
+    """Build the queue of a container's candidates in its current state.
+
+    With `text_last`, literal text comes after all else.
+    """
     if node.required:
         return CandidateQueue([], {})
-    return _build_legacy_queue(node) if node.legacy else _build_local_queue(node, text_last=text_last)
+    return (
+        _build_legacy_queue(node) if node.legacy else _build_local_queue(node, text_last=text_last)
+    )
 
 
 _LAST = float("inf")
@@ -178,10 +211,20 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
     stack = [_enter(node, runs, order)]
     while stack:
         parent, rest = stack[-1]
-        removed_at, protected, kept, in_run = parent.removed_at, parent.protected_items, parent.kept_position, parent in runs
+        removed_at, protected, kept, in_run = (
+            parent.removed_at,
+            parent.protected_items,
+            parent.kept_position,
+            parent in runs,
+        )
         for position, item in rest:
             order += 1
-            if removed_at[position] != NEVER_REMOVED or position < protected or (in_run and type(item) is MessageItem) or position == kept:
+            if (
+                removed_at[position] != NEVER_REMOVED
+                or position < protected
+                or (in_run and type(item) is MessageItem)
+                or position == kept
+            ):
                 continue
             if type(item) is Leaf:
                 if is_never_removed(item):
@@ -193,7 +236,9 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
                 if item.required:
                     continue
                 if item.activated_at == NEVER_REMOVED:
-                    by_fallback[item] = [(item.priority, _find_lowest_priority(item), order, parent, position)]
+                    by_fallback[item] = [
+                        (item.priority, _find_lowest_priority(item), order, parent, position)
+                    ]
                     continue
                 if _is_open(item):
                     stack.append(_enter(item, runs, order))
@@ -202,15 +247,26 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
         else:
             stack.pop()
     candidates.sort()
-    _break_ties(candidates, runs.values(), {candidate[0] for added in by_fallback.values() for candidate in added})
+    _break_ties(
+        candidates,
+        runs.values(),
+        {candidate[0] for added in by_fallback.values() for candidate in added},
+    )
     candidates += texts
     return CandidateQueue(candidates, by_fallback, runs=runs)
 
 
 def _enter(node: Node, runs: dict[Node, QueuedRun], order: int) -> tuple[Node, enumerate[Item]]:
-    """Begin with the items of a node. Its run is queued unless something comes between its items, or protects some of them."""
-    if node.run is not None and (node.run.is_recorded or not (node.protected_items or any(map(_is_open, node.nodes)))):
-        runs[node] = QueuedRun(node.run, HIGHEST_PRIORITY if node.run.is_recorded else None, order + 1)
+    """Begin with the items of a node.
+
+    Its run is queued unless something comes between its items, or protects some of them.
+    """
+    if node.run is not None and (
+        node.run.is_recorded or not (node.protected_items or any(map(_is_open, node.nodes)))
+    ):
+        runs[node] = QueuedRun(
+            node.run, HIGHEST_PRIORITY if node.run.is_recorded else None, order + 1
+        )
     return node, enumerate(node.items)
 
 
@@ -224,17 +280,27 @@ def is_never_removed(leaf: Leaf) -> bool:
     return leaf.is_frame or (leaf.parent.keeps_unprioritized and not has_own_priority(leaf))
 
 
-def _break_ties(candidates: list[Candidate], runs: Collection[QueuedRun], fallbacks: Collection[float]) -> None:
-    """Sort candidates of one priority by the lowest priority of a direct child. `fallbacks` are the priorities of those that may be added."""
+def _break_ties(
+    candidates: list[Candidate], runs: Collection[QueuedRun], fallbacks: Collection[float]
+) -> None:
+    """Sort candidates of one priority by the lowest priority of a direct child.
+
+    `fallbacks` are the priorities of those that may be added.
+    """
     start = 0
     while start < len(candidates):
         priority = candidates[start][0]
         end = start + 1
         while end < len(candidates) and candidates[end][0] == priority:
             end += 1
-        if end > start + 1 or priority in fallbacks or any(_has_priority_in(queued.run, priority) for queued in runs):
+        if (
+            end > start + 1
+            or priority in fallbacks
+            or any(_has_priority_in(queued.run, priority) for queued in runs)
+        ):
             candidates[start:end] = sorted(
-                (priority, _find_tie_key(parent.items[at]), order, parent, at) for _, _, order, parent, at in candidates[start:end]
+                (priority, _find_tie_key(parent.items[at]), order, parent, at)
+                for _, _, order, parent, at in candidates[start:end]
             )
         start = end
 
@@ -259,7 +325,9 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
     emptied: dict[Node, Candidate] = {}
     runs: dict[Node, QueuedRun] = {}
     order = 0
-    stack: list[tuple[Node, enumerate[Item], list[Candidate]]] = [(node, enumerate(node.items), candidates)]
+    stack: list[tuple[Node, enumerate[Item], list[Candidate]]] = [
+        (node, enumerate(node.items), candidates)
+    ]
     while stack:
         parent, rest, into = stack[-1]
         if parent.run is not None and parent.run.is_recorded and parent not in runs:
@@ -280,7 +348,13 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
                     emptied[item] = (item.priority, NO_TIE, order, parent, position)
                 if has_items(item):
                     stack.append(
-                        (item, enumerate(item.items), by_fallback.setdefault(item, []) if item.activated_at == NEVER_REMOVED else into)
+                        (
+                            item,
+                            enumerate(item.items),
+                            by_fallback.setdefault(item, [])
+                            if item.activated_at == NEVER_REMOVED
+                            else into,
+                        )
                     )
                     break
                 into.append((item.priority, NO_TIE, order, parent, position))
@@ -293,5 +367,8 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
 
 
 def has_items(node: Node) -> bool:
-    """Return whether any item of a node is left. Items leave from the front more often, so the last one is looked at first."""
+    """Return whether any item of a node is left.
+
+    Items leave from the front more often, so the last one is looked at first.
+    """
     return any(step == NEVER_REMOVED for step in reversed(node.removed_at))

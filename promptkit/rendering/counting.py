@@ -1,7 +1,8 @@
 """Exact token counts of the states of a tree, from the last state to the first.
 
-A scan starts in the state in which every step of the removal order has been taken, and undoes one step after the other. So only content
-that may be kept is ever counted. The leaves of a message are counted once, and the joins between them in small windows.
+A scan starts in the state in which every step of the removal order has been taken, and undoes one
+step after the other. So only content that may be kept is ever counted. The leaves of a message are
+counted once, and the joins between them in small windows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from promptkit.rendering.subtree import iter_leaves, iter_messages
 from promptkit.rendering.text_joins import LeafRange, TextJoins
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, RunStep, is_node_alive
-from promptkit.rendering.undo_log import CallRemoved, Change, FallbackActivated, ItemRemoved, LeafLinked, LeafUnlinked, SubtreeRemoved, undo
+from promptkit.rendering.undo_log import (
+    CallRemoved,
+    Change,
+    FallbackActivated,
+    ItemRemoved,
+    LeafLinked,
+    LeafUnlinked,
+    SubtreeRemoved,
+    undo,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +51,14 @@ class BackwardScan:
     `state` is the state that the scan has reached. `tokens` is the count of that state.
     """
 
-    def __init__(self, root: Node, steps: list[Step], sizer: Sizer, overhead: Overhead, recorded: Sequence[Run] = ()) -> None:
+    def __init__(
+        self,
+        root: Node,
+        steps: list[Step],
+        sizer: Sizer,
+        overhead: Overhead,
+        recorded: Sequence[Run] = (),
+    ) -> None:
         """Count the last state.
 
         Args:
@@ -67,7 +84,8 @@ class BackwardScan:
         self._recorded = [run for run in recorded if self._is_inside(run.node)]
         if root.is_active:
             self._add_root(self.state)
-        self._counts = [self._count_state()]  # without markers, from the last state on, for the states that the scan has reached
+        # without markers, from the last state on, for the states that the scan has reached
+        self._counts = [self._count_state()]
 
     def _count_state(self) -> int:
         """Return the tokens of the current state, without markers."""
@@ -92,11 +110,17 @@ class BackwardScan:
     def _count_markers(self, state: int) -> int:
         """Count the markers in a state. So only those of states that may be kept are counted."""
         found = ((run.node, run.find_marker(state)) for run in self._recorded)
-        return sum(self.sizer.count_item(marker[1]) for node, marker in found if marker is not None and is_node_alive(node, state))
+        return sum(
+            self.sizer.count_item(marker[1])
+            for node, marker in found
+            if marker is not None and is_node_alive(node, state)
+        )
 
     def unspent_at(self, state: int) -> int:
         """Return the tokens that recorded conversations keep free in a state."""
-        return sum(run.find_unspent(state) for run in self._recorded if is_node_alive(run.node, state))
+        return sum(
+            run.find_unspent(state) for run in self._recorded if is_node_alive(run.node, state)
+        )
 
     def find_first_fit(self, budget: int) -> int | None:
         """Return the smallest state that fits the budget with the tokens that stay free, or None if not even the last state does."""
@@ -106,16 +130,24 @@ class BackwardScan:
         # Counts at joins are not quite monotone: an earlier state may be without the slack.
         while self.state and self._content - self._slack <= room:
             step = steps[self.state - 1]
-            # A restored text that is too long for the budget need not be counted: it is in every earlier state, so none of them fits.
+            # A restored text that is too long for the budget need not be counted: it is in every
+            # earlier state, so none of them fits.
             if isinstance(step, RunStep):
                 item = step.item
-                if item is not None and item.tokens < 0 and self._is_too_long(item, shortest, budget):
+                if (
+                    item is not None
+                    and item.tokens < 0
+                    and self._is_too_long(item, shortest, budget)
+                ):
                     break
             elif self._restores_too_long(step, shortest, budget):
                 break
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
-        return next((state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget), None)
+        return next(
+            (state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget),
+            None,
+        )
 
     def _restores_too_long(self, step: list[Change], shortest: int, budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""
@@ -139,10 +171,15 @@ class BackwardScan:
         return False
 
     def _is_too_long(self, item: Item, shortest: int, budget: int) -> bool:
-        """Return whether a text exceeds the budget by its length. False for texts that another state may be without."""
+        """Return whether a text exceeds the budget by its length.
+
+        False for texts that another state may be without.
+        """
         if type(item) is MessageItem:
             lower_bound = self.sizer.tokenizer.lower_bound
-            return item.tokens < 0 and any(len(text) > shortest and lower_bound(text) > budget for text in item.list_texts())
+            return item.tokens < 0 and any(
+                len(text) > shortest and lower_bound(text) > budget for text in item.list_texts()
+            )
         if type(item) is not Leaf or len(item.text) <= shortest:
             return False
         parent = item.parent
@@ -187,7 +224,8 @@ class BackwardScan:
             self._count_linked(change.leaf, 1)
         elif isinstance(change, SubtreeRemoved):
             if self.root in change.nodes:
-                self._add_root(self.state + 1)  # a limit that was removed with something around it is back
+                # a limit that was removed with something around it is back
+                self._add_root(self.state + 1)
         elif isinstance(change, ItemRemoved):
             self._restore(change.parent, change.parent.items[change.position])
         elif isinstance(change, CallRemoved):
@@ -206,7 +244,10 @@ class BackwardScan:
             self._remove(fallback.message)
 
     def _restore(self, parent: Node, item: Item) -> None:
-        """Count an item that has come back. Other items that the same step removed come back with changes of their own."""
+        """Count an item that has come back.
+
+        Other items that the same step removed come back with changes of their own.
+        """
         if parent.message is not None or not self._is_inside(parent):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node and item.role is not None:
@@ -284,8 +325,11 @@ class BackwardScan:
         low, high = entry.span.low, entry.span.high
         leaf = message.first_leaf if message else None
         if entry.root.role is None and self.state == len(self.steps):
-            # The chain before the part may be long, so start inside the part. In other states a living leaf may not be linked yet.
-            leaf = next((leaf for leaf in iter_leaves(entry.root, self.state) if leaf.parent.message), None)
+            # The chain before the part may be long, so start inside the part. In other states a
+            # living leaf may not be linked yet.
+            leaf = next(
+                (leaf for leaf in iter_leaves(entry.root, self.state) if leaf.parent.message), None
+            )
         while leaf is not None and leaf.index < high:
             if leaf.index >= low:
                 yield leaf
@@ -295,7 +339,11 @@ class BackwardScan:
         """Add a leaf that has come back between its neighbours, or (sign -1) remove one that is about to be unlinked."""
         message = leaf.parent.message
         entry = self._entries.get(message) if message else None
-        if entry is None or not entry.is_present or not entry.span.low <= leaf.index < entry.span.high:
+        if (
+            entry is None
+            or not entry.is_present
+            or not entry.span.low <= leaf.index < entry.span.high
+        ):
             return
         self._slack -= self._count_shrinkable(entry)
         self._content -= entry.content
@@ -318,11 +366,14 @@ class BackwardScan:
         part_tokens = 0 if leaf.part is None else self.sizer.count_leaf(leaf)
         joins = self._joins
         if entry.root.leaf_count == 1:
-            tokens, shrinkable = self._base.count(leaf.text) if leaf.text else 0, 0  # the only leaf of its message has no joins
+            # the only leaf of its message has no joins
+            tokens, shrinkable = self._base.count(leaf.text) if leaf.text else 0, 0
         elif leaf.part is not None:
             tokens, shrinkable = joins.count_part(leaf, entry.span)
         else:
-            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(leaf, entry.span)
+            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(
+                leaf, entry.span
+            )
         entry.base_tokens += sign * tokens
         entry.part_tokens += sign * part_tokens
         entry.content = self._scale(entry.base_tokens) + entry.part_tokens
@@ -341,7 +392,18 @@ class BackwardScan:
 class _MessageTokens:
     """The token count of one message, or of the part of a message below a limit."""
 
-    __slots__ = ("base_tokens", "content", "frame", "is_present", "missing_leaves", "part_tokens", "root", "shrinkable", "span", "texts")
+    __slots__ = (
+        "base_tokens",
+        "content",
+        "frame",
+        "is_present",
+        "missing_leaves",
+        "part_tokens",
+        "root",
+        "shrinkable",
+        "span",
+        "texts",
+    )
 
     def __init__(self, root: Node, span: LeafRange) -> None:
         self.root = root
@@ -351,6 +413,8 @@ class _MessageTokens:
         self.base_tokens = 0  # of its texts together, before they are scaled
         self.part_tokens = 0  # of its parts that are not text
         self.content = 0  # both, as the tokenizer counts them
-        self.shrinkable = 0  # the part of `content` that may shrink when leaves come back: windows around joins, and fallbacks
+        # the part of `content` that may shrink when leaves come back: windows around joins, and
+        # fallbacks
+        self.shrinkable = 0
         self.missing_leaves = 0
         self.texts = 0  # the number of its living texts

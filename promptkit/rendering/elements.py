@@ -1,7 +1,8 @@
 """The built-in elements: one handler for each, looked up by the element's class.
 
-A handler has up to three functions, which stand side by side below. `prepare` sets what pruning needs to know, when the node is
-created. `open` returns the children before they are rendered. `close` settles what depends on the rendered children.
+A handler has up to three functions, which stand side by side below. `prepare` sets what pruning
+needs to know, when the node is created. `open` returns the children before they are rendered.
+`close` settles what depends on the rendered children.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.sizing import surely_fits_by_itself
 from promptkit.rendering.subtree import is_empty, measure, read_text
-from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, STARTS_LINE_NEVER, Leaf, Node, Run
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    STARTS_LINE_ALWAYS,
+    STARTS_LINE_FIRST,
+    STARTS_LINE_NEVER,
+    Leaf,
+    Node,
+    Run,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
@@ -72,7 +81,10 @@ Close: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
 
 
 def prepare_node(node: Node, element: PromptElement) -> None:
-    """Set what pruning needs to know of a new node. Raises BadPropError for a prop that is not valid."""
+    """Set what pruning needs to know of a new node.
+
+    Raises BadPropError for a prop that is not valid.
+    """
     handler = _RESOLVED.get(type(element)) or _resolve(type(element))
     if handler.prepare is not None:
         handler.prepare(node, element)
@@ -85,7 +97,10 @@ def open_node(context: ElementContext, node: Node, element: PromptElement) -> Ch
 
 
 def close_node(context: ElementContext, node: Node) -> Children | None:
-    """Settle what depends on a node's rendered subtree. Returns children if the node must be filled again (First)."""
+    """Settle what depends on a node's rendered subtree.
+
+    Returns children if the node must be filled again (First).
+    """
     element = node.element
     if element is None:
         return None
@@ -142,14 +157,20 @@ def _open_component(context: ElementContext, node: Node, element: PromptElement)
     return context.run_component(node, element)
 
 
-def _open_rendered_message(context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
+def _open_rendered_message(
+    context: ElementContext, node: Node, element: chat.MessageElement
+) -> Children | None:
     _open_message(context, node, element)
     return context.run_component(node, element)
 
 
 def _refuse_render(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     cls = type(element)
-    base = next(base for base in cls.__mro__ if base in _HANDLERS and _HANDLERS[base].open is not _open_group)
+    base = next(
+        base
+        for base in cls.__mro__
+        if base in _HANDLERS and _HANDLERS[base].open is not _open_group
+    )
     message = f"{cls.__name__} defines render, and {base.__name__}, which it extends, does not call it: extend PromptElement instead."
     raise BadPropError(message, path=format_path(node))
 
@@ -157,7 +178,9 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
 
 
-def _open_message(_context: ElementContext, node: Node, element: chat.MessageElement) -> Children | None:
+def _open_message(
+    _context: ElementContext, node: Node, element: chat.MessageElement
+) -> Children | None:
     if node.message is not None:
         message = f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested."
         raise TreeError(message, path=format_path(node))
@@ -182,7 +205,9 @@ def _open_message(_context: ElementContext, node: Node, element: chat.MessageEle
 # ToolRound: becomes an AssistantMessage and its ToolMessages.
 
 
-def _open_tool_round(_context: ElementContext, node: Node, element: chat.ToolRound) -> Children | None:
+def _open_tool_round(
+    _context: ElementContext, node: Node, element: chat.ToolRound
+) -> Children | None:
     if not element.calls:
         message = "a ToolRound needs at least one call: use an AssistantMessage for text alone."
         raise BadPropError(message, path=format_path(node))
@@ -190,7 +215,8 @@ def _open_tool_round(_context: ElementContext, node: Node, element: chat.ToolRou
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
     order = [key for key in call_ids if key in element.results]
-    order += [key for key in element.results if key not in known_ids]  # results without a call: pairing reports them
+    # results without a call: pairing reports them
+    order += [key for key in element.results if key not in known_ids]
     return (request, *(chat.ToolMessage(tool_call_id=key)[element.results[key]] for key in order))
 
 
@@ -210,11 +236,15 @@ def _open_text(_context: ElementContext, node: Node, element: text.Text) -> Chil
     return attached
 
 
-def _open_text_chunk(context: ElementContext, node: Node, element: text.TextChunk) -> Children | None:
+def _open_text_chunk(
+    context: ElementContext, node: Node, element: text.TextChunk
+) -> Children | None:
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
         pattern = _WHITESPACE if element.break_on is None else element.break_on
-        content = _cut_to_budget(content, pattern, context.sizer.budget_of(node), context.sizer.tokenizer)
+        content = _cut_to_budget(
+            content, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
+        )
         if not content:
             return attached
     add_text(node, content, STARTS_LINE_ALWAYS)
@@ -242,11 +272,15 @@ def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
 _WHITESPACE = re.compile(r"\s+")
 
 
-def _cut_to_budget(content: str, separator: str | re.Pattern[str], budget: int, tokenizer: Tokenizer) -> str:
-    """Return the longest run of leading pieces that fits `budget` tokens. The first piece that does not fit ends it.
+def _cut_to_budget(
+    content: str, separator: str | re.Pattern[str], budget: int, tokenizer: Tokenizer
+) -> str:
+    """Return the longest run of leading pieces that fits `budget` tokens.
 
-    A separator stays at the start of the piece after it, as in prompt-tsx. Each count starts at the last safe cut, so that a long
-    text is counted only once.
+    The first piece that does not fit ends it.
+
+    A separator stays at the start of the piece after it, as in prompt-tsx. Each count starts at the
+    last safe cut, so that a long text is counted only once.
     """
     fitting_end = 0
     counted_tokens = 0
@@ -258,7 +292,11 @@ def _cut_to_budget(content: str, separator: str | re.Pattern[str], budget: int, 
         if tokenizer.scale(counted_tokens + tokens) > budget:
             break
         fitting_end = end
-        cut = _find_last_cut(safe_cut, content, counted_end + 1, end) if safe_cut is not None else None
+        cut = (
+            _find_last_cut(safe_cut, content, counted_end + 1, end)
+            if safe_cut is not None
+            else None
+        )
         if cut is not None:
             counted_tokens += tokens - base.count(content[cut:end])
             counted_end = cut
@@ -286,7 +324,9 @@ def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int
 
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
-    attributes = "".join(f' {key}="{_escape_attribute(value)}"' for key, value in element.attributes.items())
+    attributes = "".join(
+        f' {key}="{_escape_attribute(value)}"' for key, value in element.attributes.items()
+    )
     if not element.children:
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
         return ()
@@ -307,7 +347,10 @@ def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Child
 
 
 def _escape_attribute(value: str) -> str:
-    """Escape an attribute value as XML. The standard library's function would import its HTTP client."""
+    """Escape an attribute value as XML.
+
+    The standard library's function would import its HTTP client.
+    """
     for character, entity in (
         ("&", "&amp;"),
         ("<", "&lt;"),
@@ -347,7 +390,9 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
     tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
-    cut = sizer.truncate(content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker)
+    cut = sizer.truncate(
+        content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker
+    )
     _keep_attachments(node, node.nodes, shown=True)
     clear_node(node)
     if cut:
@@ -355,10 +400,13 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     return None
 
 
-# Expandable: is written with its share now, and again with what is left when everything else is rendered.
+# Expandable: is written with its share now, and again with what is left when everything else is
+# rendered.
 
 
-def _open_expandable(context: ElementContext, node: Node, element: text.Expandable) -> Children | None:
+def _open_expandable(
+    context: ElementContext, node: Node, element: text.Expandable
+) -> Children | None:
     node.is_expandable = True
     context.expandables.append(node)
     sizing = context.sizing(node)
@@ -387,11 +435,18 @@ def _set_text(node: Node, content: str) -> None:
 # IfEmpty: renders both alternatives, then keeps one.
 
 
-def _open_if_empty(_context: ElementContext, node: Node, element: layout.IfEmpty) -> Children | None:
-    return (wrap_in_group(element.alt, node), layout.Group(flex_grow=1).replace(children=element.children))
+def _open_if_empty(
+    _context: ElementContext, node: Node, element: layout.IfEmpty
+) -> Children | None:
+    return (
+        wrap_in_group(element.alt, node),
+        layout.Group(flex_grow=1).replace(children=element.children),
+    )
 
 
-def _close_if_empty(_context: ElementContext, node: Node, _element: layout.IfEmpty) -> Children | None:
+def _close_if_empty(
+    _context: ElementContext, node: Node, _element: layout.IfEmpty
+) -> Children | None:
     alt, children = node.nodes
     alt.label, children.label = "alt", "children"
     kept, dropped = (alt, children) if is_empty(children) else (children, alt)
@@ -412,7 +467,9 @@ def _open_first(_context: ElementContext, node: Node, element: layout.First) -> 
 def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
     if not node.alternatives:
         return None
-    if surely_fits_by_itself(node, context.sizer) or measure(node, context.sizer) <= context.sizer.budget_of(node):
+    if surely_fits_by_itself(node, context.sizer) or measure(
+        node, context.sizer
+    ) <= context.sizer.budget_of(node):
         node.alternatives = []
         return None
     _keep_attachments(node, node.nodes, shown=False)
@@ -423,7 +480,9 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
 # PrioritizedList: gives its children priorities by position.
 
 
-def _open_prioritized_list(_context: ElementContext, _node: Node, element: layout.PrioritizedList) -> Children | None:
+def _open_prioritized_list(
+    _context: ElementContext, _node: Node, element: layout.PrioritizedList
+) -> Children | None:
     top = element.priority or 0
     count = len(element.children)
     ranked: list[str | PromptElement | None] = []
@@ -442,12 +501,15 @@ def _open_prioritized_list(_context: ElementContext, _node: Node, element: layou
 def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
     context.add_rounds(node, element.rounds)
     find_labels = cache(partial(describe_rounds, element.rounds))
-    node.run = Run(node, element.order, element.priorities, marker=element.marker, find_labels=find_labels)
+    node.run = Run(
+        node, element.order, element.priorities, marker=element.marker, find_labels=find_labels
+    )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()
 
 
-# TokenLimit, Isolate, Reserve, KeepWith, LegacyPrioritization: groups that pruning treats differently.
+# TokenLimit, Isolate, Reserve, KeepWith, LegacyPrioritization: groups that pruning treats
+# differently.
 
 
 def _prepare_token_limit(node: Node, element: layout.TokenLimit) -> None:
@@ -500,14 +562,19 @@ def _open_media(_context: ElementContext, node: Node, element: PromptElement) ->
     if node.message is None and not node.fragment:
         message = f"{type(element).__name__} is outside a message: put it into a message."
         raise TreeError(message, path=format_path(node))
-    node.items.append(Leaf(node, "", node.text_priority, STARTS_LINE_NEVER, part=build_part(element), element=None))
+    node.items.append(
+        Leaf(
+            node, "", node.text_priority, STARTS_LINE_NEVER, part=build_part(element), element=None
+        )
+    )
     return ()
 
 
 def _keep_attachments(node: Node, dropped: list[Node], *, shown: bool) -> None:
     """Move the metadata and references of subtrees that are about to be dropped to `node`.
 
-    If their content is still `shown` in another form, all are kept. Otherwise only metadata that is not local is kept.
+    If their content is still `shown` in another form, all are kept. Otherwise only metadata that is
+    not local is kept.
     """
     nodes = list(dropped)
     for each in nodes:  # grows while it is walked
@@ -550,5 +617,9 @@ _HANDLERS: dict[type[PromptElement], ElementHandler] = {
     media.Opaque: _MEDIA,
 }
 
-# How a class with a `render` opens, by how the built-in element that it extends does. Others never call `render`.
-_COMPONENT_OPENERS: dict[Open, Open] = {_open_group: _open_component, _open_message: _open_rendered_message}
+# How a class with a `render` opens, by how the built-in element that it extends does. Others never
+# call `render`.
+_COMPONENT_OPENERS: dict[Open, Open] = {
+    _open_group: _open_component,
+    _open_message: _open_rendered_message,
+}

@@ -1,7 +1,7 @@
 """Run a render with or without an event loop.
 
-A render is a generator. It yields the awaitables that components returned, and is sent their results. The same generator serves
-callers with and without an event loop.
+A render is a generator. It yields the awaitables that components returned, and is sent their
+results. The same generator serves callers with and without an event loop.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def drive(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
         stop = error.__cause__
         if not isinstance(stop, StopIteration) or str(error) != "generator raised StopIteration":
             raise
-    # A component raised StopIteration. Python turns it into a RuntimeError where it leaves a generator. It does the same for coroutines,
-    # so `drive_async` leaves it the cause of the RuntimeError.
+    # A component raised StopIteration. Python turns it into a RuntimeError where it leaves a
+    # generator. It does the same for coroutines, so `drive_async` leaves it the cause of the
+    # RuntimeError.
     raise stop
 
 
@@ -72,7 +73,9 @@ async def drive_async(render: Generator[PendingAwaitables, AwaitedResults, T]) -
     return await _drive_in_loop(render, pending)
 
 
-async def _drive_in_loop(render: Generator[PendingAwaitables, AwaitedResults, T], pending: PendingAwaitables) -> T:
+async def _drive_in_loop(
+    render: Generator[PendingAwaitables, AwaitedResults, T], pending: PendingAwaitables
+) -> T:
     import asyncio
 
     running: dict[asyncio.Future[object], list[Node]] = {}  # components may share a future
@@ -98,7 +101,10 @@ async def _drive_in_loop(render: Generator[PendingAwaitables, AwaitedResults, T]
 
 
 def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
-    """Run coroutines that never suspend. An event loop is running, so coroutines that suspend cannot be awaited."""
+    """Run coroutines that never suspend.
+
+    An event loop is running, so coroutines that suspend cannot be awaited.
+    """
     results: AwaitedResults = []
     try:
         for node, awaitable in pending:
@@ -109,9 +115,7 @@ def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
             except Exception as error:  # noqa: BLE001  # sent to the render, which raises it with the element's path
                 results.append((node, None, error))
             else:
-                message = (
-                    f"{format_path(node)} awaits while an event loop is running: use `await render_async(...)` instead of `render(...)`."
-                )
+                message = f"{format_path(node)} awaits while an event loop is running: use `await render_async(...)` instead of `render(...)`."
                 raise RunningLoopError(message)
     except BaseException:
         close_coroutines(pending)
@@ -131,7 +135,8 @@ def close_coroutines(pending: PendingAwaitables) -> None:
 
 
 def _loop_is_running() -> bool:
-    # If asyncio has not been imported, no loop is running. Importing it takes time that most renders can save.
+    # If asyncio has not been imported, no loop is running. Importing it takes time that most
+    # renders can save.
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return False

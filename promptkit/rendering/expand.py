@@ -1,10 +1,11 @@
 """Stage one, expand: run the components, one flex group after the other, and build the tree of nodes.
 
-`Expansion.run` is a generator without recursion. It yields the awaitables that async components returned and is sent their results,
-so that the same code serves callers with and without an event loop (`promptkit.rendering.event_loop`).
+`Expansion.run` is a generator without recursion. It yields the awaitables that async components
+returned and is sent their results, so that the same code serves callers with and without an event
+loop (`promptkit.rendering.event_loop`).
 
-`grow_expandables` then writes Expandables again, with more tokens, if budget is left. They stay within every TokenLimit around them
-(D2).
+`grow_expandables` then writes Expandables again, with more tokens, if budget is left. They stay
+within every TokenLimit around them (D2).
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from promptkit.elements.rounds import iter_rounds
 from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.build import LEAF_ELEMENTS, build_leaf, build_message_item, build_node, build_round, wrap_in_group
+from promptkit.rendering.build import (
+    LEAF_ELEMENTS,
+    build_leaf,
+    build_message_item,
+    build_node,
+    build_round,
+    wrap_in_group,
+)
 from promptkit.rendering.elements import close_node, open_node, prepare_node, write_expandable
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, close_coroutines
 from promptkit.rendering.paths import format_path
@@ -51,7 +59,11 @@ if TYPE_CHECKING:
 __all__ = ["Expansion", "grow_expandables"]
 
 
-_ROLES: dict[type, Role] = {SystemMessage: "system", UserMessage: "user", AssistantMessage: "assistant"}
+_ROLES: dict[type, Role] = {
+    SystemMessage: "system",
+    UserMessage: "user",
+    AssistantMessage: "assistant",
+}
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
 _DEEP = 64
@@ -79,13 +91,16 @@ class Expansion:
         self.fragment = fragment
         self.expandables: list[Node] = []
         self.message_items: list[MessageItem] = []
-        self.seconds: dict[Node, float] | None = None  # the time of each component; None if it is not recorded
+        # the time of each component; None if it is not recorded
+        self.seconds: dict[Node, float] | None = None
         self._stack: list[Node] = []
         self._pending: PendingAwaitables = []
         self._sizings: dict[Node, Sizing] = {}
         self._waiting = 0
 
-    def run(self, children: Children, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Node]:
+    def run(
+        self, children: Children, budget: int
+    ) -> Generator[PendingAwaitables, AwaitedResults, Node]:
         """Render a tree and return its root node.
 
         Raises TreeError for an ill-formed tree, and whatever a component raises.
@@ -125,7 +140,8 @@ class Expansion:
         element = node.element
         if element is None:
             return
-        if node.depth >= _DEEP and node.depth & (node.depth - 1) == 0:  # at powers of two, which is linear in the depth
+        # at powers of two, which is linear in the depth
+        if node.depth >= _DEEP and node.depth & (node.depth - 1) == 0:
             _refuse_cycle(node)
         try:
             children = open_node(self, node, element)
@@ -162,7 +178,9 @@ class Expansion:
             self.cache.store(run)
         return run.children
 
-    def _read_run(self, node: Node, element: PromptElement, result: object, sizing: Sizing) -> ComponentRun:
+    def _read_run(
+        self, node: Node, element: PromptElement, result: object, sizing: Sizing
+    ) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
         children = flatten(cast("Child", result), type(element).__name__)  # flatten checks it
@@ -181,8 +199,13 @@ class Expansion:
         for messages in iter_rounds(rounds):
             key = id(messages[0])
             item = None if node.in_fallback else find(key)
-            size = len(messages)  # an item holds its messages, so that with the key its first message is the same
-            if item is None or len(item.sources) != size or (size > 1 and not all(map(is_, item.sources, messages))):
+            # an item holds its messages, so that with the key its first message is the same
+            size = len(messages)
+            if (
+                item is None
+                or len(item.sources) != size
+                or (size > 1 and not all(map(is_, item.sources, messages)))
+            ):
                 item = build_round(messages)
                 if node.in_fallback:
                     item.is_loose = True
@@ -218,7 +241,10 @@ class Expansion:
             self._complete(node)
 
     def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over children, of which a prompt can have very many
-        """Build the items of a node and schedule those that are nodes. Return True if none is a node."""
+        """Build the items of a node and schedule those that are nodes.
+
+        Return True if none is a node.
+        """
         items = node.items
         find_cached = self.cache.message_items.get
         message_items = self.message_items
@@ -233,7 +259,14 @@ class Expansion:
                     if not child or child.isspace():
                         continue
                     raise TreeError(_describe_outside(child), path=format_path(node))
-                items.append(Leaf(node, child, node.text_priority, STARTS_LINE_NEVER if items else STARTS_LINE_FIRST))
+                items.append(
+                    Leaf(
+                        node,
+                        child,
+                        node.text_priority,
+                        STARTS_LINE_NEVER if items else STARTS_LINE_FIRST,
+                    )
+                )
                 continue
             cached = find_cached(id(child))
             if cached is not None and cached.element is child and message is None:
@@ -273,7 +306,10 @@ class Expansion:
             return True
         if plain and _DEFAULT_GROW not in groups:
             groups[_DEFAULT_GROW] = []
-        ordered = [FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow) for grow in sorted(groups, reverse=True)]
+        ordered = [
+            FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow)
+            for grow in sorted(groups, reverse=True)
+        ]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
             for member in group.nodes:
@@ -307,7 +343,9 @@ class Expansion:
                 message = "a CacheBreakpoint must be a direct child of a message: move it into one."
                 raise TreeError(message, path=format_path(node))
             part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
-            node.items.append(Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element))
+            node.items.append(
+                Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
+            )
 
     def _schedule(self, node: Node, index: int) -> None:
         """Schedule the nodes of a flex group, or of the next group that has any."""
@@ -344,7 +382,8 @@ class Expansion:
 def _refuse_cycle(node: Node) -> None:
     """Raise TreeError if an element occurs among those that are inside it.
 
-    Below a component that ran in between, the same element may be meant: its content depends on the component.
+    Below a component that ran in between, the same element may be meant: its content depends on the
+    component.
     """
     chain: list[Node] = []
     above = node.parent  # a component that is inside itself has not run at this node yet
@@ -375,8 +414,12 @@ def _add_path(error: BaseException, node: Node) -> None:
         error.add_note(f"in element {path}")
 
 
-def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[PendingAwaitables, AwaitedResults, bool]:
-    """Write the Expandables below a node again, in render order, until `limit` tokens are used. Return whether any was written.
+def grow_expandables(
+    expansion: Expansion, root: Node, limit: int
+) -> Generator[PendingAwaitables, AwaitedResults, bool]:
+    """Write the Expandables below a node again, in render order, until `limit` tokens are used.
+
+    Return whether any was written.
 
     Raises what an Expandable raises, and BadChildError if its value is not a string.
     """
@@ -398,7 +441,12 @@ def grow_expandables(expansion: Expansion, root: Node, limit: int) -> Generator[
             room = min(room, (limited.limit or 0) - measure(limited, sizer))
         if room <= 0:
             continue
-        sizing = Sizing(partial(int, room + size), sizer.tokenizer, expansion.model, prune_step=expansion.prune_step)
+        sizing = Sizing(
+            partial(int, room + size),
+            sizer.tokenizer,
+            expansion.model,
+            prune_step=expansion.prune_step,
+        )
         try:
             value: object = element.value(sizing)
             if inspect.isawaitable(value):

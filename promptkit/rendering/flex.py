@@ -14,8 +14,9 @@ __all__ = ["resolve_reserve", "split_shares"]
 def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
     """Split `total` tokens in proportion to `bases`. The parts never sum to more than `total`.
 
-    A member with a limit below its proportional share gets the limit, and the rest of its share goes to the other members. As in
-    prompt-tsx there are two passes: the first looks at the members in order, each against the bases that are left.
+    A member with a limit below its proportional share gets the limit, and the rest of its share
+    goes to the other members. As in prompt-tsx there are two passes: the first looks at the members
+    in order, each against the bases that are left.
 
     >>> split_shares(100, [1, 1, 2], [None, 10, None])
     [30, 10, 60]
@@ -33,7 +34,10 @@ def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None
             left -= weights[index]
             granted += limit
     rest = max(0, total - granted)
-    return [part if part >= 0 else int(rest * weight // left) if left > 0 else 0 for part, weight in zip(parts, weights, strict=True)]
+    return [
+        part if part >= 0 else int(rest * weight // left) if left > 0 else 0
+        for part, weight in zip(parts, weights, strict=True)
+    ]
 
 
 def resolve_reserve(remaining: int, reserve: int | str) -> int:

@@ -1,9 +1,10 @@
 """Prune the subtree of a limit: find the shortest prefix of its removal order that fits, and make it final.
 
-The order is the same for every limit; what differs is the end that is counted from. From the last state back takes the time of everything
-that is kept. Where limits are nested, each would count again what the one inside it kept, so a limit that contains another one is counted
-from its first state on: the tokens of the limits inside are known, and steps are taken until it holds. That takes the time of what is new
-in it and of what it removes.
+The order is the same for every limit; what differs is the end that is counted from. From the last
+state back takes the time of everything that is kept. Where limits are nested, each would count
+again what the one inside it kept, so a limit that contains another one is counted from its first
+state on: the tokens of the limits inside are known, and steps are taken until it holds. That takes
+the time of what is new in it and of what it removes.
 """
 
 from __future__ import annotations
@@ -28,10 +29,13 @@ _MOST_LEAVES: Final = 8
 """The leaves of a message that is counted again whenever one of them is removed."""
 
 _MOST_NEW: Final = 4
-"""How many times the limit the upper bound of the content may be. Of much new content most is removed, and need not be counted."""
+"""How many times the limit the upper bound of the content may be. Of much new content most is
+removed, and need not be counted."""
 
 
-def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, recorded: Sequence[Run]) -> list[Step] | BackwardScan:
+def prune_from_last(
+    order: RemovalOrder, root: Node, limit: int, sizer: Sizer, recorded: Sequence[Run]
+) -> list[Step] | BackwardScan:
     """Count the states below a limit from the last one back, and make the first one that fits final.
 
     Returns:
@@ -50,18 +54,31 @@ def prune_from_last(order: RemovalOrder, root: Node, limit: int, sizer: Sizer, r
     return steps[:state]
 
 
-def prune_from_first(order: RemovalOrder, root: Node, limit: int, sizer: Sizer) -> list[Step] | None:
-    """Take steps below a limit that contains others, until it holds. Returns None, with nothing changed, if it must be counted from the last state.
+def prune_from_first(
+    order: RemovalOrder, root: Node, limit: int, sizer: Sizer
+) -> list[Step] | None:
+    """Take steps below a limit that contains others, until it holds.
+
+    Returns None, with nothing changed, if it must be counted from the last state.
 
     Needs a tree without fallbacks and cache breakpoints, and upper bounds of its nodes.
     """
-    if root.message is not None or root.token_bound is None or root.token_bound > _MOST_NEW * limit or not _contains_limit(root):
+    if (
+        root.message is not None
+        or root.token_bound is None
+        or root.token_bound > _MOST_NEW * limit
+        or not _contains_limit(root)
+    ):
         return None
     tokens = _count(root, sizer)
     steps: list[Step] = []
     taken = order.take_steps(root, steps, batch=False)
     while tokens > limit:
-        saved = None if next(taken, _END) is _END else _count_saved(steps[-1], len(steps) - 1, root, sizer)
+        saved = (
+            None
+            if next(taken, _END) is _END
+            else _count_saved(steps[-1], len(steps) - 1, root, sizer)
+        )
         if saved is None:
             order.take_back(steps)
             return None
@@ -87,7 +104,10 @@ def _contains_limit(root: Node) -> bool:
 
 
 def _count(root: Node, sizer: Sizer) -> int:
-    """Count the tokens of the living messages below a limit. The tokens of a limit inside it are counted once and kept."""
+    """Count the tokens of the living messages below a limit.
+
+    The tokens of a limit inside it are counted once and kept.
+    """
     total = 0
     stack = [root]
     while stack:
@@ -116,7 +136,10 @@ _UNKNOWN: Final = -1
 
 
 def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None:
-    """Count the tokens of the messages below a limit that a step removed. Returns None if it removed a part of a long message."""
+    """Count the tokens of the messages below a limit that a step removed.
+
+    Returns None if it removed a part of a long message.
+    """
     if isinstance(step, RunStep):
         return 0 if step.item is None else sizer.count_item(step.item)
     _forget_settled(step, root)
@@ -127,7 +150,9 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
         elif item.is_active and item.leaf_count > _MOST_LEAVES:
             return None
         else:
-            saved += measure(item, sizer, state) - (measure(item, sizer, state + 1) if item.is_active else 0)
+            saved += measure(item, sizer, state) - (
+                measure(item, sizer, state + 1) if item.is_active else 0
+            )
     return saved
 
 
@@ -135,13 +160,24 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
     """List the messages below a limit from which a step removed something, each once."""
     places: dict[tuple[Node, int], None] = {}
     for change in step:
-        message = change.message if isinstance(change, CallRemoved) else change.parent.message if isinstance(change, ItemRemoved) else None
+        message = (
+            change.message
+            if isinstance(change, CallRemoved)
+            else change.parent.message
+            if isinstance(change, ItemRemoved)
+            else None
+        )
         if message is not None and message.parent is not None:
             places[message.parent, message.position] = None
         elif isinstance(change, ItemRemoved):
             item = change.parent.items[change.position]
             if isinstance(item, Node) and item.role is None:
-                places.update(dict.fromkeys((parent, position) for parent, position, _ in iter_message_places(item, state)))
+                places.update(
+                    dict.fromkeys(
+                        (parent, position)
+                        for parent, position, _ in iter_message_places(item, state)
+                    )
+                )
             else:
                 places[change.parent, change.position] = None
     found = (parent.items[position] for parent, position in places if _is_below(parent, root))
@@ -151,7 +187,13 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
 def _forget_settled(step: list[Change], root: Node) -> None:
     """Mark the token counts of outer limits as unknown that a removal below `root` touched."""
     for change in step:
-        node = change.parent if isinstance(change, ItemRemoved) else change.message if isinstance(change, CallRemoved) else None
+        node = (
+            change.parent
+            if isinstance(change, ItemRemoved)
+            else change.message
+            if isinstance(change, CallRemoved)
+            else None
+        )
         while node is not None and not _is_below(node, root):
             if node.settled_tokens is not None:
                 node.settled_tokens = _UNKNOWN

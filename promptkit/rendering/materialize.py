@@ -58,20 +58,28 @@ class RenderTree:
         self.limits: list[Node] = []
         self.fallback_limits: list[Node] = []  # inside fallbacks
         self.keep_groups: dict[Hashable, list[Node]] = {}  # the members of each KeepWith group
-        self.keep_group_calls: dict[Hashable, list[tuple[Node, int]]] = {}  # the tool calls of each group: (message, index)
+        # the tool calls of each group: (message, index)
+        self.keep_group_calls: dict[Hashable, list[tuple[Node, int]]] = {}
         self.cache_breakpoints: list[Leaf] = []  # in written order
         self.reserved = 0
         self.has_attachments = False
 
     def find_last_breakpoint(self, root: Node) -> Leaf | None:
         """Return the last cache breakpoint at or below a node, before which nothing below that node is pruned."""
-        below = (leaf for leaf in reversed(self.cache_breakpoints) if root.index <= leaf.parent.index <= root.last_index)
+        below = (
+            leaf
+            for leaf in reversed(self.cache_breakpoints)
+            if root.index <= leaf.parent.index <= root.last_index
+        )
         return next(below, None)
 
-    def collect_attachments(self, state: int) -> tuple[list[object], list[Reference], list[Reference]]:
+    def collect_attachments(
+        self, state: int
+    ) -> tuple[list[object], list[Reference], list[Reference]]:
         """Return (metadata, references, omitted references) in a state.
 
-        Local metadata is dropped with its element. A reference whose element was removed is omitted.
+        Local metadata is dropped with its element. A reference whose element was removed is
+        omitted.
         """
         if not self.has_attachments:
             return [], [], []
@@ -81,10 +89,16 @@ class RenderTree:
         removed: set[Node] = set()
         for node in self.nodes:
             parent = node.parent
-            if parent is not None and (parent in removed or parent.removed_at[node.position] < state or node.activated_at >= state):
+            if parent is not None and (
+                parent in removed
+                or parent.removed_at[node.position] < state
+                or node.activated_at >= state
+            ):
                 removed.add(node)
             if node.metadata:
-                metadata += [value for value, local in node.metadata if not (local and node in removed)]
+                metadata += [
+                    value for value, local in node.metadata if not (local and node in removed)
+                ]
             if node.references:
                 (omitted if node in removed else kept).extend(node.references)
         return metadata, kept, omitted
@@ -104,7 +118,9 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
         tree.nodes.append(node)
         stack.extend(reversed(node.nodes))
         node.is_active = parent is None or (
-            parent.removed_at[node.position] == NEVER_REMOVED and (parent.is_active or parent.in_fallback) and not node.in_fallback
+            parent.removed_at[node.position] == NEVER_REMOVED
+            and (parent.is_active or parent.in_fallback)
+            and not node.in_fallback
         )
         if node.metadata or node.references:
             tree.has_attachments = True
@@ -113,7 +129,9 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             continue
         if parent is not None and parent.required:
             node.required = True  # everything below a required node stays
-        if not node.in_prioritized and (node.role == "system" or (parent is not None and parent.keeps_unprioritized)):
+        if not node.in_prioritized and (
+            node.role == "system" or (parent is not None and parent.keeps_unprioritized)
+        ):
             node.keeps_unprioritized = not prompt_tsx
         if node.limit is not None:
             (tree.fallback_limits if node.in_fallback else tree.limits).append(node)
@@ -154,7 +172,9 @@ def _settle(node: Node) -> None:
 def _has_required_round(node: Node, run: Run) -> bool:
     """Return whether a conversation has a round with content that is never removed."""
     removable = set(run.order)
-    return len(removable) <= len(node.items) and any(at not in removable and is_content(item) for at, item in enumerate(node.items))
+    return len(removable) <= len(node.items) and any(
+        at not in removable and is_content(item) for at, item in enumerate(node.items)
+    )
 
 
 def _has_lasting_content(node: Node) -> bool:
@@ -164,7 +184,10 @@ def _has_lasting_content(node: Node) -> bool:
     if node.required or node.role is not None or node.atomic:
         return True
     return any(
-        removed_at == NEVER_REMOVED and type(item) is Leaf and is_content(item) and not has_own_priority(item)
+        removed_at == NEVER_REMOVED
+        and type(item) is Leaf
+        and is_content(item)
+        and not has_own_priority(item)
         for item, removed_at in zip(node.items, node.removed_at, strict=True)
     )
 
@@ -184,14 +207,22 @@ def _keep_last_user_message(tree: RenderTree) -> None:
         return
     for node in tree.nodes[message.index : message.last_index + 1]:
         around = node.parent
-        if node is message or (around is not None and around.keeps_unprioritized and not node.in_prioritized and node.is_active):
+        if node is message or (
+            around is not None
+            and around.keeps_unprioritized
+            and not node.in_prioritized
+            and node.is_active
+        ):
             node.keeps_unprioritized = True
             if _has_lasting_content(node):
                 _pin(node)
 
 
 def _find_last_user_message(root: Node) -> tuple[Node, int] | None:
-    """Find the place of the last user message without a priority. None: there is none, or it is in a round that is required."""
+    """Find the place of the last user message without a priority.
+
+    None: there is none, or it is in a round that is required.
+    """
     stack = [(root, len(root.items))]
     while stack:
         parent, end = stack.pop()
@@ -215,14 +246,18 @@ def _is_unprioritized_user_message(item: Item) -> bool:
     """Return whether an item is a user message without a priority that is not blank."""
     if type(item) is MessageItem:
         return item.role == "user" and item.element is not None and item.element.priority is None
-    return type(item) is Node and item.role == "user" and not item.in_prioritized and not item.is_blank
+    return (
+        type(item) is Node and item.role == "user" and not item.in_prioritized and not item.is_blank
+    )
 
 
 def _has_required_request(node: Node, run: Run) -> bool:
     """Return whether a conversation has a round with a user message that is never removed."""
     removable = set(run.order)
     return any(
-        type(item) is MessageItem and at not in removable and any(message.role == "user" for message in item.messages or ())
+        type(item) is MessageItem
+        and at not in removable
+        and any(message.role == "user" for message in item.messages or ())
         for at, item in enumerate(node.items)
     )
 
@@ -241,8 +276,16 @@ def has_own_priority(leaf: Leaf) -> bool:
 
 
 def has_content(node: Node) -> bool:
-    """Return whether a node counts as content of its container before anything is removed. In a message a Reserve does not: it is not sent."""
-    return node.live_items > 0 or node.role == "tool" or bool(node.calls) or (node.reserve > 0 and node.message is None)
+    """Return whether a node counts as content of its container before anything is removed.
+
+    In a message a Reserve does not: it is not sent.
+    """
+    return (
+        node.live_items > 0
+        or node.role == "tool"
+        or bool(node.calls)
+        or (node.reserve > 0 and node.message is None)
+    )
 
 
 def _index_message(tree: RenderTree, node: Node) -> None:
@@ -253,7 +296,8 @@ def _index_message(tree: RenderTree, node: Node) -> None:
     index = 0
     stack = [(node, zip(node.items, node.removed_at, strict=True), False)]
     while stack:
-        container, rest, inactive = stack[-1]  # inactive: in a fallback, whose leaves are linked when it is activated
+        # inactive: in a fallback, whose leaves are linked when it is activated
+        container, rest, inactive = stack[-1]
         for item, removed_at in rest:
             if removed_at != NEVER_REMOVED:
                 continue
@@ -267,8 +311,18 @@ def _index_message(tree: RenderTree, node: Node) -> None:
                     item.placeholder = placeholder = Leaf(item, "", 0, STARTS_LINE_NEVER)
                     placeholder.is_element, placeholder.index = True, index
                     index += 1
-                    before = before if inactive or item.activated_at == NEVER_REMOVED else _chain(tree, node, placeholder, before)
-                stack.append((item, zip(item.items, item.removed_at, strict=True), inactive or item.activated_at == NEVER_REMOVED))
+                    before = (
+                        before
+                        if inactive or item.activated_at == NEVER_REMOVED
+                        else _chain(tree, node, placeholder, before)
+                    )
+                stack.append(
+                    (
+                        item,
+                        zip(item.items, item.removed_at, strict=True),
+                        inactive or item.activated_at == NEVER_REMOVED,
+                    )
+                )
                 break
         else:
             container.leaf_count = index - container.first_leaf_index
@@ -276,7 +330,9 @@ def _index_message(tree: RenderTree, node: Node) -> None:
     if isinstance(node.element, AssistantMessage):
         for call_index, call in enumerate(node.calls):
             if call.id in node.element.keep_with:
-                tree.keep_group_calls.setdefault(node.element.keep_with[call.id], []).append((node, call_index))
+                tree.keep_group_calls.setdefault(node.element.keep_with[call.id], []).append(
+                    (node, call_index)
+                )
 
 
 def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
@@ -297,7 +353,9 @@ def is_content(item: Item) -> bool:
         return item.messages != ()
     if isinstance(item, Node):
         return item.is_counted
-    return not item.is_frame and (item.part is not None or bool(item.text and not item.text.isspace()))
+    return not item.is_frame and (
+        item.part is not None or bool(item.text and not item.text.isspace())
+    )
 
 
 def list_linked_leaves(node: Node) -> list[Leaf]:
@@ -305,7 +363,9 @@ def list_linked_leaves(node: Node) -> list[Leaf]:
     if node.placeholder:
         return [node.placeholder]
     return [
-        item for item, removed_at in zip(node.items, node.removed_at, strict=True) if removed_at == NEVER_REMOVED and type(item) is Leaf
+        item
+        for item, removed_at in zip(node.items, node.removed_at, strict=True)
+        if removed_at == NEVER_REMOVED and type(item) is Leaf
     ]
 
 
@@ -322,16 +382,22 @@ def has_removable_items(node: Node) -> bool:
 def pair_calls(tree: RenderTree, *, strict: bool) -> None:
     """Pair the tool calls and tool results of a tree.
 
-    A result answers the nearest preceding call with its id that is still open. Sets `answered_call` of the results, and `results`
-    of the messages with calls. Results inside fallbacks are among them.
+    A result answers the nearest preceding call with its id that is still open. Sets `answered_call`
+    of the results, and `results` of the messages with calls. Results inside fallbacks are among
+    them.
 
-    Raises UnansweredToolCallError and OrphanToolResultError if `strict` is on. Otherwise such calls and results stay unpaired.
+    Raises UnansweredToolCallError and OrphanToolResultError if `strict` is on. Otherwise such calls
+    and results stay unpaired.
     """
     open_calls: dict[str, tuple[Node, int]] = {}
     answered: dict[str, tuple[Node, int]] = {}
     for node in tree.messages:
         if node.call_id is not None:
-            call = answered.get(node.call_id) if node.in_fallback else open_calls.pop(node.call_id, None)
+            call = (
+                answered.get(node.call_id)
+                if node.in_fallback
+                else open_calls.pop(node.call_id, None)
+            )
             if call is not None:
                 answered[node.call_id] = call
                 node.answered_call = call

@@ -59,7 +59,10 @@ class Path(NamedTuple):
 
 
 class Paths:
-    """Formats the paths of many items of one tree, in full and in short. Each step is formatted once."""
+    """Formats the paths of many items of one tree, in full and in short.
+
+    Each step is formatted once.
+    """
 
     def __init__(self) -> None:
         self._full: dict[Node, Path] = {}
@@ -73,18 +76,29 @@ class Paths:
         if type(item) is Node:
             return str(self._build_path(item, self._full, _append_step))
         label = [format_label(parent, position)] if position is not None else []
-        return PATH_SEPARATOR.join([step for step in (str(self._build_path(parent, self._full, _append_step)), *label) if step])
+        return PATH_SEPARATOR.join(
+            [
+                step
+                for step in (str(self._build_path(parent, self._full, _append_step)), *label)
+                if step
+            ]
+        )
 
     def format_public(self, parent: Node, position: int) -> str:
         """Format the path of the item at `position` in a node, without private components."""
-        return str(self._build_path(parent, self._public, _append_public_step).append(format_label(parent, position)))
+        return str(
+            self._build_path(parent, self._public, _append_public_step).append(
+                format_label(parent, position)
+            )
+        )
 
     def shorten(self, parent: Node, position: int | None = None) -> str:
         """Format what receipts call a node, or the item at `position` in it.
 
-        It is the label of the element, behind that of the nearest element around it that has one (`team > turn 1 · reply`), or else its
-        path from the innermost element around it that has a label. Of the steps that only group, the path has those that are one of
-        several and have several children: of others, a child has the position or none.
+        It is the label of the element, behind that of the nearest element around it that has one
+        (`team > turn 1 · reply`), or else its path from the innermost element around it that has a
+        label. Of the steps that only group, the path has those that are one of several and have
+        several children: of others, a child has the position or none.
         """
         item = parent if position is None else parent.items[position]
         while type(item) is Node and _passes_on(item) and len(item.items) == 1:
@@ -105,21 +119,33 @@ class Paths:
         around = _find_labelled_around(place[0])
         if around is not None and around.element is not None and around.element.label:
             return self._qualify(around.element.label, around.parent)
-        return str(self._build_path(place[0], self._short, self._append_short_step).append(_format_short_label(*place)))
+        return str(
+            self._build_path(place[0], self._short, self._append_short_step).append(
+                _format_short_label(*place)
+            )
+        )
 
     def _qualify(self, label: str, around: Node | None) -> str:
         """Put the nearest label around a labelled element before its label."""
-        outer = "" if around is None else str(self._build_path(around, self._labels, _append_label_step))
+        outer = (
+            ""
+            if around is None
+            else str(self._build_path(around, self._labels, _append_label_step))
+        )
         return f"{outer}{PATH_SEPARATOR}{label}" if outer not in ("", label) else label
 
     def _append_short_step(self, path: Path, node: Node) -> Path:
         if node.element is not None and node.element.label:
             return Path().append(self._qualify(node.element.label, node.parent))
-        if node.parent is None or (_passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)):
+        if node.parent is None or (
+            _passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)
+        ):
             return path
         return path.append(_format_short_label(node.parent, node.position))
 
-    def _build_path(self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]) -> Path:
+    def _build_path(
+        self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]
+    ) -> Path:
         """Return the path of a node, from the nearest node above it whose path is known."""
         missing: list[Node] = []
         above: Node | None = node
@@ -137,16 +163,27 @@ def _append_step(path: Path, node: Node) -> Path:
 
 
 def _append_public_step(path: Path, node: Node) -> Path:
-    is_private = node.element is not None and not node.element.label and type(node.element).__name__.startswith("_")
+    is_private = (
+        node.element is not None
+        and not node.element.label
+        and type(node.element).__name__.startswith("_")
+    )
     return path if is_private else _append_step(path, node)
 
 
 def _append_label_step(path: Path, node: Node) -> Path:
-    return Path().append(node.element.label) if node.element is not None and node.element.label else path
+    return (
+        Path().append(node.element.label)
+        if node.element is not None and node.element.label
+        else path
+    )
 
 
 def _format_short_label(parent: Node, position: int) -> str:
-    """Format the label of an item. An only child of something that is left out has the position of that."""
+    """Format the label of an item.
+
+    An only child of something that is left out has the position of that.
+    """
     item = parent.items[position]
     while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
         parent, position = parent.parent, parent.position
@@ -155,7 +192,11 @@ def _format_short_label(parent: Node, position: int) -> str:
 
 def _find_labelled_around(node: Node) -> Node | None:
     """Return the group with a label around an only child, which is what the child is called."""
-    while len(node.items) == 1 and node.parent is not None and (node.element is None or passes_on(node.element)):
+    while (
+        len(node.items) == 1
+        and node.parent is not None
+        and (node.element is None or passes_on(node.element))
+    ):
         if node.element is not None and node.element.label:
             return node
         node = node.parent
@@ -171,7 +212,9 @@ def _passes_on(node: Node) -> bool:
 
 def passes_on(element: PromptElement) -> bool:
     """Return whether an element only groups its children, or is a private component, so that receipts need not show it."""
-    return isinstance(element, Chunk | Group | KeepWith | Rounds) or type(element).__name__.startswith("_")
+    return isinstance(element, Chunk | Group | KeepWith | Rounds) or type(
+        element
+    ).__name__.startswith("_")
 
 
 def format_omitted_steps(steps: int) -> str:
@@ -181,7 +224,9 @@ def format_omitted_steps(steps: int) -> str:
 
 def format_label(parent: Node, position: int) -> str:
     """Format the last step of an item's path."""
-    return find_label(parent, position) or _format_step(parent.items[position], position, siblings=len(parent.items))
+    return find_label(parent, position) or _format_step(
+        parent.items[position], position, siblings=len(parent.items)
+    )
 
 
 def find_label(parent: Node, position: int) -> str | None:

@@ -1,6 +1,7 @@
 """Prune a static tree by its plan: find the first state that fits, from the last state backwards, and write its messages.
 
-The count of a message does not change while others leave, so the tokens of a state are a sum. What is certainly removed is never looked at.
+The count of a message does not change while others leave, so the tokens of a state are a sum. What
+is certainly removed is never looked at.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ class KeptPlan:
     """What is kept of a static tree."""
 
     path: tuple[tuple[ContainerPlan, int], ...]
-    """The containers around `container` that are kept in part, the root first, each with the rank of the next one."""
+    """The containers around `container` that are kept in part, the root first, each with the rank
+    of the next one."""
     container: ContainerPlan
     """The innermost container that is kept in part."""
     rank: int
     """The rank from which on its units are kept."""
     lines: tuple[LinesMessage, int] | None
-    """The unit before that rank, if it is a message of which some lines are kept, and the index of the first of these in its `ranked`."""
+    """The unit before that rank, if it is a message of which some lines are kept, and the index of
+    the first of these in its `ranked`."""
     tokens: int
     """The tokens of the messages."""
 
@@ -56,7 +59,11 @@ class KeptPlan:
                     if isinstance(unit, ContainerPlan):
                         stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
                         break
-                    add(_build(unit) if isinstance(unit, MessageItem) else unit.message or _build(unit))
+                    add(
+                        _build(unit)
+                        if isinstance(unit, MessageItem)
+                        else unit.message or _build(unit)
+                    )
                 elif rank == partial:
                     if depth < len(levels):
                         plan, partial, low = levels[depth]
@@ -80,7 +87,13 @@ def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) ->
     if isinstance(unit, PlannedMessage):
         calls = () if unit.call is None else (unit.call,)
         content = (unit.text,) if unit.text else ()
-        unit.message = Message(role=unit.role, content=content, name=unit.element.name, tool_calls=calls, tool_call_id=unit.answers)
+        unit.message = Message(
+            role=unit.role,
+            content=content,
+            name=unit.element.name,
+            tool_calls=calls,
+            tool_call_id=unit.answers,
+        )
         return unit.message
     if isinstance(unit, LinesMessage):
         unit.message = _join(unit, range(len(unit.lines)))
@@ -102,7 +115,8 @@ def _join(message: LinesMessage, positions: Sequence[int]) -> Message:
 def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
     """Find the first state of the removal order that fits.
 
-    The last user message without a priority is never removed. Without any, neither is the last of the user messages or of the messages.
+    The last user message without a priority is never removed. Without any, neither is the last of
+    the user messages or of the messages.
 
     Args:
         root: The plan of the prompt.
@@ -118,7 +132,8 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
     if total > room:
         return None
     waits_for_user = root.has_user and not any(message.role == "user" for message in root.fixed)
-    waits = waits_for_user or not (root.has_user or root.fixed)  # for the message that is never removed
+    # for the message that is never removed
+    waits = waits_for_user or not (root.has_user or root.fixed)
     last_user = root.last_user  # until it is kept
     path: list[tuple[ContainerPlan, int]] = []
     lines: tuple[LinesMessage, int] | None = None
@@ -157,7 +172,11 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
             if waits:
                 waits = waits_for_user and not (text is not None and text.role == "user")
         rank -= 1
-    return None if waits or last_user is not None else KeptPlan(tuple(path), container, rank, lines, total)
+    return (
+        None
+        if waits or last_user is not None
+        else KeptPlan(tuple(path), container, rank, lines, total)
+    )
 
 
 class _Counts:
@@ -171,7 +190,10 @@ class _Counts:
         self._shortest = max(LONG, budget)
 
     def count(self, unit: MessageItem | PlannedMessage | Pair) -> int:
-        """Count the tokens of a message, or of a call and its result. A text that surely exceeds the budget is not counted."""
+        """Count the tokens of a message, or of a call and its result.
+
+        A text that surely exceeds the budget is not counted.
+        """
         if isinstance(unit, MessageItem):
             return self._find_excess(unit.text) or self._sizer.count_item(unit)
         if isinstance(unit, PlannedMessage):
@@ -187,15 +209,17 @@ class _Counts:
             if excess:
                 return excess
             calls = () if message.call is None else (message.call,)
-            frame = self._sizer.count_frame(message.role, message.element.name, calls, message.answers, text=bool(text))
+            frame = self._sizer.count_frame(
+                message.role, message.element.name, calls, message.answers, text=bool(text)
+            )
             message.tokens = frame + (self._sizer.tokenizer.count(text) if text else 0)
         return message.tokens
 
     def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:
         """Find the first state of a message that fits: the index in `ranked` of its first line, and its tokens.
 
-        A line is counted with its line break, which the last one has not. So an earlier state may have less tokens, but never less than the
-        end of its last line.
+        A line is counted with its line break, which the last one has not. So an earlier state may
+        have less tokens, but never less than the end of its last line.
         """
         count, scale = self._base.count, self._scale
         frame = self._sizer.count_text_frame(message.role, message.element.name)

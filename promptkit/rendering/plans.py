@@ -1,11 +1,12 @@
 """Plans of static trees: what a tree without components removes first, known without expanding it.
 
-A static tree consists of messages and plain containers, with nothing in it that depends on the budget, that may be replaced, or that other
-elements lean on. Its removal order is the order of its containers by priority, one inside the other, so a container is planned once,
-kept by its identity, and used again in every render that shows it. A render of one more turn plans that turn.
+A static tree consists of messages and plain containers, with nothing in it that depends on the
+budget, that may be replaced, or that other elements lean on. Its removal order is the order of its
+containers by priority, one inside the other, so a container is planned once, kept by its identity,
+and used again in every render that shows it. A render of one more turn plans that turn.
 
-`PlanCache.plan` returns None for any other tree. Such a tree is expanded and pruned as the modules `expand` to `prune` do it, and what
-a plan says is what they would say.
+`PlanCache.plan` returns None for any other tree. Such a tree is expanded and pruned as the modules
+`expand` to `prune` do it, and what a plan says is what they would say.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from itertools import pairwise
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.chat import (
+    AssistantMessage,
+    MessageElement,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.elements.text import TextChunk
 from promptkit.errors import TreeError
 from promptkit.rendering.build import build_leaf, build_message_item, is_plain, read_priority
@@ -28,16 +35,38 @@ if TYPE_CHECKING:
     from promptkit.element import Children, PromptElement
     from promptkit.messages import Message, Role, ToolCall
 
-__all__ = ["FIXED", "ContainerPlan", "Line", "LinesMessage", "Pair", "PlanCache", "PlannedMessage", "Unit"]
+__all__ = [
+    "FIXED",
+    "ContainerPlan",
+    "Line",
+    "LinesMessage",
+    "Pair",
+    "PlanCache",
+    "PlannedMessage",
+    "Unit",
+]
 
 FIXED: Final = 1 << 60
 """The rank of what is never removed."""
 
 
 class PlannedMessage:
-    """A message with one tool call and no text, a tool result, or a message that is never removed. Its content is one text or none."""
+    """A message with one tool call and no text, a tool result, or a message that is never removed.
 
-    __slots__ = ("answers", "call", "element", "fixed", "message", "priority", "role", "text", "tokens")
+    Its content is one text or none.
+    """
+
+    __slots__ = (
+        "answers",
+        "call",
+        "element",
+        "fixed",
+        "message",
+        "priority",
+        "role",
+        "text",
+        "tokens",
+    )
 
     def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
         self.element = element
@@ -65,26 +94,35 @@ class Line:
 
 
 class LinesMessage:
-    """A message of lines, which are removed one by one. `ranked` holds their positions, the first to be removed first."""
+    """A message of lines, which are removed one by one.
+
+    `ranked` holds their positions, the first to be removed first.
+    """
 
     __slots__ = ("element", "lines", "message", "priority", "ranked", "ranks", "role")
 
-    def __init__(self, element: MessageElement, role: Role, lines: list[Line], priority: float) -> None:
+    def __init__(
+        self, element: MessageElement, role: Role, lines: list[Line], priority: float
+    ) -> None:
         self.element = element
         self.role: Role = role
         self.lines = lines
         self.priority = priority
         priorities = [line.priority for line in lines]
         places = range(len(lines))
-        self.ranked: Sequence[int] = places if priorities == sorted(priorities) else sorted(places, key=priorities.__getitem__)
+        self.ranked: Sequence[int] = (
+            places
+            if priorities == sorted(priorities)
+            else sorted(places, key=priorities.__getitem__)
+        )
         self.message: Message | None = None  # with all lines; not built yet
 
 
 class ContainerPlan:
     """A container: its units in written order, and in the order in which they are removed.
 
-    A tool call and its result are one entry of `ranked`, because they leave together. `ranks` holds the index in `ranked` for each unit, and
-    FIXED for a unit that is never removed.
+    A tool call and its result are one entry of `ranked`, because they leave together. `ranks` holds
+    the index in `ranked` for each unit, and FIXED for a unit that is never removed.
     """
 
     __slots__ = (
@@ -110,10 +148,12 @@ class ContainerPlan:
         self.ranks: list[int] = []
         self.fixed: list[PlannedMessage] = []
         self.has_user = False  # a message of the user that may be removed
-        self.last_user: MessageItem | LinesMessage | None = None  # the last user message without a priority, unless it is required
+        # the last user message without a priority, unless it is required
+        self.last_user: MessageItem | LinesMessage | None = None
         self.has_system = False  # a system message that may be removed
         self.has_calls = False
-        self.is_changing = False  # the lowest priority of a unit's children changes while they are removed
+        # the lowest priority of a unit's children changes while they are removed
+        self.is_changing = False
         self.size = 1  # plans in it, itself included
 
 
@@ -138,7 +178,10 @@ _SLACK: Final = 1_000
 
 
 class PlanCache:
-    """The plans of the elements of the last prompts, by identity. A plan holds its element, so no other object has that identity."""
+    """The plans of the elements of the last prompts, by identity.
+
+    A plan holds its element, so no other object has that identity.
+    """
 
     def __init__(self, safe_cut: re.Pattern[str] | None) -> None:
         self._safe_cut = safe_cut
@@ -150,19 +193,30 @@ class PlanCache:
     def plan(self, children: Children) -> ContainerPlan | None:
         """Return the plan of a prompt, or None if it is not static or not well-formed."""
         root = self._plan(children)
-        if root is not None and isinstance(root.last_user, LinesMessage) and _has_kept_lines(root.last_user):
+        if (
+            root is not None
+            and isinstance(root.last_user, LinesMessage)
+            and _has_kept_lines(root.last_user)
+        ):
             root = None
         if root is not None:
             self._size = root.size
         if len(self._units) + len(self._lines) > 2 * self._size + _SLACK:
             units = () if root is None else _list_units(root)
             self._units = {id(unit.element): unit for unit in units}
-            self._lines = {id(line.element): line for unit in units if isinstance(unit, LinesMessage) for line in unit.lines}
+            self._lines = {
+                id(line.element): line
+                for unit in units
+                if isinstance(unit, LinesMessage)
+                for line in unit.lines
+            }
         return root
 
     def _plan(self, children: Children) -> ContainerPlan | None:  # noqa: C901  # one pass over children, of which a prompt can have very many
         root = ContainerPlan(None, HIGHEST_PRIORITY)
-        open_plans: list[tuple[ContainerPlan, Iterator[str | PromptElement | None]]] = [(root, iter(children))]
+        open_plans: list[tuple[ContainerPlan, Iterator[str | PromptElement | None]]] = [
+            (root, iter(children))
+        ]
         inside: set[int] = set()
         find = self._units.get
         while open_plans:
@@ -215,21 +269,33 @@ class PlanCache:
         planned = PlannedMessage(element, role, "", priority)
         if isinstance(element, AssistantMessage) and element.tool_calls:
             planned.call = element.tool_calls[0]
-            is_static = len(element.tool_calls) == 1 and not (element.children or fixed or element.keep_with)
+            is_static = len(element.tool_calls) == 1 and not (
+                element.children or fixed or element.keep_with
+            )
             return planned if is_static else None
         child = element.children[0] if len(element.children) == 1 else None
         if type(child) is str:  # as in build_message_item: a message of another text is expanded
             planned.text, planned.fixed = child, fixed
             planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
             return planned if child and not child.isspace() else None
-        return None if fixed or role == "tool" or not element.children else self._plan_lines(element, role, priority)
+        return (
+            None
+            if fixed or role == "tool" or not element.children
+            else self._plan_lines(element, role, priority)
+        )
 
-    def _plan_lines(self, element: MessageElement, role: Role, priority: float) -> LinesMessage | None:
+    def _plan_lines(
+        self, element: MessageElement, role: Role, priority: float
+    ) -> LinesMessage | None:
         """Plan a message whose children are lines, or return None if it has others."""
         children = element.children
         last = self._last_lines
         lines: list[Line] = []
-        if last is not None and len(last.lines) <= len(children) and all(map(is_, last.element.children, children)):
+        if (
+            last is not None
+            and len(last.lines) <= len(children)
+            and all(map(is_, last.element.children, children))
+        ):
             lines += last.lines  # the message has grown
         for child in children[len(lines) :]:
             line = self._lines.get(id(child)) or self._plan_line(child)
@@ -246,7 +312,12 @@ class PlanCache:
             leaf = build_leaf(_OUTSIDE, child)
         except TreeError:
             return None
-        if leaf is None or not leaf.text or leaf.text.isspace() or self._safe_cut.match("\n" + leaf.text[:2], 1) is None:
+        if (
+            leaf is None
+            or not leaf.text
+            or leaf.text.isspace()
+            or self._safe_cut.match("\n" + leaf.text[:2], 1) is None
+        ):
             return None
         line = self._lines[id(child)] = Line(child, leaf.text, leaf.priority)
         return line
@@ -268,7 +339,10 @@ def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
     keys = sorted(_list_keys(plan))
     if plan.fixed and not is_root:
         return False
-    if plan.is_changing and any(low == _CHANGING and priority == other for (priority, low, _), (other, _, _) in pairwise(keys)):
+    if plan.is_changing and any(
+        low == _CHANGING and priority == other
+        for (priority, low, _), (other, _, _) in pairwise(keys)
+    ):
         return False
     pairs = _pair_calls(units) if plan.has_calls else _NO_PAIRS
     if pairs is None:
@@ -288,7 +362,10 @@ def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
 
 
 def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
-    """List what the units of a container are ranked by: priority, lowest priority of a direct child, position. Notes what they have."""
+    """List what the units of a container are ranked by: priority, lowest priority of a direct child, position.
+
+    Notes what they have.
+    """
     keys: list[tuple[float, float, int]] = []
     for position, unit in enumerate(plan.units):
         if unit.element is not None and unit.element.priority is None:
@@ -304,7 +381,9 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
                 plan.fixed.append(unit)
             else:
                 plan.has_calls = True
-                keys.append((unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position))
+                keys.append(
+                    (unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position)
+                )
         else:
             keys.append((unit.priority, _CHANGING, position))
             _inherit(plan, unit)
@@ -325,7 +404,8 @@ def _has_kept_lines(message: LinesMessage) -> bool:
 
 
 _CHANGING: Final = float("-inf")
-"""Replaces the lowest priority of a direct child where that changes while children are removed. It sorts before all others."""
+"""Replaces the lowest priority of a direct child where that changes while children are removed. It
+sorts before all others."""
 
 
 def _inherit(plan: ContainerPlan, unit: ContainerPlan | LinesMessage) -> None:
@@ -348,7 +428,8 @@ _NO_PAIRS: Final[Mapping[int, tuple[int, int, Pair]]] = {}
 def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | None:
     """Pair the calls of a container with their results: position of each → positions and units of both.
 
-    None if a call or a result has no partner in this container, or one beyond an inner container with calls.
+    None if a call or a result has no partner in this container, or one beyond an inner container
+    with calls.
     """
     pairs: dict[int, tuple[int, int, Pair]] = {}
     waiting: dict[str, tuple[int, PlannedMessage]] = {}

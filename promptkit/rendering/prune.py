@@ -1,7 +1,7 @@
 """Stage three, prune: the shortest prefix of the removal order that fits, first for each limit and then for the whole tree.
 
-With a `prune_step`, removals are rounded up so that the first kept message stays the same for many turns, and a provider's prompt cache
-keeps matching.
+With a `prune_step`, removals are rounded up so that the first kept message stays the same for many
+turns, and a provider's prompt cache keeps matching.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from promptkit.rendering.removal_order import RemovalOrder, list_prefix
 from promptkit.rendering.removals import PrunedTree, list_removals
 from promptkit.rendering.sizing import set_token_bounds, surely_fits
 from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
-from promptkit.rendering.tree import NEVER_REMOVED, Item, Leaf, MessageItem, Node, RunStep, is_item_alive, is_node_alive
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    RunStep,
+    is_item_alive,
+    is_node_alive,
+)
 from promptkit.rendering.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 
 if TYPE_CHECKING:
@@ -52,19 +61,32 @@ class Pruner:
         self.sizer = sizer
         self.overhead = overhead
         self.limit_steps = tuple(limit_steps)
-        self._exact_overhead = exact_overhead  # the overhead with the text of the first system message, if it depends on that
+        # the overhead with the text of the first system message, if it depends on that
+        self._exact_overhead = exact_overhead
         self._order = RemovalOrder(tree)
         self._tree_scan: BackwardScan | None = None
-        self._last_message: LastMessage | None = None  # the message before whose removal the order of the whole tree ends
+        # the message before whose removal the order of the whole tree ends
+        self._last_message: LastMessage | None = None
         fallbacks = [node.index for node in tree.nodes if node.activated_at == NEVER_REMOVED]
-        self._may_count_from_first = not fallbacks and not tree.cache_breakpoints and not tree.recorded
-        self.fallback_limits = [node for node in tree.limits if _any_below(fallbacks, node)] + tree.fallback_limits
+        self._may_count_from_first = (
+            not fallbacks and not tree.cache_breakpoints and not tree.recorded
+        )
+        self.fallback_limits = [
+            node for node in tree.limits if _any_below(fallbacks, node)
+        ] + tree.fallback_limits
 
     def prune_limit(self, node: Node) -> None:
-        """Prune the subtree of a limit, permanently. Raises BudgetExceededError if what must stay exceeds the limit."""
+        """Prune the subtree of a limit, permanently.
+
+        Raises BudgetExceededError if what must stay exceeds the limit.
+        """
         if node.limit is None or not node.is_active or self._surely_fits(node, node.limit):
             return
-        steps = prune_from_first(self._order, node, node.limit, self.sizer) if self._may_count_from_first else None
+        steps = (
+            prune_from_first(self._order, node, node.limit, self.sizer)
+            if self._may_count_from_first
+            else None
+        )
         if steps is None:
             pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.recorded)
             if isinstance(pruned, BackwardScan):
@@ -82,7 +104,9 @@ class Pruner:
         if self.tree.prompt_tsx:
             return
         removed = [(node, step) for node, steps in self.limit_steps for step in steps]
-        last = find_last_message(self.tree.root, 0, [step for _, step in removed]) if removed else None
+        last = (
+            find_last_message(self.tree.root, 0, [step for _, step in removed]) if removed else None
+        )
         if last is None:
             return
         node = removed[last.step][0]
@@ -95,7 +119,12 @@ class Pruner:
             messages=assemble_messages(self.tree.root, -1),
             metadata=self.tree.collect_attachments(0)[0],
             removed=list_removals(
-                self._build_pruned(BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded), 0, 0, reason="limit")
+                self._build_pruned(
+                    BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded),
+                    0,
+                    0,
+                    reason="limit",
+                )
             ),
             where=format_path(node),
             last_message=path,
@@ -110,31 +139,46 @@ class Pruner:
         root = self.tree.root
         room = budget - self.tree.reserved - max(self.overhead)
         if not rounding.dropped and surely_fits(self.tree, self.sizer, room):
-            return self._build_pruned(BackwardScan(root, [], self.sizer, self.overhead, self.tree.recorded), 0, budget)
+            return self._build_pruned(
+                BackwardScan(root, [], self.sizer, self.overhead, self.tree.recorded), 0, budget
+            )
         return self.prune_at(self.scan_tree(), budget, rounding)
 
     def scan_tree(self) -> BackwardScan:
-        """Return the scan of the whole tree. It is made once, because running the removal order leaves the tree pruned."""
+        """Return the scan of the whole tree.
+
+        It is made once, because running the removal order leaves the tree pruned.
+        """
         if self._tree_scan is None:
             root = self.tree.root
             steps = self._order.run(root)
             if not self.tree.prompt_tsx:
                 self._last_message = end_before_last_message(root, steps)
-            self._tree_scan = BackwardScan(root, steps, self.sizer, self.overhead, self.tree.recorded)
+            self._tree_scan = BackwardScan(
+                root, steps, self.sizer, self.overhead, self.tree.recorded
+            )
         return self._tree_scan
 
     def prune_at(self, scan: BackwardScan, budget: int, rounding: RemovalRounding) -> PrunedTree:
-        """Return the tree in the state for another budget. Raises BudgetExceededError like `prune`."""
+        """Return the tree in the state for another budget.
+
+        Raises BudgetExceededError like `prune`.
+        """
         room = budget - self.tree.reserved
         if not scan.steps and scan.tokens > room:
-            scan = self.scan_tree()  # the whole tree fitted without a scan, but a smaller budget needs one
+            # the whole tree fitted without a scan, but a smaller budget needs one
+            scan = self.scan_tree()
         state = scan.find_first_fit(room)
         if rounding.step and state is not None:
             state = rounding.find_state(scan, room, state)
         elif self._exact_overhead:
             state = self._find_exact_fit(scan, room, state)
         if state is not None and self.fallback_limits:
-            fitting = (each for each in range(state, len(scan.steps) + 1) if self.cost_at(scan, each, rounding) <= room)
+            fitting = (
+                each
+                for each in range(state, len(scan.steps) + 1)
+                if self.cost_at(scan, each, rounding) <= room
+            )
             state = next((each for each in fitting if self.limits_hold(each)), None)
         if state is None:
             raise self._exceeded_error(self.tree.root, budget, scan)
@@ -142,11 +186,18 @@ class Pruner:
 
     def cost_at(self, scan: BackwardScan, state: int, rounding: RemovalRounding) -> int:
         """Return the tokens by which a state is chosen: those of the scan, without a `prune_step` the exact ones, and those that stay free."""
-        return scan.tokens_at(state) + scan.unspent_at(state) - (0 if rounding.step else self.saving_at(scan, state))
+        return (
+            scan.tokens_at(state)
+            + scan.unspent_at(state)
+            - (0 if rounding.step else self.saving_at(scan, state))
+        )
 
     def limits_hold(self, state: int) -> bool:
         """Return whether the limits hold in which a fallback may have been activated after they were pruned."""
-        return all(not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0) for node in self.fallback_limits)
+        return all(
+            not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0)
+            for node in self.fallback_limits
+        )
 
     def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int | None) -> int | None:
         """Find the first state that fits if the line break after the first system message, of one token or none, is counted exactly."""
@@ -154,13 +205,18 @@ class Pruner:
         if start is None:
             return first_fit
         states = range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
-        return next((state for state in states if self.cost_at(scan, state, RemovalRounding()) <= room), first_fit)
+        return next(
+            (state for state in states if self.cost_at(scan, state, RemovalRounding()) <= room),
+            first_fit,
+        )
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:
         """Return the tokens by which the scan overestimates the overhead of the request in a state."""
         if self._exact_overhead is None:
             return 0
-        first = next((item for item in iter_messages(scan.root, state) if item.role == "system"), None)
+        first = next(
+            (item for item in iter_messages(scan.root, state) if item.role == "system"), None
+        )
         messages = build_messages(first, state) if first is not None else ()
         return self.overhead.with_system - self._exact_overhead(messages[0].text) if messages else 0
 
@@ -170,7 +226,9 @@ class Pruner:
             set_token_bounds(self.tree, self.sizer)
         return node.token_bound is not None and node.token_bound <= limit
 
-    def _build_pruned(self, scan: BackwardScan, state: int, budget: int, *, reason: str = "budget") -> PrunedTree:
+    def _build_pruned(
+        self, scan: BackwardScan, state: int, budget: int, *, reason: str = "budget"
+    ) -> PrunedTree:
         return PrunedTree(
             tree=self.tree,
             sizer=self.sizer,
@@ -189,7 +247,11 @@ class Pruner:
         sizes: dict[str, int] = {}
         paths = Paths()
         for parent, position, item in iter_message_places(root, state):
-            size = measure(item, self.sizer, state) if isinstance(item, Node) else self.sizer.count_item(item)
+            size = (
+                measure(item, self.sizer, state)
+                if isinstance(item, Node)
+                else self.sizer.count_item(item)
+            )
             label = paths.shorten(parent, position)
             sizes[paths.format_public(parent, position) if label in sizes else label] = size
         if not where:
@@ -200,18 +262,29 @@ class Pruner:
                 sizes["tools"] = self.overhead.without_messages
         elif not sizes:
             sizes[where] = required
-        largest = dict(sorted(((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1])[:3])
+        largest = dict(
+            sorted(
+                ((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1]
+            )[:3]
+        )
         metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         cache_breakpoint = self.tree.find_last_breakpoint(root)
-        pinned = 0 if cache_breakpoint is None else count_pinned(cache_breakpoint, root, self.tree, self.sizer, state)
+        pinned = (
+            0
+            if cache_breakpoint is None
+            else count_pinned(cache_breakpoint, root, self.tree, self.sizer, state)
+        )
         return BudgetExceededError(
             budget=budget,
             required=required,
             largest=largest,
-            messages=assemble_messages(self.tree.root, -1),  # -1: the state before limits removed anything
+            # -1: the state before limits removed anything
+            messages=assemble_messages(self.tree.root, -1),
             metadata=metadata,
-            removed=list_removals(self._build_pruned(scan, state, budget, reason="limit" if where else "budget")),
+            removed=list_removals(
+                self._build_pruned(scan, state, budget, reason="limit" if where else "budget")
+            ),
             where=where,
             cache_breakpoint=format_path(cache_breakpoint.parent, cache_breakpoint.position)
             if cache_breakpoint is not None and pinned
@@ -222,11 +295,13 @@ class Pruner:
         )
 
 
-def count_pinned(cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Sizer, state: int) -> int:
+def count_pinned(
+    cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Sizer, state: int
+) -> int:
     """Count the tokens below a node that could be pruned if nothing stood before a cache breakpoint.
 
-    These are the tokens before it, and those of nodes behind it that leave only together with a node before it: results of its tool calls,
-    and members of its KeepWith groups.
+    These are the tokens before it, and those of nodes behind it that leave only together with a
+    node before it: results of its tool calls, and members of its KeepWith groups.
     """
     tokens = 0
     end = -1  # the index of the last node before the breakpoint
@@ -240,7 +315,11 @@ def count_pinned(cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Si
             if not is_item_alive(item, parent.removed_at[position], state):
                 continue
             if type(item) is MessageItem:
-                tokens += sizer.count_item(item) if parent.run is not None and position in parent.run.order else 0
+                tokens += (
+                    sizer.count_item(item)
+                    if parent.run is not None and position in parent.run.order
+                    else 0
+                )
             elif type(item) is Leaf:
                 tokens += 0 if is_never_removed(item) else sizer.count_leaf(item)
             elif type(item) is Node and not (item.pinned or item.required):
@@ -248,10 +327,18 @@ def count_pinned(cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Si
                 end = max(end, item.last_index)
                 for node in tree.nodes[item.index : item.last_index + 1]:
                     partners.update((result, None) for _, result in node.results)
-                    partners.update((member, None) for group in node.keep_groups for member in tree.keep_groups[group])
+                    partners.update(
+                        (member, None)
+                        for group in node.keep_groups
+                        for member in tree.keep_groups[group]
+                    )
             elif type(item) is Node and not item.atomic:
                 stack.append((item, item.items))
-    behind = [node for node in partners if node.index > end and not (node.pinned or node.required) and is_node_alive(node, state)]
+    behind = [
+        node
+        for node in partners
+        if node.index > end and not (node.pinned or node.required) and is_node_alive(node, state)
+    ]
     return tokens + sum(measure(node, sizer, state) for node in behind)
 
 
@@ -265,7 +352,10 @@ class LastMessage(NamedTuple):
 
 
 def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None:
-    """Undo and drop the steps from the one on that removes the last message. Return that message, or None if one is never removed."""
+    """Undo and drop the steps from the one on that removes the last message.
+
+    Return that message, or None if one is never removed.
+    """
     last = find_last_message(root, len(steps), steps)
     if last is not None:
         for step in reversed(steps[last.step :]):
@@ -280,7 +370,9 @@ def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None
 
 
 def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMessage | None:
-    """Find the last user message that steps remove, or without user messages the last message. None if one is alive in a state.
+    """Find the last user message that steps remove, or without user messages the last message.
+
+    None if one is alive in a state.
 
     Messages in fallbacks do not count, and neither do messages that are blank from the start.
     """
@@ -299,13 +391,23 @@ def _is_message(item: Item, role: Role | None) -> bool:
     """Return whether an item is a message of a role (None: of any) that is neither blank nor in a fallback."""
     if type(item) is MessageItem:
         return item.messages != () and not item.is_loose and role in (None, item.role)
-    return type(item) is Node and item.role is not None and role in (None, item.role) and not item.in_fallback and not item.is_blank
+    return (
+        type(item) is Node
+        and item.role is not None
+        and role in (None, item.role)
+        and not item.in_fallback
+        and not item.is_blank
+    )
 
 
 def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | None:
     """Return the place of the last message of a role that a step removes."""
     if isinstance(step, RunStep):
-        return (step.run.node, step.position) if step.item is not None and _is_message(step.item, role) else None
+        return (
+            (step.run.node, step.position)
+            if step.item is not None and _is_message(step.item, role)
+            else None
+        )
     found: tuple[Node, int] | None = None
     for change in step:
         if isinstance(change, ItemRemoved):
@@ -313,7 +415,9 @@ def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | N
                 found = change.parent, change.position
         elif isinstance(change, SubtreeRemoved):
             for node in change.nodes:
-                for position, (item, removed_at) in enumerate(zip(node.items, node.removed_at, strict=True)):
+                for position, (item, removed_at) in enumerate(
+                    zip(node.items, node.removed_at, strict=True)
+                ):
                     if removed_at == NEVER_REMOVED and _is_message(item, role):
                         found = node, position
     return found
@@ -326,7 +430,8 @@ def _any_below(indices: list[int], node: Node) -> bool:
 
 
 RemovalKey: TypeAlias = "tuple[str, str]"
-"""Identifies a removed item in the next turn: its path without positions, which may have changed, and its first text."""
+"""Identifies a removed item in the next turn: its path without positions, which may have changed,
+and its first text."""
 
 _POSITION = re.compile(r"\[\d+\]")
 
@@ -339,11 +444,17 @@ class RemovalRounding:
     dropped: frozenset[RemovalKey] = frozenset()
 
     def find_state(self, scan: BackwardScan, room: int, first_fit: int) -> int:
-        """Find the rounded state. It fits `room` tokens. Without such a state it is `first_fit`, the first state that fits."""
+        """Find the rounded state.
+
+        It fits `room` tokens. Without such a state it is `first_fit`, the first state that fits.
+        """
         while scan.state:
             scan.step_back()
         start = max(first_fit, self._round_up(scan, room, first_fit), self._find_dropped(scan))
-        return next((state for state in range(start, len(scan.steps) + 1) if scan.tokens_at(state) <= room), first_fit)
+        return next(
+            (state for state in range(start, len(scan.steps) + 1) if scan.tokens_at(state) <= room),
+            first_fit,
+        )
 
     def _round_up(self, scan: BackwardScan, room: int, first_fit: int) -> int:
         """Find the first state that removes the surplus rounded up to a multiple of `step` (prompt-poet's rule), or return `first_fit`."""
@@ -351,24 +462,51 @@ class RemovalRounding:
         if surplus <= 0:
             return first_fit
         target = scan.tokens_at(0) - -(-surplus // self.step) * self.step
-        return next((state for state in range(first_fit, len(scan.steps) + 1) if scan.tokens_at(state) <= target), first_fit)
+        return next(
+            (
+                state
+                for state in range(first_fit, len(scan.steps) + 1)
+                if scan.tokens_at(state) <= target
+            ),
+            first_fit,
+        )
 
     def _find_dropped(self, scan: BackwardScan) -> int:
-        """Find the first state without anything that was dropped in the turn before. Otherwise the prefix would change back."""
+        """Find the first state without anything that was dropped in the turn before.
+
+        Otherwise the prefix would change back.
+        """
         dropped = self.dropped
         steps = scan.steps
-        return next((at + 1 for at in range(len(steps) - 1, -1, -1) if build_removal_keys(steps[at]) & dropped), 0) if dropped else 0
+        return (
+            next(
+                (
+                    at + 1
+                    for at in range(len(steps) - 1, -1, -1)
+                    if build_removal_keys(steps[at]) & dropped
+                ),
+                0,
+            )
+            if dropped
+            else 0
+        )
 
 
 def build_removal_keys(step: Step) -> set[RemovalKey]:
     """Return the keys of the items that a step removes."""
     if isinstance(step, RunStep):
         return set() if step.item is None else {_build_key(step.run.node, step.position)}
-    return {_build_key(change.parent, change.position) for change in step if isinstance(change, ItemRemoved)}
+    return {
+        _build_key(change.parent, change.position)
+        for change in step
+        if isinstance(change, ItemRemoved)
+    }
 
 
 def _build_key(parent: Node, position: int) -> RemovalKey:
     item = parent.items[position]
     while type(item) is Node and item.items:
         item = item.items[0]
-    return _POSITION.sub("", format_path(parent, position)), "" if isinstance(item, Node) else item.text
+    return _POSITION.sub("", format_path(parent, position)), "" if isinstance(
+        item, Node
+    ) else item.text

@@ -1,16 +1,21 @@
-"""The removal order: the sequence of steps by which a tree is pruned. It is the same for every budget.
+"""The removal order: the sequence of steps by which a tree is pruned.
 
-The order depends on priorities, groups and emptiness, and never on token counts. Each step removes the lowest candidate together
-with everything that must leave with it: containers that become empty, members of its KeepWith groups, tool calls without result
-and tool results without call. A step that would remove something that must stay is skipped, and its candidate is kept.
+It is the same for every budget.
 
-The rules for candidates are those of prompt-tsx. The candidates of a container are its children. A `pass_priority` child is replaced
-by its own children. The lowest priority is removed first. On a tie, the candidate whose lowest direct child is lower goes first (bare
-text counts as -1), then the one that was written first. The key of a candidate only grows while its children are removed, so a sorted
-list with a heap for the changed candidates suffices.
+The order depends on priorities, groups and emptiness, and never on token counts. Each step removes
+the lowest candidate together with everything that must leave with it: containers that become empty,
+members of its KeepWith groups, tool calls without result and tool results without call. A step that
+would remove something that must stay is skipped, and its candidate is kept.
 
-Unlike in prompt-tsx, literal text is removed after all other candidates of its container. A SystemMessage without a priority, and the last
-user message without one, keep what has no priority in them. `RenderTree.prompt_tsx` takes this back.
+The rules for candidates are those of prompt-tsx. The candidates of a container are its children. A
+`pass_priority` child is replaced by its own children. The lowest priority is removed first. On a
+tie, the candidate whose lowest direct child is lower goes first (bare text counts as -1), then the
+one that was written first. The key of a candidate only grows while its children are removed, so a
+sorted list with a heap for the changed candidates suffices.
+
+Unlike in prompt-tsx, literal text is removed after all other candidates of its container. A
+SystemMessage without a priority, and the last user message without one, keep what has no priority
+in them. `RenderTree.prompt_tsx` takes this back.
 """
 
 from __future__ import annotations
@@ -21,8 +26,22 @@ from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.candidates import NO_TIE, build_queue, has_items
-from promptkit.rendering.materialize import has_content, has_removable_items, is_content, list_linked_leaves
-from promptkit.rendering.tree import MARKER, NEVER_REMOVED, EntryTaken, Item, Leaf, MessageItem, Node, RunStep
+from promptkit.rendering.materialize import (
+    has_content,
+    has_removable_items,
+    is_content,
+    list_linked_leaves,
+)
+from promptkit.rendering.tree import (
+    MARKER,
+    NEVER_REMOVED,
+    EntryTaken,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    RunStep,
+)
 from promptkit.rendering.undo_log import (
     CallRemoved,
     Change,
@@ -52,31 +71,41 @@ Step: TypeAlias = "RunStep | list[Change]"
 """One step: the entry of a run that it takes, or the changes that it makes."""
 
 Task: TypeAlias = "tuple[Node, int, str, Node | None]"
-"""Something to remove: (parent, position, reason, partner) of an item, or (message, index, reason, partner) of a tool call."""
+"""Something to remove: (parent, position, reason, partner) of an item, or (message, index, reason,
+partner) of a tool call."""
 
 
 class RemovalOrder:
-    """The removal order of one tree. It can be run for the subtree of a limit and settled there, and then for the whole tree."""
+    """The removal order of one tree.
+
+    It can be run for the subtree of a limit and settled there, and then for the whole tree.
+    """
 
     def __init__(self, tree: RenderTree) -> None:
         self.tree = tree
         self._step = 0
         self._path: list[Node] = []
         self._touched: list[Node] = []
-        self._breakpoint_nodes: set[Node] = set()  # the nodes that contain the last cache breakpoint
+        # the nodes that contain the last cache breakpoint
+        self._breakpoint_nodes: set[Node] = set()
         self._queue: deque[Task] = deque()
         self._call_queue: deque[Task] = deque()
         self._removed_groups: set[Hashable] = set()
 
     def run(self, root: Node) -> list[Step]:
-        """Return all steps below a node, until nothing more may be removed. The tree is left in the last state."""
+        """Return all steps below a node, until nothing more may be removed.
+
+        The tree is left in the last state.
+        """
         steps: list[Step] = []
         for _ in self.take_steps(root, steps, batch=True):
             pass
         return steps
 
     def take_steps(self, root: Node, steps: list[Step], *, batch: bool) -> Generator[None]:
-        """Take the steps below a node one after the other, and append them to `steps`. Yields after each, or with `batch` after several.
+        """Take the steps below a node one after the other, and append them to `steps`.
+
+        Yields after each, or with `batch` after several.
 
         It may be closed before the last step; `make_final` or `take_back` must follow.
         """
@@ -87,7 +116,11 @@ class RemovalOrder:
         while (found := self._find_next(root)) is not None:
             source, parent, position = found
             run = None if source is None else source.find_run(parent, position)
-            if source is not None and run is not None and self._take_run(run, source, steps, batch=batch and self._path[-1].is_unrivalled):
+            if (
+                source is not None
+                and run is not None
+                and self._take_run(run, source, steps, batch=batch and self._path[-1].is_unrivalled)
+            ):
                 yield
                 continue
             changes = self._take_step(parent, position, run)
@@ -99,13 +132,18 @@ class RemovalOrder:
                 yield
 
     def _find_next(self, root: Node) -> tuple[CandidateSource | None, Node, int] | None:
-        """Find the next candidate: (its source, parent, position). A container without candidates is one itself, without a source."""
+        """Find the next candidate: (its source, parent, position).
+
+        A container without candidates is one itself, without a source.
+        """
         path = self._path
         while path:
             node = path[-1]
             source = node.candidate_source
             if source is None:
-                source = node.candidate_source = build_queue(node, text_last=not self.tree.prompt_tsx)
+                source = node.candidate_source = build_queue(
+                    node, text_last=not self.tree.prompt_tsx
+                )
                 self._touched.append(node)
             candidate = source.peek()
             if candidate is None:
@@ -128,7 +166,10 @@ class RemovalOrder:
         return None
 
     def _take_step(self, parent: Node, position: int, run: Run | None) -> list[Change] | None:
-        """Remove a candidate, with everything that leaves with it. None, with nothing changed: some of that must stay."""
+        """Remove a candidate, with everything that leaves with it.
+
+        None, with nothing changed: some of that must stay.
+        """
         changes: list[Change] = []
         for each in (self._queue, self._call_queue, self._removed_groups):
             each.clear()
@@ -136,15 +177,23 @@ class RemovalOrder:
             changes.append(run.take(self._step))
         if position != MARKER:
             self._queue.append((parent, position, "budget", None))
-        elif parent.live_items == 0 and parent.parent is not None and parent not in self._breakpoint_nodes:
+        elif (
+            parent.live_items == 0
+            and parent.parent is not None
+            and parent not in self._breakpoint_nodes
+        ):
             self._queue.append((parent.parent, parent.position, "empty", None))
         if self._remove(changes):
             return changes
         self._roll_back(changes)
         return None
 
-    def _take_run(self, run: Run, source: CandidateSource, steps: list[Step], *, batch: bool) -> bool:
-        """Take the next entry of a run. With `batch` also those after it that no other candidate of the container precedes.
+    def _take_run(
+        self, run: Run, source: CandidateSource, steps: list[Step], *, batch: bool
+    ) -> bool:
+        """Take the next entry of a run.
+
+        With `batch` also those after it that no other candidate of the container precedes.
 
         Returns False, with nothing changed, if the removal of the entry may empty the container.
         """
@@ -175,7 +224,10 @@ class RemovalOrder:
         return taken > 0
 
     def settle(self, steps: list[Step], state: int, undone: int) -> None:
-        """Make the first `state` steps of a subtree final, and forget the others. Steps from `undone` on have been undone already."""
+        """Make the first `state` steps of a subtree final, and forget the others.
+
+        Steps from `undone` on have been undone already.
+        """
         for step in steps[undone:state]:
             if isinstance(step, list):
                 for change in step:
@@ -198,7 +250,10 @@ class RemovalOrder:
         self.reset()
 
     def make_final(self, steps: list[Step]) -> None:
-        """Make all of the steps taken final. The candidates that are left are those of the next limit around them."""
+        """Make all of the steps taken final.
+
+        The candidates that are left are those of the next limit around them.
+        """
         for step in steps:
             if isinstance(step, RunStep):
                 step.mark(-1)
@@ -228,7 +283,8 @@ class RemovalOrder:
         """Clear the candidates of all nodes, which are stale after a settled state and in a tree that has grown."""
         for node in self._touched:
             for candidate in node.candidate_source.candidates if node.candidate_source else ():
-                item = candidate[3].items[candidate[4]]  # the entry of a run is no node, whichever position it has
+                # the entry of a run is no node, whichever position it has
+                item = candidate[3].items[candidate[4]]
                 if type(item) is Node:
                     item.priority_heap = None
                     item.exhausted = False
@@ -250,7 +306,10 @@ class RemovalOrder:
             self._breakpoint_nodes.add(node)
 
     def _remove(self, changes: list[Change]) -> bool:
-        """Remove what is queued and everything that leaves with it. Return False if some of that must stay."""
+        """Remove what is queued and everything that leaves with it.
+
+        Return False if some of that must stay.
+        """
         queue, calls = self._queue, self._call_queue
         while queue or calls:
             if not queue:
@@ -259,14 +318,22 @@ class RemovalOrder:
                 continue
             parent, position, reason, partner = queue.popleft()
             item = parent.items[position]
-            if parent.removed_at[position] != NEVER_REMOVED or not parent.is_active or (type(item) is Node and not item.is_active):
+            if (
+                parent.removed_at[position] != NEVER_REMOVED
+                or not parent.is_active
+                or (type(item) is Node and not item.is_active)
+            ):
                 continue
-            if self._must_stay(parent, position, item, indirect=reason in {"kept-with", "tool-pair"}):
+            if self._must_stay(
+                parent, position, item, indirect=reason in {"kept-with", "tool-pair"}
+            ):
                 return False
             self._remove_item(parent, position, reason, partner, changes)
         return True
 
-    def _remove_item(self, parent: Node, position: int, reason: str, partner: Node | None, changes: list[Change]) -> None:
+    def _remove_item(
+        self, parent: Node, position: int, reason: str, partner: Node | None, changes: list[Change]
+    ) -> None:
         item = parent.items[position]
         counted = is_content(item)
         parent.removed_at[position] = self._step
@@ -283,7 +350,11 @@ class RemovalOrder:
         if parent.path_index > 0:
             self._leave_path(parent)
         has_calls = any(step == NEVER_REMOVED for step in parent.calls_removed_at)
-        if parent.live_items == 0 and parent.parent is not None and parent not in self._breakpoint_nodes:
+        if (
+            parent.live_items == 0
+            and parent.parent is not None
+            and parent not in self._breakpoint_nodes
+        ):
             if not has_calls:
                 self._queue.append((parent.parent, parent.position, "empty", None))
             elif not has_items(parent):
@@ -292,7 +363,8 @@ class RemovalOrder:
     def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
             return True
-        return indirect and self._is_protected(parent, position)  # candidates never stand before the breakpoint
+        # candidates never stand before the breakpoint
+        return indirect and self._is_protected(parent, position)
 
     def _is_protected(self, parent: Node, position: int) -> bool:
         """Return whether a place is before the last cache breakpoint."""
@@ -304,7 +376,10 @@ class RemovalOrder:
         return False
 
     def _remove_subtree(self, top: Node, changes: list[Change]) -> Leaf | None:
-        """Deactivate a node's subtree. Return the last leaf that this took out of a message that stays."""
+        """Deactivate a node's subtree.
+
+        Return the last leaf that this took out of a message that stays.
+        """
         deactivated: list[Node] = []
         stack = [top]
         leaves = top.message is not None and top.role is None
@@ -315,13 +390,19 @@ class RemovalOrder:
                 continue
             node.is_active = False
             deactivated.append(node)
-            stack.extend(child for child in reversed(node.nodes) if node.removed_at[child.position] == NEVER_REMOVED)
+            stack.extend(
+                child
+                for child in reversed(node.nodes)
+                if node.removed_at[child.position] == NEVER_REMOVED
+            )
             for group in node.keep_groups:
                 self._remove_group(group, node)
             if node.answered_call:
                 self._call_queue.append((*node.answered_call, "tool-pair", node))
             self._queue.extend(
-                (result.parent, result.position, "tool-pair", node) for _, result in node.results if result.is_active and result.parent
+                (result.parent, result.position, "tool-pair", node)
+                for _, result in node.results
+                if result.is_active and result.parent
             )
             if leaves:
                 for leaf in list_linked_leaves(node):
@@ -341,8 +422,13 @@ class RemovalOrder:
         for message, index in self.tree.keep_group_calls.get(group, ()):
             self._call_queue.append((message, index, "kept-with", node))
 
-    def _remove_call(self, message: Node, index: int, reason: str, partner: Node | None, changes: list[Change]) -> bool:
-        """Remove a tool call from its message, unless a fallback answers it now. Return False if the message must stay as it is."""
+    def _remove_call(
+        self, message: Node, index: int, reason: str, partner: Node | None, changes: list[Change]
+    ) -> bool:
+        """Remove a tool call from its message, unless a fallback answers it now.
+
+        Return False if the message must stay as it is.
+        """
         if not message.is_active or message.calls_removed_at[index] != NEVER_REMOVED:
             return True
         results = [result for call, result in message.results if call == index]
@@ -357,10 +443,23 @@ class RemovalOrder:
         message.calls_removed_at[index] = self._step
         changes.append(CallRemoved(message, index, reason, partner))
         self._queue.extend(
-            (result.parent, result.position, "tool-pair", message) for result in results if result.is_active and result.parent
+            (result.parent, result.position, "tool-pair", message)
+            for result in results
+            if result.is_active and result.parent
         )
-        if message.parent is not None and message.live_items == 0 and all(step != NEVER_REMOVED for step in message.calls_removed_at):
-            self._queue.append((message.parent, message.position, "tool-pair" if reason == "tool-pair" else reason, partner))
+        if (
+            message.parent is not None
+            and message.live_items == 0
+            and all(step != NEVER_REMOVED for step in message.calls_removed_at)
+        ):
+            self._queue.append(
+                (
+                    message.parent,
+                    message.position,
+                    "tool-pair" if reason == "tool-pair" else reason,
+                    partner,
+                )
+            )
         return True
 
     def _activate(self, fallback: Node, last: Leaf | None, changes: list[Change]) -> None:
@@ -378,7 +477,8 @@ class RemovalOrder:
             if node.answered_call and node.parent:
                 message, index = node.answered_call
                 if not (message.is_active and message.calls_removed_at[index] == NEVER_REMOVED):
-                    self._queue.append((node.parent, node.position, "tool-pair", message))  # its call was removed
+                    # its call was removed
+                    self._queue.append((node.parent, node.position, "tool-pair", message))
         changes.extend(LeafLinked(leaf) for leaf in link_fallback(fallback, last))
         if parent.priority_heap is not None:
             heappush(parent.priority_heap, (fallback.priority, fallback.position))
@@ -419,7 +519,10 @@ def _add_emptied(message: Node) -> None:
 
 
 def _count_upwards(fallback: Node) -> list[Node]:
-    """Count a fallback as content of its container, and each container that has content only now. Return these nodes."""
+    """Count a fallback as content of its container, and each container that has content only now.
+
+    Return these nodes.
+    """
     counted: list[Node] = []
     node: Node | None = fallback
     while node is not None and not node.is_counted and has_content(node):

@@ -10,7 +10,15 @@ import attrs
 
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.subtree import measure
-from promptkit.rendering.tree import Leaf, MessageItem, Node, RunStep, find_marker, is_item_alive, read_given_priority
+from promptkit.rendering.tree import (
+    Leaf,
+    MessageItem,
+    Node,
+    RunStep,
+    find_marker,
+    is_item_alive,
+    read_given_priority,
+)
 from promptkit.rendering.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 
 if TYPE_CHECKING:
@@ -36,7 +44,10 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class Removal:
-    """An element, a text or a tool call that was removed from a prompt. A fallback that replaces something is none."""
+    """An element, a text or a tool call that was removed from a prompt.
+
+    A fallback that replaces something is none.
+    """
 
     order: int
     """Its place in the order of removal, counted from 1."""
@@ -45,8 +56,8 @@ class Removal:
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
 
     label: str
-    """The name of the element in receipts: its label behind the nearest label around it, or its path from the innermost label on, without steps that
-    only group."""
+    """The name of the element in receipts: its label behind the nearest label around it, or its
+    path from the innermost label on, without steps that only group."""
 
     priority: float | None
     """The priority of the element. None: it has none, which is the highest."""
@@ -61,7 +72,8 @@ class Removal:
     """
 
     partner: str | None = None
-    """The path of the element whose removal caused this one, if the reason is `kept-with` or `tool-pair`."""
+    """The path of the element whose removal caused this one, if the reason is `kept-with` or
+    `tool-pair`."""
 
     partner_label: str | None = None
     """The name of that element in receipts."""
@@ -110,12 +122,16 @@ class RemovedItem(NamedTuple):
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
     """Yield what a render removed: the removals of limits first, then those of the budget, each in order.
 
-    A fallback is no removal of its own, nor is an element of which nothing else was left: what it replaced was removed before it. So
-    what is kept with a fallback, such as the next message with a marker, was removed for the reason of the fallback.
+    A fallback is no removal of its own, nor is an element of which nothing else was left: what it
+    replaced was removed before it. So what is kept with a fallback, such as the next message with a
+    marker, was removed for the reason of the fallback.
     """
     taken = chain(
         ((step, -1, "limit") for _, steps in pruned.limit_steps for step in steps),
-        ((step, index, pruned.reason) for index, step in enumerate(pruned.scan.steps[: pruned.state])),
+        (
+            (step, index, pruned.reason)
+            for index, step in enumerate(pruned.scan.steps[: pruned.state])
+        ),
     )
     order = 0
     for step, state, reason in taken:
@@ -123,7 +139,11 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
             if not _is_fallback_only(each):
                 order += 1
                 chained = each.partner is not None and each.partner.in_fallback
-                yield each._replace(order=order, reason=reason, partner=None) if chained else each._replace(order=order)
+                yield (
+                    each._replace(order=order, reason=reason, partner=None)
+                    if chained
+                    else each._replace(order=order)
+                )
 
 
 def _is_fallback_only(removed: RemovedItem) -> bool:
@@ -193,7 +213,9 @@ def count_removed(removed: RemovedItem, sizer: Sizer) -> int:
     """Count the tokens that an item had when it was removed."""
     node, position, state = removed.node, removed.position, removed.state
     if position < 0:
-        return sizer.count_node_frame(node, state, text=True) - sizer.count_node_frame(node, state + 1, text=True)
+        return sizer.count_node_frame(node, state, text=True) - sizer.count_node_frame(
+            node, state + 1, text=True
+        )
     item = node.items[position]
     if type(item) is MessageItem:
         return sizer.count_item(item)
@@ -206,7 +228,15 @@ def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:
     """Yield what one step removed. `reason` replaces the reason `budget`."""
     if isinstance(step, RunStep):
         if step.item is not None:
-            yield RemovedItem(0, step.run.node, step.position, state, step.run.priorities[step.entry], reason, None)
+            yield RemovedItem(
+                0,
+                step.run.node,
+                step.position,
+                state,
+                step.run.priorities[step.entry],
+                reason,
+                None,
+            )
         return
     yield from _read_changes(step, state, reason)
 
@@ -222,26 +252,49 @@ def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[Remov
     for change in step:
         # An item inside something that the same step removed is not reported on its own.
         if isinstance(change, ItemRemoved) and change.parent not in removed_nodes:
-            node, position, why, partner = change.parent, change.position, change.reason, change.partner
+            node, position, why, partner = (
+                change.parent,
+                change.position,
+                change.reason,
+                change.partner,
+            )
         elif isinstance(change, CallRemoved) and change.message not in removed_nodes:
-            node, position, why, partner = change.message, -change.index - 1, change.reason, change.partner
+            node, position, why, partner = (
+                change.message,
+                -change.index - 1,
+                change.reason,
+                change.partner,
+            )
         else:
             continue
         emptied = node.items[position] if why == "empty" else None
-        while why == "empty":  # a container that was emptied has the reason of its first removed item
+        # a container that was emptied has the reason of its first removed item
+        while why == "empty":
             cause = first_removals.get(emptied) if type(emptied) is Node else None
             if cause is None:
                 why = "budget"
             else:
                 why, partner, emptied = cause.reason, cause.partner, _find_removed_node(cause)
-        yield RemovedItem(0, node, position, state, find_priority(node, position), reason if why == "budget" else why, partner)
+        yield RemovedItem(
+            0,
+            node,
+            position,
+            state,
+            find_priority(node, position),
+            reason if why == "budget" else why,
+            partner,
+        )
 
 
 def find_priority(node: Node, position: int) -> float:
     """Return the priority of an item; at a negative position that of the message, of which a call is removed."""
     if position < 0:
         return node.priority
-    return node.run.find_priority(position) if node.run is not None and node.run.is_recorded else node.items[position].priority
+    return (
+        node.run.find_priority(position)
+        if node.run is not None and node.run.is_recorded
+        else node.items[position].priority
+    )
 
 
 def _find_removed_node(change: ItemRemoved) -> Node:

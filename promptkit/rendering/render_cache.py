@@ -31,7 +31,8 @@ class ComponentRun:
         self.children = children
         self.model = sizing.model
         self.tokenizer = sizing.tokenizer
-        self._budget_reads = sizing.budget_reads  # a function among the children may still read the budget
+        # a function among the children may still read the budget
+        self._budget_reads = sizing.budget_reads
 
     def is_valid_for(self, budget: Callable[[], int]) -> bool:
         """Return whether the children are valid for a budget, as they are for every budget if none was read."""
@@ -41,8 +42,9 @@ class ComponentRun:
 class RenderCache:
     """Caches message items and the children of pure components between renders, by the identity of their elements.
 
-    An entry holds its element, so that no other object gets the same identity. A component that a render did not use is dropped at its end,
-    so the cache never holds more than the components of two prompts.
+    An entry holds its element, so that no other object gets the same identity. A component that a
+    render did not use is dropped at its end, so the cache never holds more than the components of
+    two prompts.
     """
 
     def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
@@ -56,7 +58,12 @@ class RenderCache:
     def find(self, element: PromptElement, budget: Callable[[], int]) -> ComponentRun | None:
         """Return a run of a pure component that is valid for a budget."""
         key = id(element)
-        found = (run for runs in (self._current, self._earlier) for run in runs.get(key, ()) if run.is_valid_for(budget))
+        found = (
+            run
+            for runs in (self._current, self._earlier)
+            for run in runs.get(key, ())
+            if run.is_valid_for(budget)
+        )
         return next(found, None)
 
     def store(self, run: ComponentRun) -> None:
@@ -66,26 +73,34 @@ class RenderCache:
             runs.append(run)
 
     def start_next_render(self, message_items: list[MessageItem]) -> None:
-        """Drop the components that this render did not use, and message items if there are many. `message_items` are those of this render."""
+        """Drop the components that this render did not use, and message items if there are many.
+
+        `message_items` are those of this render.
+        """
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
             self.message_items = {
-                id(item.sources[0] if item.sources else item.element): item for item in chain(self._earlier_items, message_items)
+                id(item.sources[0] if item.sources else item.element): item
+                for item in chain(self._earlier_items, message_items)
             }
         self._earlier_items = message_items
 
 
 class RequestRuns:
-    """The children that components rendered for one request, for the renders that retry it. Created for a request and dropped with it.
+    """The children that components rendered for one request, for the renders that retry it.
 
-    A request whose conversation does not fit is rendered again from a shorter view, with elements that the prompt creates anew. An
-    element that equals one of an earlier render of the request, with the same model and tokenizer, gets the children of that one: a file
-    is read once for a request. Of several equal elements, each gets the children of another one.
+    Created for a request and dropped with it.
+
+    A request whose conversation does not fit is rendered again from a shorter view, with elements
+    that the prompt creates anew. An element that equals one of an earlier render of the request,
+    with the same model and tokenizer, gets the children of that one: a file is read once for a
+    request. Of several equal elements, each gets the children of another one.
     """
 
     def __init__(self) -> None:
         self._runs: list[ComponentRun] = []
-        self._unused: dict[_Value, list[ComponentRun]] = {}  # of the earlier renders, as far as this one has not used them
+        # of the earlier renders, as far as this one has not used them
+        self._unused: dict[_Value, list[ComponentRun]] = {}
 
     def start_render(self, tokenizer: Tokenizer, model: str | None) -> None:
         """Start a render with a model. Runs for another model are not used in it."""
@@ -110,13 +125,24 @@ class RequestRuns:
 
 
 class _Value:
-    """An element as the key of a dict. It hashes all props, unlike an element, which hashes few since it may be deep."""
+    """An element as the key of a dict.
+
+    It hashes all props, unlike an element, which hashes few since it may be deep.
+    """
 
     __slots__ = ("_hash", "element")
 
     def __init__(self, element: PromptElement) -> None:
         self.element = element
-        self._hash = hash((type(element), *(_hash_prop(getattr(element, field.name)) for field in type(element).__attrs_attrs__)))
+        self._hash = hash(
+            (
+                type(element),
+                *(
+                    _hash_prop(getattr(element, field.name))
+                    for field in type(element).__attrs_attrs__
+                ),
+            )
+        )
 
     def __hash__(self) -> int:
         return self._hash

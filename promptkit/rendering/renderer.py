@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Renderer", "render", "render_async"]
 
 Pairing = Literal["strict", "lenient"]
-"""What a render does with tool calls without result and tool results without call: raise an error, or pass them on."""
+"""What a render does with tool calls without result and tool results without call: raise an error,
+or pass them on."""
 
 Defaults = Literal["promptkit", "prompt-tsx"]
 """The rules for what has no priority: those of promptkit, or those of prompt-tsx."""
@@ -49,9 +50,10 @@ Defaults = Literal["promptkit", "prompt-tsx"]
 class Renderer:
     """Renders prompts for one model, and caches what they have in common.
 
-    A Renderer that is kept between turns re-uses messages, elements with no component in them, and the children of components that are
-    declared pure, each by the identity of the element. Every other component runs in every render. When a turn has been added to a prompt,
-    rendering it again takes the time of that turn, of these components, and of a few passes over recorded messages.
+    A Renderer that is kept between turns re-uses messages, elements with no component in them, and
+    the children of components that are declared pure, each by the identity of the element. Every
+    other component runs in every render. When a turn has been added to a prompt, rendering it again
+    takes the time of that turn, of these components, and of a few passes over recorded messages.
 
     >>> Renderer(budget=100).render(UserMessage()["Hello"]).tokens
     8
@@ -73,19 +75,24 @@ class Renderer:
         """Create a renderer.
 
         Args:
-            budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a ContextBudget. Default: the model's
-                context window less the tokens reserved for the reply.
-            model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer and the default budget.
+            budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
+                ContextBudget. Default: the model's context window less the tokens reserved for the
+                reply.
+            model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer
+                and the default budget.
             tokenizer: Counts the tokens. Default: the tokenizer of the model.
-            reserved_output_tokens: Tokens of the context window kept free for the reply. Default: that of the ContextBudget.
+            reserved_output_tokens: Tokens of the context window kept free for the reply. Default:
+                that of the ContextBudget.
             tools: The tools of the request. Their definitions count against the budget.
-            prune_step: Round removals up to multiples of this many tokens, so that the first kept message stays the same for many
-                turns and a provider's prompt cache keeps matching. What was dropped in one turn stays dropped. Default 0: do not
-                round.
-            pairing: `strict` raises an error for tool calls without result and tool results without call. `lenient` accepts them.
-            defaults: `prompt-tsx` removes as VS Code's prompts do: a SystemMessage and the last user message may be removed where they have no
-                priority, a literal text has the priority of the element around it, and a budget that is too small for any message gives an
-                empty prompt.
+            prune_step: Round removals up to multiples of this many tokens, so that the first kept
+                message stays the same for many turns and a provider's prompt cache keeps matching.
+                What was dropped in one turn stays dropped. Default 0: do not round.
+            pairing: `strict` raises an error for tool calls without result and tool results without
+                call. `lenient` accepts them.
+            defaults: `prompt-tsx` removes as VS Code's prompts do: a SystemMessage and the last
+                user message may be removed where they have no priority, a literal text has the
+                priority of the element around it, and a budget that is too small for any message
+                gives an empty prompt.
             trace: Record what happens in `Rendered.trace`. This counts every text of the prompt.
 
         Raises:
@@ -118,8 +125,13 @@ class Renderer:
         self._trace = trace
         self._cache = RenderCache(self.tokenizer.base.safe_cut)
         self._sizer = Sizer(self.tokenizer, prompt_tsx=self._prompt_tsx)
-        counts = (self.tokenizer.count_overhead(definitions), self.tokenizer.count_overhead(definitions, system=True))
-        self._overhead = Overhead(counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens)
+        counts = (
+            self.tokenizer.count_overhead(definitions),
+            self.tokenizer.count_overhead(definitions, system=True),
+        )
+        self._overhead = Overhead(
+            counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens
+        )
         self._tools = definitions
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[RemovalKey] = frozenset()
@@ -129,9 +141,10 @@ class Renderer:
 
         Raises:
             TreeError: The tree is ill-formed.
-            BudgetExceededError: What cannot be pruned does not fit the budget: required content, a SystemMessage without a priority, the
-                last user message without one.
-            RunningLoopError: A component awaits while an event loop is running. Use `render_async` there.
+            BudgetExceededError: What cannot be pruned does not fit the budget: required content, a
+                SystemMessage without a priority, the last user message without one.
+            RunningLoopError: A component awaits while an event loop is running. Use `render_async`
+                there.
             Exception: Whatever a component raises, with a note that names the element.
         """
         return drive(self._run(prompt, RequestRuns()))
@@ -143,11 +156,14 @@ class Renderer:
     async def render_request(self, prompt: Child, runs: RequestRuns) -> Rendered:
         """Render a prompt like `render_async`, for a request that may have been rendered before, by this Renderer or another one.
 
-        A component that equals one of an earlier render of the request is not run again, unless it has read another budget.
+        A component that equals one of an earlier render of the request is not run again, unless it
+        has read another budget.
         """
         return await drive_async(self._run(prompt, runs))
 
-    def _run(self, prompt: Child, runs: RequestRuns) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    def _run(
+        self, prompt: Child, runs: RequestRuns
+    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         children = flatten(prompt, "render")
         rendered = self._render_plan(children)
         if rendered is None:
@@ -156,7 +172,10 @@ class Renderer:
         return rendered
 
     def _render_plan(self, children: Children) -> Rendered | None:
-        """Render a static prompt by its plan. None: the prompt is not static, or it does not fit."""
+        """Render a static prompt by its plan.
+
+        None: the prompt is not static, or it does not fit.
+        """
         if self._trace or self.prune_step or self._prompt_tsx:
             return None
         plan = self._cache.plans.plan(children)
@@ -176,7 +195,11 @@ class Renderer:
 
         def prune_tree_at(budget: int) -> PrunedTree:
             pruner, pruned = prune_tree()
-            return pruned if budget == self.budget else pruner.prune_at(pruned.scan, budget, RemovalRounding())
+            return (
+                pruned
+                if budget == self.budget
+                else pruner.prune_at(pruned.scan, budget, RemovalRounding())
+            )
 
         def render_at(budget: int) -> Rendered | None:
             kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
@@ -189,28 +212,41 @@ class Renderer:
                 context=self.context if budget == self.budget else None,
                 sizer=self._sizer,
                 read_pruned=lambda: prune_tree_at(budget),
-                prune_again=lambda other: render_at(other) or self._build_result(prune_tree()[0], prune_tree_at(other), None),
+                prune_again=lambda other: (
+                    render_at(other)
+                    or self._build_result(prune_tree()[0], prune_tree_at(other), None)
+                ),
                 tools=self._tools,
                 earlier=self._earlier,
             )
 
         return render_at(self.budget)
 
-    def _render_tree(self, children: Children, runs: RequestRuns) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
+    def _render_tree(
+        self, children: Children, runs: RequestRuns
+    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
         """Render a prompt by expanding it."""
         recorder = TraceRecorder() if self._trace else None
         pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
         rendered = self._build_result(pruner, pruned, recorder)
         if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(*map(build_removal_keys, pruned.scan.steps[: pruned.state]))
+            self._dropped = frozenset[RemovalKey]().union(
+                *map(build_removal_keys, pruned.scan.steps[: pruned.state])
+            )
         return rendered
 
     def _prune_tree(
-        self, children: Children, cache: RenderCache, runs: RequestRuns, recorder: TraceRecorder | None
+        self,
+        children: Children,
+        cache: RenderCache,
+        runs: RequestRuns,
+        recorder: TraceRecorder | None,
     ) -> Generator[PendingAwaitables, AwaitedResults, tuple[Pruner, PrunedTree]]:
         """Expand a prompt, and prune the expanded tree."""
         budget = self.budget
-        expansion = Expansion(self._sizer, cache, runs, model=self.model, prune_step=self.prune_step)
+        expansion = Expansion(
+            self._sizer, cache, runs, model=self.model, prune_step=self.prune_step
+        )
         if recorder:
             expansion.seconds = recorder.seconds
         root = yield from expansion.run(children, max(0, budget - self._overhead.without_system))
@@ -223,7 +259,9 @@ class Renderer:
             pruned = pruner.prune(budget, RemovalRounding(self.prune_step, self._dropped))
         except BudgetExceededError as error:
             if recorder:
-                error.trace = recorder.build_trace(pruner, None, budget=budget, prune_step=self.prune_step, model=self.model)
+                error.trace = recorder.build_trace(
+                    pruner, None, budget=budget, prune_step=self.prune_step, model=self.model
+                )
             raise
         finally:
             cache.start_next_render(expansion.message_items)
@@ -232,31 +270,54 @@ class Renderer:
             recorder.end_stage("prune")
         return pruner, pruned
 
-    def _prune_limits(self, expansion: Expansion, root: Node, budget: int) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
-        """Grow the Expandables and prune the limits of a tree. Return the pruner that can prune the whole tree."""
+    def _prune_limits(
+        self, expansion: Expansion, root: Node, budget: int
+    ) -> Generator[PendingAwaitables, AwaitedResults, Pruner]:
+        """Grow the Expandables and prune the limits of a tree.
+
+        Return the pruner that can prune the whole tree.
+        """
         pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
                 pruner.forget_order()
-                pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
+                pruner = self._build_pruner(
+                    materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps
+                )
             pruner.prune_limit(node)
-        if (yield from grow_expandables(expansion, root, budget - self._overhead.with_system - pruner.tree.reserved)):
+        if (
+            yield from grow_expandables(
+                expansion, root, budget - self._overhead.with_system - pruner.tree.reserved
+            )
+        ):
             pruner.forget_order()
-            pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps)
+            pruner = self._build_pruner(
+                materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps
+            )
         pruner.check_limits()
         return pruner
 
-    def _build_pruner(self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
+    def _build_pruner(
+        self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]
+    ) -> Pruner:
         pair_calls(tree, strict=self._pairing == "strict")
         exact_overhead = self._count_overhead if self._tools else None
-        return Pruner(tree, self._sizer, self._overhead, exact_overhead=exact_overhead, limit_steps=limit_steps)
+        return Pruner(
+            tree,
+            self._sizer,
+            self._overhead,
+            exact_overhead=exact_overhead,
+            limit_steps=limit_steps,
+        )
 
     def _count_overhead(self, system: str) -> int:
         return self.tokenizer.count_overhead(self._tools, system=system).tokens
 
-    def _build_result(self, pruner: Pruner, pruned: PrunedTree, recorder: TraceRecorder | None) -> Rendered:
+    def _build_result(
+        self, pruner: Pruner, pruned: PrunedTree, recorder: TraceRecorder | None
+    ) -> Rendered:
         metadata, kept, omitted = pruned.tree.collect_attachments(pruned.state)
         references = _deduplicate(kept)
         names = {reference.to for reference in references}
@@ -264,7 +325,13 @@ class Renderer:
         trace = None
         if recorder:
             recorder.end_stage("assemble")
-            trace = recorder.build_trace(pruner, pruned.state, budget=pruned.budget, prune_step=self.prune_step, model=self.model)
+            trace = recorder.build_trace(
+                pruner,
+                pruned.state,
+                budget=pruned.budget,
+                prune_step=self.prune_step,
+                model=self.model,
+            )
         return Rendered(
             messages=messages,
             tokens=pruned.tokens,
@@ -272,12 +339,16 @@ class Renderer:
             reserved=pruned.tree.reserved,
             metadata=tuple(metadata),
             references=references,
-            omitted_references=tuple(reference for reference in _deduplicate(omitted) if reference.to not in names),
+            omitted_references=tuple(
+                reference for reference in _deduplicate(omitted) if reference.to not in names
+            ),
             context=self.context if pruned.budget == self.budget else None,
             sizer=pruned.sizer,
             read_pruned=lambda: pruned,
             prune_again=lambda other: self._build_result(
-                pruner, pruner.prune_at(pruned.scan, other, RemovalRounding(self.prune_step)), recorder
+                pruner,
+                pruner.prune_at(pruned.scan, other, RemovalRounding(self.prune_step)),
+                recorder,
             ),
             trace=trace,
             tools=self._tools,
@@ -286,7 +357,10 @@ class Renderer:
 
 
 def _require_limit(context: ContextBudget) -> int:
-    """Return the limit of a render in tokens. Raises InvalidArgumentError if the budget has none."""
+    """Return the limit of a render in tokens.
+
+    Raises InvalidArgumentError if the budget has none.
+    """
     if context.render_budget is None:
         message = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
         raise InvalidArgumentError(message)

@@ -41,10 +41,12 @@ class Rendered:
     """The messages that were kept, in written order."""
 
     tokens: int
-    """The tokens of the request: messages, framing and tool definitions, without the tokens that Reserve keeps free.
+    """The tokens of the request: messages, framing and tool definitions, without the tokens that
+    Reserve keeps free.
 
-    All of the messages counts, so `tokens` is too high for a format that does not send all of it. Only Chat Completions is sent names, and
-    only its provider is sent an opaque part that has one. `count_tokens` counts what one format sends.
+    All of the messages counts, so `tokens` is too high for a format that does not send all of it.
+    Only Chat Completions is sent names, and only its provider is sent an opaque part that has one.
+    `count_tokens` counts what one format sends.
     """
 
     budget: int
@@ -71,7 +73,9 @@ class Rendered:
     _sizer: Sizer = attrs.field(alias="sizer", repr=False, eq=False)
     _read_pruned: Callable[[], PrunedTree] = attrs.field(alias="read_pruned", repr=False, eq=False)
     _prune_again: Callable[[int], Rendered] = attrs.field(alias="prune_again", repr=False, eq=False)
-    _tools: tuple[ToolDefinition, ...] = attrs.field(alias="tools", default=(), repr=False, eq=False)
+    _tools: tuple[ToolDefinition, ...] = attrs.field(
+        alias="tools", default=(), repr=False, eq=False
+    )
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
 
     @cached_property
@@ -86,7 +90,9 @@ class Rendered:
         It is for text, and for other content if a published formula was checked against bills.
         """
         tokenizer = self._sizer.tokenizer
-        system = next((message.text for message in self.messages if message.role == "system"), False)
+        system = next(
+            (message.text for message in self.messages if message.role == "system"), False
+        )
         if not tokenizer.count_overhead(self._tools, system=system).exact:
             return False
         return all(is_exact(message, tokenizer) for message in self.messages)
@@ -94,7 +100,9 @@ class Rendered:
     def count_tokens(self, target: WireFormat) -> int:
         """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""
         tokenizer = self._sizer.tokenizer
-        return self.tokens - sum(_count_omitted(message, target, tokenizer) for message in self.messages)
+        return self.tokens - sum(
+            _count_omitted(message, target, tokenizer) for message in self.messages
+        )
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
@@ -144,12 +152,13 @@ class Rendered:
     def at_budget(self, budget: int | str) -> Rendered:
         """Prune the same prompt to another budget: a number of tokens, or text such as `"8k"`.
 
-        Components are not run again, so components that read their budget keep what they rendered. Raises BudgetExceededError as
-        a render at that budget does.
+        Components are not run again, so components that read their budget keep what they rendered.
+        Raises BudgetExceededError as a render at that budget does.
         """
         return self._prune_again(read_budget(budget))
 
-    def to_openai(self, *, cache: bool = True) -> list[Any]:  # Any: the SDK's unions of TypedDicts take no dict[str, ...]
+    # Any: the SDK's unions of TypedDicts take no dict[str, ...]
+    def to_openai(self, *, cache: bool = True) -> list[Any]:
         """Return the messages for OpenAI's Chat Completions (`messages=`).
 
         `cache=False` leaves cache breakpoints out, for models that reject them.
@@ -157,19 +166,30 @@ class Rendered:
         return to_chat(self.messages, cache=cache)
 
     def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
-        """Return the messages for OpenAI's Responses API (`input=`). `cache=False` leaves cache breakpoints out."""
+        """Return the messages for OpenAI's Responses API (`input=`).
+
+        `cache=False` leaves cache breakpoints out.
+        """
         return to_responses(self.messages, cache=cache)
 
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
-        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`. `cache=False` leaves cache breakpoints out."""
+        """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.
+
+        `cache=False` leaves cache breakpoints out.
+        """
         return to_anthropic(self.messages, cache=cache)
 
 
 def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message that a format does not send."""
-    tokens = sum(count_part(part, tokenizer) for part in message.content if is_foreign(part, target))
+    tokens = sum(
+        count_part(part, tokenizer) for part in message.content if is_foreign(part, target)
+    )
     if message.name is not None and (target != "chat" or message.role == "tool"):
-        tokens += count_frame(message, tokenizer).tokens - count_frame(attrs.evolve(message, name=None), tokenizer).tokens
+        tokens += (
+            count_frame(message, tokenizer).tokens
+            - count_frame(attrs.evolve(message, name=None), tokenizer).tokens
+        )
     return tokens
 
 
@@ -178,7 +198,15 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     rows = [("", "tokens", "priority", "element", "reason")]
     for removal in removals:
         reason = f"{removal.reason}: {removal.partner_label}" if removal.partner else removal.reason
-        rows.append((f"{removal.order}.", f"{removal.tokens:,}", _format_priority(removal.priority), removal.label, reason))
+        rows.append(
+            (
+                f"{removal.order}.",
+                f"{removal.tokens:,}",
+                _format_priority(removal.priority),
+                removal.label,
+                reason,
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines: list[str] = []
     for row in rows:

@@ -1,8 +1,9 @@
 """Expanded trees as JSON, so that they can be sent to other processes.
 
-Components are run before a tree is written. A tree that is read back consists of elements, so it is sized, pruned and counted like any
-other tree, also if it contains whole messages (D8). The nodes are a flat list in which children are named by index, because a tree
-may be deeper than JSON parsers can nest.
+Components are run before a tree is written. A tree that is read back consists of elements, so it is
+sized, pruned and counted like any other tree, also if it contains whole messages (D8). The nodes
+are a flat list in which children are named by index, because a tree may be deeper than JSON parsers
+can nest.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
 from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Repair, ToolCall
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Repair,
+    ToolCall,
+)
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
 from promptkit.rendering.expand import Expansion
 from promptkit.rendering.paths import format_path
@@ -71,35 +81,58 @@ _MEDIA = (media.Image, media.Document, media.Opaque)
 # Props that are not written: the rendered children already reflect them.
 _APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace"}
 
-_PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart}
+_PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {
+    "image": ImagePart,
+    "document": DocumentPart,
+    "opaque": OpaquePart,
+}
 """The parts of recorded messages other than text, by their names in JSON."""
 
-_PROPS = {name: [field.name for field in kind.__attrs_attrs__ if field.name not in _APPLIED_PROPS] for name, kind in _TYPES.items()}
+_PROPS = {
+    name: [field.name for field in kind.__attrs_attrs__ if field.name not in _APPLIED_PROPS]
+    for name, kind in _TYPES.items()
+}
 
-_JSON_TYPES: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "None": (type(None),),
+}
 
 _PROP_TYPES = {
     name: {
-        field.name: (annotation, tuple(each for part in annotation.split(" | ") for each in _JSON_TYPES[part]))
+        field.name: (
+            annotation,
+            tuple(each for part in annotation.split(" | ") for each in _JSON_TYPES[part]),
+        )
         for field in kind.__attrs_attrs__
-        if field.name in _PROPS[name] and _JSON_TYPES.keys() >= set((annotation := str(field.type)).split(" | "))
+        if field.name in _PROPS[name]
+        and _JSON_TYPES.keys() >= set((annotation := str(field.type)).split(" | "))
     }
     for name, kind in _TYPES.items()
 }
-"""For each type its props whose annotations name only texts, numbers, booleans and None: the annotation, and the types of JSON values."""
+"""For each type its props whose annotations name only texts, numbers, booleans and None: the
+annotation, and the types of JSON values."""
 
 
 def to_json(
-    prompt: Child, *, budget: int | None = None, tokenizer: Tokenizer | None = None, model: str | NamedModel | None = None
+    prompt: Child,
+    *,
+    budget: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    model: str | NamedModel | None = None,
 ) -> dict[str, Json]:
     """Run the components of a tree and return it as JSON. Nothing is pruned.
 
-    The tree may be a fragment without messages, such as a tool result. An Expandable is written once, with its share, and is plain text
-    from then on.
+    The tree may be a fragment without messages, such as a tool result. An Expandable is written
+    once, with its share, and is plain text from then on.
 
     Args:
         prompt: An element, or a tuple of elements.
-        budget: The budget of the render in tokens, which components may read. Default: practically unlimited.
+        budget: The budget of the render in tokens, which components may read. Default: practically
+            unlimited.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
         model: The name of a model, or a model object.
 
@@ -113,7 +146,11 @@ def to_json(
 
 
 async def to_json_async(
-    prompt: Child, *, budget: int | None = None, tokenizer: Tokenizer | None = None, model: str | NamedModel | None = None
+    prompt: Child,
+    *,
+    budget: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    model: str | NamedModel | None = None,
 ) -> dict[str, Json]:
     """Return a tree as JSON like `to_json`, and await its components in the caller's event loop."""
     return _write_tree(await drive_async(_expand(budget, tokenizer, model, prompt)))
@@ -125,7 +162,11 @@ def _expand(
     sizer = Sizer(tokenizer or tokenizer_for(model))
     name = None if model is None else model_name(model)
     expansion = Expansion(sizer, RenderCache(), RequestRuns(), model=name, fragment=True)
-    room = HIGHEST_PRIORITY if budget is None else max(0, budget - sizer.tokenizer.count_overhead().tokens)
+    room = (
+        HIGHEST_PRIORITY
+        if budget is None
+        else max(0, budget - sizer.tokenizer.count_overhead().tokens)
+    )
     return expansion.run(flatten(prompt, "to_json"), room)
 
 
@@ -138,7 +179,10 @@ def _write_tree(root: Node) -> dict[str, Json]:
 
 
 class _Writer:
-    """Collects the nodes of a tree. `waiting` holds the nodes whose children are still to be written."""
+    """Collects the nodes of a tree.
+
+    `waiting` holds the nodes whose children are still to be written.
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Json] = []
@@ -155,19 +199,25 @@ class _Writer:
     def write_items(self, node: Node) -> list[Json]:
         """Write the items of a node: texts as they are, others as indices."""
         element = node.element
-        if isinstance(element, (Rounds, *_MEDIA)) or (isinstance(element, text.Tag) and not element.children):
+        if isinstance(element, (Rounds, *_MEDIA)) or (
+            isinstance(element, text.Tag) and not element.children
+        ):
             return []  # its props are its content
         # The children of a Tag are in a group between its two lines.
         content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
         written: list[Json] = []
         for item in content.items:
             if type(item) is MessageItem and item.element is not None:
-                written.append(self.add({**self.write_props(item.element), "children": [item.text]}))
+                written.append(
+                    self.add({**self.write_props(item.element), "children": [item.text]})
+                )
             elif type(item) is Leaf and item.element is None:
                 written.append(item.text)
             elif type(item) is Leaf and item.element is not None:
                 record = self.write_props(item.element)
-                written.append(self.add(record if item.part else {**record, "children": [item.text]}))
+                written.append(
+                    self.add(record if item.part else {**record, "children": [item.text]})
+                )
             elif type(item) is Node and item.replaces is None:
                 record = self.write_props(item.element, _find_type(item))
                 written.append(self.add(record, item))
@@ -177,25 +227,37 @@ class _Writer:
 
     def write_attachments(self, node: Node) -> list[Json]:
         """Write the references and the metadata of a node as nodes, and return their indices."""
-        written: list[Json] = [self.add(self.write_props(reference)) for reference in node.references or ()]
+        written: list[Json] = [
+            self.add(self.write_props(reference)) for reference in node.references or ()
+        ]
         for value, local in node.metadata or ():
-            plain: Json = {"repair": attrs.asdict(value)} if isinstance(value, Repair) else {"json": _to_plain_json(value, node)}
+            plain: Json = (
+                {"repair": attrs.asdict(value)}
+                if isinstance(value, Repair)
+                else {"json": _to_plain_json(value, node)}
+            )
             written.append(self.add({"type": "Metadata", "value": plain, "local": local}))
         return written
 
-    def write_props(self, element: PromptElement | None, kind: str | None = None) -> dict[str, Json]:
+    def write_props(
+        self, element: PromptElement | None, kind: str | None = None
+    ) -> dict[str, Json]:
         """Return the type and the props of an element."""
         kind = kind or _find_element_type(element)
         record: dict[str, Json] = {"type": kind}
         for name in _PROPS[kind]:
             value: object = getattr(element, name, None)
             if name == "tool_calls":
-                record[name] = [attrs.asdict(call) for call in cast("Sequence[ToolCall]", value)]  # the prop's type
+                # the prop's type
+                record[name] = [attrs.asdict(call) for call in cast("Sequence[ToolCall]", value)]
             elif name == "group":
                 record[name] = self._number_group(value)
             elif name == "rounds":
                 rounds = cast("Sequence[Message | Sequence[Message]]", value)  # as above
-                record[name] = [[_write_message(message) for message in messages] for messages in iter_rounds(rounds)]
+                record[name] = [
+                    [_write_message(message) for message in messages]
+                    for messages in iter_rounds(rounds)
+                ]
             elif name == "marker":
                 record[name] = (
                     None if value is None else _write_markers(cast("Rounds", element))
@@ -203,7 +265,11 @@ class _Writer:
             elif name == "keep_with":
                 groups = cast("Mapping[str, Hashable]", value)  # as above
                 calls = cast("Sequence[ToolCall]", getattr(element, "tool_calls", ()))  # as above
-                record[name] = {call.id: self._number_group(groups[call.id]) for call in calls if call.id in groups}
+                record[name] = {
+                    call.id: self._number_group(groups[call.id])
+                    for call in calls
+                    if call.id in groups
+                }
             elif value is not None:
                 record[name] = cast("Json", value)  # the other props of built-in elements are JSON
         return record
@@ -243,14 +309,23 @@ def _write_message(message: Message) -> dict[str, Json]:
         for part in message.content
         if not isinstance(part, CacheBreakpointPart)
     ]
-    return {**attrs.asdict(message, filter=lambda field, _: field.name != "content"), "content": content}
+    return {
+        **attrs.asdict(message, filter=lambda field, _: field.name != "content"),
+        "content": content,
+    }
 
 
 def _read_message(record: Mapping[str, Json]) -> Message:
     props = cast("dict[str, Any]", record)  # Any: JSON; otherwise building a message fails
-    content = [part if isinstance(part, str) else _PARTS[part.pop("kind")](**part) for part in map(copy, props["content"])]
+    content = [
+        part if isinstance(part, str) else _PARTS[part.pop("kind")](**part)
+        for part in map(copy, props["content"])
+    ]
     calls = tuple(ToolCall(**call) for call in props["tool_calls"])
-    rest: dict[str, Any] = {name: value for name, value in props.items() if name not in ("content", "tool_calls")}  # Any: as above
+    # Any stands for as above
+    rest: dict[str, Any] = {
+        name: value for name, value in props.items() if name not in ("content", "tool_calls")
+    }
     return Message(content=tuple(content), tool_calls=calls, **rest)
 
 
@@ -258,7 +333,11 @@ def _write_markers(element: Rounds) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
     sizes = [len(messages) for messages in iter_rounds(element.rounds)]
     counts = accumulate(sizes[at] for at in element.order)
-    return {str(count): element.marker(count) for count in counts} if element.marker is not None else {}
+    return (
+        {str(count): element.marker(count) for count in counts}
+        if element.marker is not None
+        else {}
+    )
 
 
 @attrs.frozen
@@ -272,7 +351,9 @@ class _Markers:
 
 
 def from_json(data: Mapping[str, Json]) -> PromptElement:
-    """Return the tree that `to_json` wrote as an element. Its KeepWith groups are distinct from those of other trees.
+    """Return the tree that `to_json` wrote as an element.
+
+    Its KeepWith groups are distinct from those of other trees.
 
     Raises TreeError for another version and for a damaged tree.
     """
@@ -305,16 +386,23 @@ def _check_types(kind: str, props: Mapping[str, object]) -> None:
     """Raise TypeError for a prop that is no text, number or boolean where its annotation names only these."""
     for name, (annotation, allowed) in _PROP_TYPES[kind].items():
         value = props.get(name)
-        if name in props and (not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)):
+        if name in props and (
+            not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
+        ):
             problem = f"{name} must be {annotation}, not {value!r}"
             raise TypeError(problem)
 
 
-def _build_element(record: Mapping[str, Json], built: Mapping[int, PromptElement], scope: object) -> PromptElement:
+def _build_element(
+    record: Mapping[str, Json], built: Mapping[int, PromptElement], scope: object
+) -> PromptElement:
     kind = cast("str", record["type"])  # otherwise the look-up fails
     props: dict[str, object] = {name: record[name] for name in _PROPS[kind] if name in record}
     if "tool_calls" in props:
-        props["tool_calls"] = tuple(ToolCall(**call) for call in cast("list[dict[str, str]]", props["tool_calls"]))  # otherwise this fails
+        # otherwise this fails
+        props["tool_calls"] = tuple(
+            ToolCall(**call) for call in cast("list[dict[str, str]]", props["tool_calls"])
+        )
     if "group" in props:
         props["group"] = _OwnGroup(scope, cast("int", props["group"]))  # any number works
     if "keep_with" in props:
@@ -322,16 +410,32 @@ def _build_element(record: Mapping[str, Json], built: Mapping[int, PromptElement
         props["keep_with"] = {call: _OwnGroup(scope, group) for call, group in groups.items()}
     if "rounds" in props:
         props["rounds"] = [
-            list(map(_read_message, messages)) for messages in cast("list[list[dict[str, Json]]]", props["rounds"])
+            list(map(_read_message, messages))
+            for messages in cast("list[list[dict[str, Json]]]", props["rounds"])
         ]  # as above
-        props["marker"] = None if props.get("marker") is None else _Markers(cast("dict[str, str]", props["marker"]))  # as above
+        # as above
+        props["marker"] = (
+            None
+            if props.get("marker") is None
+            else _Markers(cast("dict[str, str]", props["marker"]))
+        )
     if kind == "Metadata":
         value = cast("dict[str, Json]", record["value"])  # otherwise this fails
-        props["value"] = Repair(**cast("dict[str, str]", value["repair"])) if "repair" in value else value["json"]  # as above
+        # as above
+        props["value"] = (
+            Repair(**cast("dict[str, str]", value["repair"]))
+            if "repair" in value
+            else value["json"]
+        )
     if "fallback" in record:
-        props["fallback"] = built[cast("int", record["fallback"])].children  # otherwise the look-up fails
+        # otherwise the look-up fails
+        props["fallback"] = built[cast("int", record["fallback"])].children
     _check_types(kind, props)
     build = cast("Callable[..., PromptElement]", _TYPES[kind])  # the props belong to this type
     element = build(**props)
     children = cast("list[str | int]", record.get("children", []))  # otherwise the look-up fails
-    return element[[child if isinstance(child, str) else built[child] for child in children]] if children else element
+    return (
+        element[[child if isinstance(child, str) else built[child] for child in children]]
+        if children
+        else element
+    )

@@ -1,13 +1,15 @@
 """Shares and sizes: the tokens that each node may fill, and the tokens that it used.
 
-The rules are those of prompt-tsx. A container's own text is counted first. Then its flex groups follow one after the other. The
-members of a group share the tokens that are left, without knowing what the others use. A member reports to its container what it
-used, but never more than its share, unless it stays whatever its size is: required elements, and in promptkit's own rules system messages
-and user messages without a priority. What they need is not there for others.
+The rules are those of prompt-tsx. A container's own text is counted first. Then its flex groups
+follow one after the other. The members of a group share the tokens that are left, without knowing
+what the others use. A member reports to its container what it used, but never more than its share,
+unless it stays whatever its size is: required elements, and in promptkit's own rules system
+messages and user messages without a priority. What they need is not there for others.
 
 Nothing is counted until a component reads its budget, or a later stage asks for a size.
 
-The module also computes upper bounds of sizes from the lengths of texts, so that a tree that surely fits needs no pruning.
+The module also computes upper bounds of sizes from the lengths of texts, so that a tree that surely
+fits needs no pruning.
 """
 
 from __future__ import annotations
@@ -36,24 +38,29 @@ UNBOUNDED = 1 << 60
 """The upper bound of tokens where none is known."""
 
 MAX_FRAMES = 10_000
-"""The most counts of the framing of messages with tool calls, or of tool results, that a Sizer keeps."""
+"""The most counts of the framing of messages with tool calls, or of tool results, that a Sizer
+keeps."""
 
 
 class Sizer:
     """Computes the budgets and sizes of the nodes of a render, and counts messages and parts.
 
-    Trees can be deeper than Python's recursion limit, so it works on a stack of goals instead of recursing.
+    Trees can be deeper than Python's recursion limit, so it works on a stack of goals instead of
+    recursing.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
         self._prompt_tsx = prompt_tsx
         self._text_frames: dict[tuple[Role, str | None], int] = {}
-        self._counts: dict[int, tuple[Message, int]] = {}  # by identity: the message is held, so no other gets its id
+        # by identity: the message is held, so no other gets its id
+        self._counts: dict[int, tuple[Message, int]] = {}
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
         self._truncated: dict[tuple[str, int, str, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, str, float, str], str] = {}
-        self._frames: dict[tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int] = {}
+        self._frames: dict[
+            tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int
+        ] = {}
 
     def count_text_frame(self, role: Role, name: str | None) -> int:
         """Count the tokens around the content of a message without tool calls."""
@@ -75,17 +82,33 @@ class Sizer:
             return self.count_text_frame(role, node.name)
         calls = node.calls
         if node.calls_removed_at:
-            calls = tuple([call for call, removed_at in zip(calls, node.calls_removed_at, strict=True) if removed_at >= state])
+            calls = tuple(
+                [
+                    call
+                    for call, removed_at in zip(calls, node.calls_removed_at, strict=True)
+                    if removed_at >= state
+                ]
+            )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
-    def count_frame(self, role: Role, name: str | None, calls: tuple[ToolCall, ...], call_id: str | None, *, text: bool) -> int:
+    def count_frame(
+        self,
+        role: Role,
+        name: str | None,
+        calls: tuple[ToolCall, ...],
+        call_id: str | None,
+        *,
+        text: bool,
+    ) -> int:
         """Count the tokens around the content of a message, each once."""
         key = role, name, calls, call_id, text
         tokens = self._frames.get(key)
         if tokens is None:
             if len(self._frames) >= MAX_FRAMES:
                 self._frames.clear()
-            count = self.tokenizer.count_framing(role, name=name, tool_calls=calls, tool_call_id=call_id, text=text)
+            count = self.tokenizer.count_framing(
+                role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
+            )
             tokens = self._frames[key] = count.tokens
         return tokens
 
@@ -96,27 +119,48 @@ class Sizer:
             if item.sources:
                 tokens = sum(map(self.count_message, item.messages or ()))
             else:
-                tokens = self.count_text_frame(item.role, item.name) + self.tokenizer.count(item.text)
+                tokens = self.count_text_frame(item.role, item.name) + self.tokenizer.count(
+                    item.text
+                )
             item.tokens = tokens
         return tokens
 
     def count_message(self, message: Message) -> int:
-        """Count the tokens of a message, framing included. The count is kept by the identity of the message for this render and the next."""
+        """Count the tokens of a message, framing included.
+
+        The count is kept by the identity of the message for this render and the next.
+        """
         key = id(message)
         known = self._counts.get(key)
         if known is None:
-            known = self._earlier_counts.get(key) or (message, count_message(message, self.tokenizer))
+            known = self._earlier_counts.get(key) or (
+                message,
+                count_message(message, self.tokenizer),
+            )
             self._counts[key] = known
         return known[1]
 
-    def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail", "middle"], ratio: float, marker: str) -> str:
-        """Truncate a text as `truncate_text` does. The result is kept for this render and the next: a long log is tokenised once."""
+    def truncate(
+        self,
+        text: str,
+        tokens: int,
+        *,
+        keep: Literal["head", "tail", "middle"],
+        ratio: float,
+        marker: str,
+    ) -> str:
+        """Truncate a text as `truncate_text` does.
+
+        The result is kept for this render and the next: a long log is tokenised once.
+        """
         key = text, tokens, keep, ratio, marker
         cut = self._truncated.get(key)
         if cut is None:
             cut = self._earlier_truncated.get(key)
             if cut is None:
-                cut = truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=self.tokenizer)
+                cut = truncate_text(
+                    text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=self.tokenizer
+                )
             self._truncated[key] = cut
         return cut
 
@@ -140,7 +184,9 @@ class Sizer:
             return known[1]
         total = count_frame(message, self.tokenizer).tokens
         for part in message.content:
-            bound = self.tokenizer.upper_bound(part) if isinstance(part, str) else self.count_part(part)
+            bound = (
+                self.tokenizer.upper_bound(part) if isinstance(part, str) else self.count_part(part)
+            )
             total += UNBOUNDED if bound is None else bound
         return total
 
@@ -204,7 +250,11 @@ class Sizer:
             group = layout.groups[layout.settled]
             if not group.shared:
                 _divide(layout, layout.settled)
-            missing = [(USED, member) for member in group.nodes if member.used is None and member.replaces is None]
+            missing = [
+                (USED, member)
+                for member in group.nodes
+                if member.used is None and member.replaces is None
+            ]
             if missing:
                 return missing
             layout.remaining = max(0, layout.remaining - self.sum_group(parent, group))
@@ -226,12 +276,17 @@ class Sizer:
                         return missing
         size = self.count_own(node)
         if node.layout:
-            missing = [(USED, member) for member in _list_members(node.layout) if member.used is None]
+            missing = [
+                (USED, member) for member in _list_members(node.layout) if member.used is None
+            ]
             if missing:
                 return missing
             size += sum(self.sum_group(node, group) for group in node.layout.groups)
         else:
-            plain = sum(type(item) is MessageItem or (type(item) is Leaf and _takes_share(item)) for item in node.items)
+            plain = sum(
+                type(item) is MessageItem or (type(item) is Leaf and _takes_share(item))
+                for item in node.items
+            )
             share = max(0, node.budget - size) // plain if plain else 0
             size += self.sum_plain_members(node, share) if plain else 0
         self._settle_needed(node)
@@ -241,30 +296,50 @@ class Sizer:
     def _settle_needed(self, node: Node) -> None:
         """Set the tokens that a node has whatever its share is, and those of its parts that stay."""
         members = _list_members(node.layout) if node.layout else ()
-        node.whole = self.count_own(node) + self.sum_plain_members(node, UNBOUNDED) + sum(member.whole for member in members)
+        node.whole = (
+            self.count_own(node)
+            + self.sum_plain_members(node, UNBOUNDED)
+            + sum(member.whole for member in members)
+        )
         if self._stays(node):
             node.needed = node.whole
             return
-        plain = (self.count_item(item) for item in node.items if type(item) is MessageItem and self._stays(item))
+        plain = (
+            self.count_item(item)
+            for item in node.items
+            if type(item) is MessageItem and self._stays(item)
+        )
         node.needed = sum(plain) + sum(member.needed for member in members)
 
     def _stays(self, item: Node | MessageItem) -> bool:
         """Return whether an item takes what it needs, also above its share, since no pruning makes it smaller."""
         if type(item) is Node and item.required:
             return True
-        return item.role in ("system", "user") and item.priority >= HIGHEST_PRIORITY and not self._prompt_tsx
+        return (
+            item.role in ("system", "user")
+            and item.priority >= HIGHEST_PRIORITY
+            and not self._prompt_tsx
+        )
 
     def sum_group(self, parent: Node, group: FlexGroup) -> int:
         """Sum the tokens that the members of a settled group used."""
         size = sum(member.used or 0 for member in group.nodes if member.replaces is None)
-        return size + self.sum_plain_members(parent, group.plain_share) if group.plain_members else size
+        return (
+            size + self.sum_plain_members(parent, group.plain_share)
+            if group.plain_members
+            else size
+        )
 
     def sum_plain_members(self, node: Node, share: int) -> int:
         """Sum the tokens of the members that are not nodes, each counted up to its share."""
         size = 0
         for item in node.items:
             if type(item) is MessageItem:
-                size += self.count_item(item) if self._stays(item) else min(share, self.count_item(item))
+                size += (
+                    self.count_item(item)
+                    if self._stays(item)
+                    else min(share, self.count_item(item))
+                )
             elif type(item) is Leaf and _takes_share(item):
                 size += min(share, self.count_leaf(item))
         return size
@@ -291,10 +366,16 @@ def _divide(layout: Layout, index: int) -> None:
     """Divide the tokens that are left among the members of the next group."""
     group = layout.groups[index]
     remaining = layout.remaining or 0
-    remaining = max(0, remaining - sum(resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index))
+    remaining = max(
+        0,
+        remaining
+        - sum(resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index),
+    )
     members = [member for member in group.nodes if member.replaces is None]
     bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
-    parts = split_shares(remaining, [*bases, group.plain_members], [*(member.limit for member in members), None])
+    parts = split_shares(
+        remaining, [*bases, group.plain_members], [*(member.limit for member in members), None]
+    )
     for member, part in zip(members, parts, strict=False):
         if member.budget is None:
             member.budget = part
@@ -308,7 +389,10 @@ def _takes_share(leaf: Leaf) -> bool:
 
 
 def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
-    """Return whether a whole tree fits `room` tokens by its upper bounds. False means that it may or may not fit."""
+    """Return whether a whole tree fits `room` tokens by its upper bounds.
+
+    False means that it may or may not fit.
+    """
     total = 0
     for node in tree.nodes:
         total += _bound_own_items(node, sizer, room)
@@ -318,9 +402,12 @@ def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
 
 
 def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
-    """Return whether an expanded subtree fits its budget by its upper bound. False means that it may or may not fit.
+    """Return whether an expanded subtree fits its budget by its upper bound.
 
-    The bounds are kept on the nodes, so that elements that ask at every level of a deep tree do not walk it again from each level.
+    False means that it may or may not fit.
+
+    The bounds are kept on the nodes, so that elements that ask at every level of a deep tree do not
+    walk it again from each level.
     """
     nodes = [node]
     for each in nodes:  # grows while it is walked
@@ -330,7 +417,10 @@ def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
 
 
 def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
-    """Set `token_bound` of every node, without counting any text. A limit does not exceed itself once it is pruned."""
+    """Set `token_bound` of every node, without counting any text.
+
+    A limit does not exceed itself once it is pruned.
+    """
     _set_token_bounds(tree.nodes, sizer, limited=True)
 
 
@@ -340,17 +430,25 @@ def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = Fa
         total = _bound_own_items(node, sizer, UNBOUNDED)
         for child in node.nodes:
             bound = child.token_bound or 0
-            total += min(bound, child.limit) if limited and child.limit is not None and not child.in_fallback else bound
+            total += (
+                min(bound, child.limit)
+                if limited and child.limit is not None and not child.in_fallback
+                else bound
+            )
         node.token_bound = min(total, UNBOUNDED)
 
 
 def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
-    """Compute an upper bound for a node's own items. Stops early once the bound exceeds `enough`."""
+    """Compute an upper bound for a node's own items.
+
+    Stops early once the bound exceeds `enough`.
+    """
     upper_bound = sizer.tokenizer.upper_bound
     total = sizer.count_node_frame(node, 0, text=True) if node.role else 0
     if node.run is not None:
         total += node.run.unspent
-    for item in reversed(node.items):  # the newest of a conversation were counted in the render before, and need no bound
+    # the newest of a conversation were counted in the render before, and need no bound
+    for item in reversed(node.items):
         if total > enough:
             break
         if type(item) is MessageItem:

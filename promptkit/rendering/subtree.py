@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
 from promptkit.rendering.text_joins import find_separator
-from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node, find_marker, is_item_alive
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    STARTS_LINE_NEVER,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    find_marker,
+    is_item_alive,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +53,8 @@ def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
 def is_empty(node: Node) -> bool:
     """Return whether an expanded subtree has no content, or blank text only.
 
-    The answer is kept on the node, so that elements that ask at every level of a deep tree do not walk it again from each level.
+    The answer is kept on the node, so that elements that ask at every level of a deep tree do not
+    walk it again from each level.
     """
     node.is_empty = None
     node.is_empty = _find_no_content(node)
@@ -119,7 +129,10 @@ def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item
 
 
 def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int, Node | MessageItem]]:
-    """Yield (parent, position, message) for each living message below a node, in written order. A marker has the place of what it replaces."""
+    """Yield (parent, position, message) for each living message below a node, in written order.
+
+    A marker has the place of what it replaces.
+    """
     stack = [(root, enumerate(_iter_items(root, state, markers=True)))]
     while stack:
         parent, rest = stack[-1]
@@ -139,17 +152,31 @@ def build_messages(item: Node | MessageItem, state: int) -> tuple[Message, ...]:
     if type(item) is MessageItem:
         messages = item.messages
         if messages is None:
-            messages = item.messages = (Message(role=item.role, content=(item.text,), name=item.name),)
+            messages = item.messages = (
+                Message(role=item.role, content=(item.text,), name=item.name),
+            )
         return messages
     node = item
     if type(node) is not Node or node.role is None:
         return ()
     parts = join_parts(iter_leaves(node, state))
-    calls = tuple(call for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True) if removed_at >= state)
+    calls = tuple(
+        call
+        for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True)
+        if removed_at >= state
+    )
     blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
     if blank and not calls and node.role != "tool":
         return ()
-    return (Message(role=node.role, content=tuple(parts), name=node.name, tool_calls=calls, tool_call_id=node.call_id),)
+    return (
+        Message(
+            role=node.role,
+            content=tuple(parts),
+            name=node.name,
+            tool_calls=calls,
+            tool_call_id=node.call_id,
+        ),
+    )
 
 
 def iter_leaves(node: Node, state: int) -> Iterator[Leaf]:
@@ -197,7 +224,11 @@ def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
         if run:
             parts.append("".join(run))
             run, before = [], None
-        if isinstance(leaf.part, CacheBreakpointPart) and parts and isinstance(parts[-1], CacheBreakpointPart):
+        if (
+            isinstance(leaf.part, CacheBreakpointPart)
+            and parts
+            and isinstance(parts[-1], CacheBreakpointPart)
+        ):
             parts.pop()
         parts.append(leaf.part)
     if run:

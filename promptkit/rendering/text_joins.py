@@ -1,7 +1,8 @@
 """Joins of adjacent texts: the line break between them, and exact token counts without counting whole messages again.
 
-The tokens of a leaf are counted once. A join with a neighbour changes the count only in a small window around it: from the last safe
-cut before the join to the first safe cut after it. Outside the window, counts add up (`Tokenizer.safe_cut`).
+The tokens of a leaf are counted once. A join with a neighbour changes the count only in a small
+window around it: from the last safe cut before the join to the first safe cut after it. Outside the
+window, counts add up (`Tokenizer.safe_cut`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LeafRange", "TextJoins", "find_last_cut", "find_separator"]
 
-_SEARCH_LENGTH = 48  # characters at the end of a text in which the last safe cut is looked for first
+# characters at the end of a text in which the last safe cut is looked for first
+_SEARCH_LENGTH = 48
 
 
 def find_separator(before: Leaf, leaf: Leaf, nearest: Leaf | None) -> str:
     """Return the separator of two adjacent texts of one run: a line break or nothing.
 
-    `nearest` is the leaf directly before the second text: the first text, or an empty leaf. The rules are those of prompt-tsx. A
-    TextChunk starts on a new line. So does the first text of a container, unless text of the outer container stands directly before
-    it. After a text that ends in a line break nothing is added.
+    `nearest` is the leaf directly before the second text: the first text, or an empty leaf. The
+    rules are those of prompt-tsx. A TextChunk starts on a new line. So does the first text of a
+    container, unless text of the outer container stands directly before it. After a text that ends
+    in a line break nothing is added.
     """
     starts_line = leaf.starts_line == STARTS_LINE_ALWAYS or before.ends_line
     if leaf.starts_line == STARTS_LINE_FIRST and not starts_line:
@@ -64,21 +67,25 @@ class LeafRange:
         found = leaf.previous
         while found is not None and found.is_empty:
             found = found.previous
-        return found if found is not None and found.index >= self.low and found.part is None else None
+        return (
+            found if found is not None and found.index >= self.low and found.part is None else None
+        )
 
     def find_after(self, leaf: Leaf) -> Leaf | None:
         """Return the living text after a leaf in the same run and in this range, or None."""
         found = leaf.following
         while found is not None and found.is_empty:
             found = found.following
-        return found if found is not None and found.index < self.high and found.part is None else None
+        return (
+            found if found is not None and found.index < self.high and found.part is None else None
+        )
 
 
 class TextJoins:
     """Counts text at joins for one tokenizer, whose counts add up: the `base` of one that scales them.
 
-    Each result is (tokens, shrinkable): the change of a message's tokens, and the part of it that may still shrink when other leaves
-    come back.
+    Each result is (tokens, shrinkable): the change of a message's tokens, and the part of it that
+    may still shrink when other leaves come back.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -98,7 +105,9 @@ class TextJoins:
         head = self._read_end(before, span) if before else ""
         tail = self._read_start(after, span) if after else ""
         was = (
-            count(head + find_separator(before, after, _previous_without(leaf, after)) + tail) if before and after else count(head or tail)
+            count(head + find_separator(before, after, _previous_without(leaf, after)) + tail)
+            if before and after
+            else count(head or tail)
         )
         left = head + find_separator(before, leaf, leaf.previous) if before else ""
         right = find_separator(leaf, after, after.previous) + tail if after else ""
@@ -118,7 +127,11 @@ class TextJoins:
             return 0, 0
         head, tail = self._read_end(before, span), self._read_start(after, span)
         count = self.tokenizer.count
-        change = count(head) + count(tail) - count(head + find_separator(before, after, _previous_without(leaf, after)) + tail)
+        change = (
+            count(head)
+            + count(tail)
+            - count(head + find_separator(before, after, _previous_without(leaf, after)) + tail)
+        )
         return change, change
 
     def count_empty(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
@@ -126,7 +139,10 @@ class TextJoins:
         before, after = span.find_before(leaf), span.find_after(leaf)
         if before is None or after is None:
             return 0, 0
-        old, new = find_separator(before, after, _previous_without(leaf, after)), find_separator(before, after, after.previous)
+        old, new = (
+            find_separator(before, after, _previous_without(leaf, after)),
+            find_separator(before, after, after.previous),
+        )
         if old == new:
             return 0, 0
         head, tail = self._read_end(before, span), self._read_start(after, span)
@@ -134,7 +150,10 @@ class TextJoins:
         return change, change
 
     def _count_line(self, leaf: Leaf, before: Leaf | None, after: Leaf | None) -> tuple[int, int]:
-        """Count a text that starts a line, between such texts. The start of each of these lines is a safe cut, whatever stands before it."""
+        """Count a text that starts a line, between such texts.
+
+        The start of each of these lines is a safe cut, whatever stands before it.
+        """
         if after is not None:
             text = leaf.text
             return self.tokenizer.count(text if text.endswith("\n") else f"{text}\n"), 0
@@ -142,7 +161,9 @@ class TextJoins:
         loose = self.tokenizer.count(self._read_tail(leaf))
         if before is None:
             return tokens, loose
-        return tokens + self._count_line_break(before), loose - self.tokenizer.count(self._read_tail(before))
+        return tokens + self._count_line_break(before), loose - self.tokenizer.count(
+            self._read_tail(before)
+        )
 
     def _count_line_break(self, leaf: Leaf) -> int:
         """Count what a line break at the end of a text adds to it."""
@@ -161,7 +182,9 @@ class TextJoins:
         if result is None:
             cut = self.cut
             result = leaf.starts_at_safe_cut = bool(
-                leaf.starts_line == STARTS_LINE_ALWAYS and cut is not None and cut.match("\n" + leaf.text[:2], 1)
+                leaf.starts_line == STARTS_LINE_ALWAYS
+                and cut is not None
+                and cut.match("\n" + leaf.text[:2], 1)
             )
         return result
 
@@ -198,7 +221,10 @@ class TextJoins:
         cuts = leaf.safe_cuts
         if cuts is None:
             first = self._find_first_cut(leaf.text)
-            cuts = leaf.safe_cuts = (first, find_last_cut(self.cut, leaf.text) if first >= 0 else -1)
+            cuts = leaf.safe_cuts = (
+                first,
+                find_last_cut(self.cut, leaf.text) if first >= 0 else -1,
+            )
         return cuts
 
     def _find_first_cut(self, text: str) -> int:
@@ -220,7 +246,8 @@ def find_last_cut(cut: re.Pattern[str] | None, text: str) -> int:
     while True:
         start = max(len(text) - reach, 1)
         cut_at = -1
-        for match in cut.finditer(text, start):  # with `start`, the pattern still sees the text before it
+        # with `start`, the pattern still sees the text before it
+        for match in cut.finditer(text, start):
             if match.start() < len(text):
                 cut_at = match.start()
         if cut_at >= 0 or start == 1:

@@ -12,7 +12,14 @@ from promptkit.messages import Message
 from promptkit.rendering.flex import resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
 from promptkit.rendering.prune import RemovalRounding
-from promptkit.rendering.removals import PrunedTree, count_removed, find_priority, format_call_path, format_removed_label, iter_removed
+from promptkit.rendering.removals import (
+    PrunedTree,
+    count_removed,
+    find_priority,
+    format_call_path,
+    format_removed_label,
+    iter_removed,
+)
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     NEVER_REMOVED,
@@ -24,7 +31,15 @@ from promptkit.rendering.tree import (
     Node,
     read_given_priority,
 )
-from promptkit.tracing.trace import Trace, TraceCall, TraceFlexGroup, TraceItem, TraceRemoval, TraceShare, TraceTiming
+from promptkit.tracing.trace import (
+    Trace,
+    TraceCall,
+    TraceFlexGroup,
+    TraceItem,
+    TraceRemoval,
+    TraceShare,
+    TraceTiming,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,8 +67,13 @@ class TraceRecorder:
         self._timings.append(TraceTiming(stage=stage, seconds=now - self._since))
         self._since = now
 
-    def build_trace(self, pruner: Pruner, state: int | None, *, budget: int, prune_step: int, model: str | None) -> Trace:
-        """Build the trace of a render that ended in `state`. It counts every state, so it counts every text."""
+    def build_trace(
+        self, pruner: Pruner, state: int | None, *, budget: int, prune_step: int, model: str | None
+    ) -> Trace:
+        """Build the trace of a render that ended in `state`.
+
+        It counts every state, so it counts every text.
+        """
         timings = tuple(self._timings)  # without the time that the trace itself takes
         scan = pruner.scan_tree()
         while scan.state:
@@ -66,7 +86,9 @@ class TraceRecorder:
             removals=tuple(_iter_removals(pruner, scan, builder)),
             counts=counts,
             costs=costs,
-            unfit=frozenset(each for each in range(len(counts)) if not pruner.limits_hold(each)) if pruner.fallback_limits else frozenset(),
+            unfit=frozenset(each for each in range(len(counts)) if not pruner.limits_hold(each))
+            if pruner.fallback_limits
+            else frozenset(),
             state=state,
             budget=budget,
             reserved=pruner.tree.reserved,
@@ -81,7 +103,8 @@ def _count_states(
     pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder, rounding: RemovalRounding
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the exact tokens of each state, and the tokens by which a state is chosen."""
-    # The saving depends on the text of the first system message, so it is the same until that changes.
+    # The saving depends on the text of the first system message, so it is the same until that
+    # changes.
     changes = builder.find_system_changes()
     counts: list[int] = []
     costs: list[int] = []
@@ -90,11 +113,15 @@ def _count_states(
         if state in changes:
             saving = pruner.saving_at(scan, state)
         counts.append(scan.tokens_at(state) - saving)
-        costs.append(scan.tokens_at(state) + scan.unspent_at(state) - (0 if rounding.step else saving))
+        costs.append(
+            scan.tokens_at(state) + scan.unspent_at(state) - (0 if rounding.step else saving)
+        )
     return tuple(counts), tuple(costs)
 
 
-def _iter_removals(pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder) -> Iterator[TraceRemoval]:
+def _iter_removals(
+    pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder
+) -> Iterator[TraceRemoval]:
     """Yield all removals that any budget can cause, in order."""
     last_state = PrunedTree(
         tree=pruner.tree,
@@ -109,13 +136,19 @@ def _iter_removals(pruner: Pruner, scan: BackwardScan, builder: _ItemBuilder) ->
     paths = Paths()
     for removed in iter_removed(last_state):
         is_call = removed.position < 0
-        item = builder.items[builder.ids[removed.node] if is_call else builder.find_id(removed.node, removed.position)]
+        item = builder.items[
+            builder.ids[removed.node]
+            if is_call
+            else builder.find_id(removed.node, removed.position)
+        ]
         yield TraceRemoval(
             order=removed.order,
             step=removed.state,
             item=item.id,
             call=-removed.position - 1 if is_call else None,
-            path=format_call_path(item.path, removed.node, removed.position) if is_call else item.path,
+            path=format_call_path(item.path, removed.node, removed.position)
+            if is_call
+            else item.path,
             label=format_removed_label(removed, paths),
             priority=read_given_priority(removed.priority),
             tokens=count_removed(removed, pruner.sizer),
@@ -134,7 +167,11 @@ def _record_flex_groups(pruner: Pruner, builder: _ItemBuilder) -> Iterator[Trace
         sizer.tokens_used(node)  # this settles everything below the node
         remaining = max(0, sizer.budget_of(node) - sizer.count_own(node))
         for index, group in enumerate(node.layout.groups):
-            held_back = sum(resolve_reserve(remaining, reserve) for at, reserve in node.layout.reserves if at > index)
+            held_back = sum(
+                resolve_reserve(remaining, reserve)
+                for at, reserve in node.layout.reserves
+                if at > index
+            )
             members = [member for member in group.nodes if member.replaces is None]
             if members or group.plain_members:
                 yield TraceFlexGroup(
@@ -154,7 +191,9 @@ def _record_flex_groups(pruner: Pruner, builder: _ItemBuilder) -> Iterator[Trace
                     ),
                     plain=group.plain_members,
                     plain_share=group.plain_share,
-                    plain_used=sizer.sum_plain_members(node, group.plain_share) if group.plain_members else 0,
+                    plain_used=sizer.sum_plain_members(node, group.plain_share)
+                    if group.plain_members
+                    else 0,
                 )
             remaining = max(0, remaining - sizer.sum_group(node, group))
 
@@ -167,7 +206,8 @@ class _ItemBuilder:
         self.items: list[TraceItem] = []
         self._sizer = sizer
         self._seconds = seconds
-        self._children: dict[int, list[int]] = {}  # the ids of the items of a container, by position
+        # the ids of the items of a container, by position
+        self._children: dict[int, list[int]] = {}
         self._paths: dict[int, Path] = {}
         places = self._list_places(root)
         ends = [place.id + 1 for place in places]
@@ -175,7 +215,11 @@ class _ItemBuilder:
             if place.parent is not None:
                 ends[place.parent] = max(ends[place.parent], ends[place.id])
         for place, end in zip(places, ends, strict=True):
-            self.items.append(self._build_item(root if place.parent is None else place.node.items[place.position], place, end))
+            self.items.append(
+                self._build_item(
+                    root if place.parent is None else place.node.items[place.position], place, end
+                )
+            )
 
     def find_id(self, node: Node, position: int) -> int:
         """Return the id of an item of a node."""
@@ -202,7 +246,9 @@ class _ItemBuilder:
             number = len(places)
             places.append(_Place(number, node, position, parent, content))
             if isinstance(content, Message):
-                stack.extend((node, position, number, part) for part in reversed(_list_parts(content)))
+                stack.extend(
+                    (node, position, number, part) for part in reversed(_list_parts(content))
+                )
             if content is not None:
                 continue
             if parent is not None:
@@ -210,7 +256,10 @@ class _ItemBuilder:
             if type(item) is Node:
                 self.ids[item] = number
                 if item.run is not None:
-                    markers |= {(item, at): _Marker(marker, since, until) for at, marker, since, until in item.run.list_markers()}
+                    markers |= {
+                        (item, at): _Marker(marker, since, until)
+                        for at, marker, since, until in item.run.list_markers()
+                    }
                 stack.extend((item, at, number, None) for at in range(len(item.items) - 1, -1, -1))
             elif type(item) is MessageItem and item.sources:
                 if (node, position) in markers:
@@ -220,7 +269,9 @@ class _ItemBuilder:
                 stack.extend((node, position, number, each) for each in reversed(contents))
         return places
 
-    def _build_content(self, place: _Place, content: Message | Part | _Marker, end: int) -> TraceItem:
+    def _build_content(
+        self, place: _Place, content: Message | Part | _Marker, end: int
+    ) -> TraceItem:
         """Build the item of a message of a round, of a part of such a message, or of a marker."""
         parent = self.items[place.parent or 0]
         if isinstance(content, _Marker):
@@ -228,7 +279,11 @@ class _ItemBuilder:
         else:
             position = sum(item.parent == parent.id for item in self.items[parent.id + 1 :])
             label = (
-                _ELEMENTS[content.role] if isinstance(content, Message) else "text" if isinstance(content, str) else type(content).__name__
+                _ELEMENTS[content.role]
+                if isinstance(content, Message)
+                else "text"
+                if isinstance(content, str)
+                else type(content).__name__
             )
             label = f"{label}[{position}]"
         built = TraceItem(
@@ -253,9 +308,18 @@ class _ItemBuilder:
         if isinstance(content, _Marker):
             item = content.item
             lifetime = evolve(
-                built, fallback=True, since=max(parent.since, content.since), until=_find_earlier_state(parent.until, content.until)
+                built,
+                fallback=True,
+                since=max(parent.since, content.since),
+                until=_find_earlier_state(parent.until, content.until),
             )
-            return evolve(lifetime, kind="message", role="user", text=item.text, tokens=self._sizer.count_item(item))
+            return evolve(
+                lifetime,
+                kind="message",
+                role="user",
+                text=item.text,
+                tokens=self._sizer.count_item(item),
+            )
         return evolve(built, kind="part", part=content, tokens=self._sizer.count_part(content))
 
     def _describe_message(self, built: TraceItem, message: Message) -> TraceItem:
@@ -280,19 +344,26 @@ class _ItemBuilder:
         parent = None if place.parent is None else self.items[place.parent]
         label = "" if parent is None else format_label(place.node, place.position)
         path = Path() if parent is None else self._paths[parent.id].append(label)
-        since, until = _find_lifetime(item, NEVER_REMOVED if parent is None else place.node.removed_at[place.position], parent)
+        since, until = _find_lifetime(
+            item, NEVER_REMOVED if parent is None else place.node.removed_at[place.position], parent
+        )
         built = TraceItem(
             id=place.id,
             parent=place.parent,
             end=end,
             position=place.position,
             label=label,
-            path=str(path) if type(item) is Node else PATH_SEPARATOR.join(filter(None, (str(self._paths[place.parent or 0]), label))),
+            path=str(path)
+            if type(item) is Node
+            else PATH_SEPARATOR.join(filter(None, (str(self._paths[place.parent or 0]), label))),
             kind="text",
             element=type(item.element).__name__ if item.element else "",
             element_label=item.element.label or None if item.element else None,
-            passes_on=type(item) is Node and (passes_on(item.element) if item.element else not item.label),
-            priority=read_given_priority(HIGHEST_PRIORITY if parent is None else find_priority(place.node, place.position)),
+            passes_on=type(item) is Node
+            and (passes_on(item.element) if item.element else not item.label),
+            priority=read_given_priority(
+                HIGHEST_PRIORITY if parent is None else find_priority(place.node, place.position)
+            ),
             fallback=(item if type(item) is Node else place.node).in_fallback,
             since=since,
             until=until,
@@ -327,16 +398,23 @@ class _ItemBuilder:
             name=node.name,
             call_id=node.call_id,
             calls=tuple(
-                TraceCall(call=call, until=_find_earlier(built.until, step)) for call, step in zip(node.calls, removed_at, strict=True)
+                TraceCall(call=call, until=_find_earlier(built.until, step))
+                for call, step in zip(node.calls, removed_at, strict=True)
             ),
-            tokens=0 if node.is_blank else sizer.count_node_frame(node, 0, text=node.leaf_count > 0),
+            tokens=0
+            if node.is_blank
+            else sizer.count_node_frame(node, 0, text=node.leaf_count > 0),
         )
 
     def _describe_leaf(self, built: TraceItem, leaf: Leaf) -> TraceItem:
         if leaf.part is not None:
             return evolve(built, kind="part", part=leaf.part, tokens=self._sizer.count_leaf(leaf))
         starts: _StartsLine = (
-            "always" if leaf.starts_line == STARTS_LINE_ALWAYS else "first" if leaf.starts_line == STARTS_LINE_FIRST else "never"
+            "always"
+            if leaf.starts_line == STARTS_LINE_ALWAYS
+            else "first"
+            if leaf.starts_line == STARTS_LINE_FIRST
+            else "never"
         )
         return evolve(
             built,
@@ -349,16 +427,30 @@ class _ItemBuilder:
 
     def _describe_message_item(self, built: TraceItem, item: MessageItem) -> TraceItem:
         if not item.sources:
-            return evolve(built, kind="message", role=item.role, name=item.name, text=item.text, tokens=self._sizer.count_item(item))
+            return evolve(
+                built,
+                kind="message",
+                role=item.role,
+                name=item.name,
+                text=item.text,
+                tokens=self._sizer.count_item(item),
+            )
         messages = item.messages or ()
-        return self._describe_message(built, messages[0]) if len(messages) == 1 else evolve(built, kind="container")
+        return (
+            self._describe_message(built, messages[0])
+            if len(messages) == 1
+            else evolve(built, kind="container")
+        )
 
 
 _StartsLine = Literal["never", "always", "first"]
 
 
 def _find_lifetime(item: Item, removed_at: int, parent: TraceItem | None) -> tuple[int, int | None]:
-    """Return the first and the last state in which an item is alive. They are within those of its parent."""
+    """Return the first and the last state in which an item is alive.
+
+    They are within those of its parent.
+    """
     since, until = (0, None) if parent is None else (parent.since, parent.until)
     until = _find_earlier(until, removed_at)
     if type(item) is Node and item.activated_at >= 0:
@@ -378,7 +470,8 @@ def _find_earlier(until: int | None, removed_at: int) -> int | None:
 class _Place(NamedTuple):
     """The place of an item: its id, its node and its position there, and the id of that node (None for the root).
 
-    `content` is a message of the round at that position, a part of such a message, or the marker that replaces the round.
+    `content` is a message of the round at that position, a part of such a message, or the marker
+    that replaces the round.
     """
 
     id: int
@@ -408,7 +501,9 @@ _ELEMENTS: Final[Mapping[Role, str]] = {
 
 def _list_parts(message: Message) -> Sequence[Part]:
     """Return the parts of a message that are items of their own; none if its content is one text."""
-    return () if len(message.content) == 1 and isinstance(message.content[0], str) else message.content
+    return (
+        () if len(message.content) == 1 and isinstance(message.content[0], str) else message.content
+    )
 
 
 def _find_earlier_state(until: int | None, other: int | None) -> int | None:

@@ -1,13 +1,15 @@
 """The render tree: nodes, leaves, message items and runs of these, with the state that the stages of a render keep on them.
 
-The tree is mutable and private to `promptkit.rendering`. Pruning removes nothing from the lists of items. Instead,
-`removed_at[i]` of a node is the step of the removal order that removes item i.
+The tree is mutable and private to `promptkit.rendering`. Pruning removes nothing from the lists of
+items. Instead, `removed_at[i]` of a node is the step of the removal order that removes item i.
 
-A state is a number of steps. In state s the first s steps have been taken. An item is alive in state s if its `removed_at` is at
-least s. A fallback must also have been activated: its `activated_at` is less than s.
+A state is a number of steps. In state s the first s steps have been taken. An item is alive in
+state s if its `removed_at` is at least s. A fallback must also have been activated: its
+`activated_at` is less than s.
 
-Nothing else depends on a message item, so the order in which those of a container are removed, its run, is known before anything is
-removed. The removal order takes the entries of a run one after the other, each as one step, without looking at them again.
+Nothing else depends on a message item, so the order in which those of a container are removed, its
+run, is known before anything is removed. The removal order takes the entries of a run one after the
+other, each as one step, without looking at them again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ if TYPE_CHECKING:
     from promptkit.element import Children, PromptElement
     from promptkit.elements.chat import MessageElement
     from promptkit.elements.media import Reference
-    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart, Role, ToolCall
+    from promptkit.messages import (
+        CacheBreakpointPart,
+        DocumentPart,
+        ImagePart,
+        OpaquePart,
+        Role,
+        ToolCall,
+    )
 
 __all__ = [
     "HIGHEST_PRIORITY",
@@ -56,7 +65,8 @@ HIGHEST_PRIORITY = 2**53 - 1
 """The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""
 
 NEVER_REMOVED = 1 << 60
-"""The `removed_at` of an item that no step removes, and the `activated_at` of a fallback that no step activates."""
+"""The `removed_at` of an item that no step removes, and the `activated_at` of a fallback that no
+step activates."""
 
 
 def read_given_priority(priority: float) -> float | None:
@@ -76,9 +86,21 @@ class MessageItem:
     Renders share it, so it holds no state of a single render.
     """
 
-    __slots__ = ("element", "is_loose", "messages", "name", "priority", "role", "sources", "text", "tokens")
+    __slots__ = (
+        "element",
+        "is_loose",
+        "messages",
+        "name",
+        "priority",
+        "role",
+        "sources",
+        "text",
+        "tokens",
+    )
 
-    def __init__(self, element: MessageElement | None, role: Role, text: str, priority: float) -> None:
+    def __init__(
+        self, element: MessageElement | None, role: Role, text: str, priority: float
+    ) -> None:
         self.element = element
         self.role: Role = role
         self.name = element.name if element is not None else None
@@ -96,7 +118,12 @@ class MessageItem:
         """List the texts of the messages."""
         if not self.sources:
             return [self.text]
-        return [part for message in self.messages or () for part in message.content if isinstance(part, str)]
+        return [
+            part
+            for message in self.messages or ()
+            for part in message.content
+            if isinstance(part, str)
+        ]
 
 
 class Leaf:
@@ -140,12 +167,16 @@ class Leaf:
         self.priority = priority
         self.starts_line = starts_line
         self.element = element
-        # A leaf of an own element (TextChunk, Text) is compared like a container that holds this one leaf.
+        # A leaf of an own element (TextChunk, Text) is compared like a container that holds this
+        # one leaf.
         self.is_element = element is not None and part is None
         self.takes_share = False  # a part that is a member of its parent's flex group
-        self.is_frame = False  # written by the element around it (a Tag), and removed together with it
-        self.starts_at_safe_cut: bool | None = None  # always starts a line, at a safe cut; None until computed
-        self.safe_cuts: tuple[int, int] | None = None  # the first and the last safe cut inside; None until computed
+        # written by the element around it (a Tag), and removed together with it
+        self.is_frame = False
+        # always starts a line, at a safe cut; None until computed
+        self.starts_at_safe_cut: bool | None = None
+        # the first and the last safe cut inside; None until computed
+        self.safe_cuts: tuple[int, int] | None = None
         self.ends_line = False  # what follows starts on a new line
         self.index = 0  # among the leaves of the message
         self.previous: Leaf | None = None  # the living neighbours in the message
@@ -164,7 +195,8 @@ class Node:
     calls: tuple[ToolCall, ...] = ()
     calls_removed_at: list[int] = []  # noqa: RUF012  # shared by messages without calls; a message with calls has its own list
     call_id: str | None = None
-    answered_call: tuple[Node, int] | None = None  # of a tool result: the message with the call, and the index of the call
+    # of a tool result: the message with the call, and the index of the call
+    answered_call: tuple[Node, int] | None = None
     results: list[tuple[int, Node]] = []  # noqa: RUF012  # of a message with calls: (index of the call, tool result)
     passes_priority = False
     atomic = False
@@ -174,7 +206,8 @@ class Node:
     required = False
     is_expandable = False
     in_fallback = False  # a fallback, or inside one
-    in_prioritized = False  # it, or a container around it, has a priority of its own, or is a fallback
+    # it, or a container around it, has a priority of its own, or is a fallback
+    in_prioritized = False
     limit: int | None = None
     reserve = 0  # tokens that stay free
     keep_groups: tuple[Hashable, ...] = ()
@@ -194,15 +227,19 @@ class Node:
     layout: Layout | None = None
     group_index = 0  # of its flex group in the parent's layout
     replaces: Node | None = None  # of a fallback: the node that it replaces, whose share it uses
-    alternatives: list[Children] | None = None  # of a First: the children not tried yet, the next one last
-    is_empty: bool | None = None  # whether its rendered subtree has no content; None until an element around it asks
+    # of a First: the children not tried yet, the next one last
+    alternatives: list[Children] | None = None
+    # whether its rendered subtree has no content; None until an element around it asks
+    is_empty: bool | None = None
     depth = 0  # the number of nodes above it
     component_depth = 0  # the number of components around it, itself included
 
     # Pruning
     activated_at = -2  # of a fallback: the step that activates it, or -1 if a limit did
     pinned = False  # contains something that must stay
-    keeps_unprioritized = False  # a message that stays (D11, D13), or inside one: what has no priority of its own is never removed
+    # a message that stays (D11, D13), or inside one: what has no priority of its own is never
+    # removed
+    keeps_unprioritized = False
     kept_position = -1  # the position of the text message in it that is never removed (D13)
     live_items = 0  # living items with content
     is_counted = False  # as one of the parent's `live_items`
@@ -210,15 +247,19 @@ class Node:
     last_index = 0  # the index of the last node below it
     token_bound: int | None = None  # a number of tokens that it surely does not exceed
     settled_tokens: int | None = None  # of a limit outside messages: its tokens after it was pruned
-    is_active = True  # it and all nodes above it are alive in the current state of the removal order
+    # it and all nodes above it are alive in the current state of the removal order
+    is_active = True
     first_leaf_index = 0  # in a message: the number of leaves before it
     leaf_count = 0  # in a message: the number of leaves in it, those of fallbacks included
-    placeholder: Leaf | None = None  # in a message: the leaf in the chain for a container without items
+    # in a message: the leaf in the chain for a container without items
+    placeholder: Leaf | None = None
     is_blank = False  # a message without content before anything is removed; a fallback may fill it
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
-    candidate_source: CandidateSource | None = None  # its removal candidates; set and cleared by the removal order
-    priority_heap: list[tuple[float, int]] | None = None  # (priority, position) of its items, a heap; set and cleared by the removal order
+    # its removal candidates; set and cleared by the removal order
+    candidate_source: CandidateSource | None = None
+    # (priority, position) of its items, a heap; set and cleared by the removal order
+    priority_heap: list[tuple[float, int]] | None = None
     exhausted = False
     path_index = -1
     is_unrivalled = False  # while the removal order is below it, no other candidate can precede it
@@ -258,9 +299,12 @@ Item: TypeAlias = MessageItem | Leaf | Node
 
 
 class FlexGroup:
-    """The members of one container with the same `flex_grow`. It is infinite for members without one.
+    """The members of one container with the same `flex_grow`.
 
-    `plain_members` is the number of members that are not nodes. Each of them has a `flex_basis` of 1.
+    It is infinite for members without one.
+
+    `plain_members` is the number of members that are not nodes. Each of them has a `flex_basis`
+    of 1.
     """
 
     __slots__ = ("grow", "nodes", "plain_members", "plain_share", "shared", "unfinished")
@@ -277,8 +321,8 @@ class FlexGroup:
 class Layout:
     """The flex groups of one container, in the order in which they are rendered.
 
-    The first `settled` groups have known sizes. `remaining` tokens are left for the groups after them. `reserves` holds
-    (index of the group, `flex_reserve`) for each member with a reserve.
+    The first `settled` groups have known sizes. `remaining` tokens are left for the groups after
+    them. `reserves` holds (index of the group, `flex_reserve`) for each member with a reserve.
     """
 
     __slots__ = ("groups", "remaining", "reserves", "settled")
@@ -296,7 +340,8 @@ class Layout:
 
 
 Candidate: TypeAlias = "tuple[float, float, float, Node, int]"
-"""A removal candidate: (priority, lowest priority of a direct child, written order, parent, position)."""
+"""A removal candidate: (priority, lowest priority of a direct child, written order, parent,
+position)."""
 
 
 class CandidateSource(Protocol):
@@ -357,10 +402,13 @@ MARKER: Final = -1
 
 
 class Run:
-    """The message items of one container in their removal order. The first entries, as many as there are `steps`, are removed.
+    """The message items of one container in their removal order.
 
-    With a marker, a message tells how many recorded messages are removed. It stands where the last one was removed. It leaves before
-    the last item, which it must not cost its place, takes the place of that item, and is then removed itself.
+    The first entries, as many as there are `steps`, are removed.
+
+    With a marker, a message tells how many recorded messages are removed. It stands where the last
+    one was removed. It leaves before the last item, which it must not cost its place, takes the
+    place of that item, and is then removed itself.
     """
 
     def __init__(
@@ -379,7 +427,8 @@ class Run:
             order: The positions of its items that may be removed, the first to be removed first.
             priorities: Their priorities, ascending.
             marker: Returns the text of the marker for a number of removed messages.
-            find_labels: Returns the labels of all items of the node, which are rounds of a recorded conversation.
+            find_labels: Returns the labels of all items of the node, which are rounds of a recorded
+                conversation.
         """
         self.node = node
         self.order = list(order)
@@ -401,11 +450,16 @@ class Run:
     @property
     def position(self) -> int | None:
         """The position of the next item that is removed; None if nothing is left."""
-        return next((position for position in self.order[len(self.steps) :] if position != MARKER), None)
+        return next(
+            (position for position in self.order[len(self.steps) :] if position != MARKER), None
+        )
 
     @property
     def is_recorded(self) -> bool:
-        """True if the items are the rounds of a recorded conversation. Then the node has no others."""
+        """True if the items are the rounds of a recorded conversation.
+
+        Then the node has no others.
+        """
         return self.find_labels is not None
 
     def find_priority(self, position: int) -> float:
@@ -419,7 +473,9 @@ class Run:
     @cached_property
     def _counts(self) -> list[int]:
         """The number of recorded messages that are removed with the first entries of the order."""
-        sizes = [len(item.sources) if isinstance(item, MessageItem) else 0 for item in self.node.items]
+        sizes = [
+            len(item.sources) if isinstance(item, MessageItem) else 0 for item in self.node.items
+        ]
         sizes.append(0)  # of the marker, whose place in the order is the last position
         return list(accumulate(map(sizes.__getitem__, self.order), initial=0))
 
@@ -435,11 +491,23 @@ class Run:
         return self.unspent if self.unspent and bisect_left(self.steps, state) < self.dropped else 0
 
     def list_markers(self) -> Iterator[tuple[int, MessageItem, int, int | None]]:
-        """Yield (position, item, first state, last state) of each marker. None: it is never removed."""
+        """Yield (position, item, first state, last state) of each marker.
+
+        None: it is never removed.
+        """
         ends = [*self.steps[1:], None]
         for index, (since, until) in enumerate(zip(self.steps, ends, strict=False)):
-            if self.marker is not None and self.order[index] != MARKER and (until is None or since < until):
-                yield self.order[index], self.build_marker(self._counts[index + 1]), since + 1, until
+            if (
+                self.marker is not None
+                and self.order[index] != MARKER
+                and (until is None or since < until)
+            ):
+                yield (
+                    self.order[index],
+                    self.build_marker(self._counts[index + 1]),
+                    since + 1,
+                    until,
+                )
 
     def build_marker(self, count: int) -> MessageItem:
         """Build the message of the marker for a number of removed messages."""
@@ -456,7 +524,8 @@ class Run:
 
     def keep(self, position: int) -> None:
         """Take an item that has not been removed out of the order: it is never removed."""
-        index = len(self.order) - 1 - self.order[::-1].index(position)  # such an item is among the last
+        # such an item is among the last
+        index = len(self.order) - 1 - self.order[::-1].index(position)
         del self.order[index], self.priorities[index]
 
     @property

@@ -29,13 +29,15 @@ __all__ = [
 class ItemRemoved:
     """An item was removed.
 
-    `reason` is `budget`, `kept-with`, `tool-pair` or `empty`. `partner` is the node whose removal caused this one. `counted` says
-    whether the item was one of its parent's `live_items`.
+    `reason` is `budget`, `kept-with`, `tool-pair` or `empty`. `partner` is the node whose removal
+    caused this one. `counted` says whether the item was one of its parent's `live_items`.
     """
 
     __slots__ = ("counted", "parent", "partner", "position", "reason")
 
-    def __init__(self, parent: Node, position: int, reason: str, partner: Node | None, *, counted: bool) -> None:
+    def __init__(
+        self, parent: Node, position: int, reason: str, partner: Node | None, *, counted: bool
+    ) -> None:
         self.parent = parent
         self.position = position
         self.reason = reason
@@ -85,8 +87,9 @@ class CallRemoved:
 class FallbackActivated:
     """A fallback was activated.
 
-    `nodes` are the nodes of its subtree that became active. `counted` are the nodes that are now one of their parents' `live_items`:
-    the fallback, and the containers around it that were empty before.
+    `nodes` are the nodes of its subtree that became active. `counted` are the nodes that are now
+    one of their parents' `live_items`: the fallback, and the containers around it that were empty
+    before.
     """
 
     __slots__ = ("counted", "fallback", "nodes")
@@ -97,11 +100,22 @@ class FallbackActivated:
         self.counted = counted
 
 
-Change: TypeAlias = ItemRemoved | SubtreeRemoved | LeafUnlinked | LeafLinked | CallRemoved | FallbackActivated | EntryTaken
+Change: TypeAlias = (
+    ItemRemoved
+    | SubtreeRemoved
+    | LeafUnlinked
+    | LeafLinked
+    | CallRemoved
+    | FallbackActivated
+    | EntryTaken
+)
 
 
 def undo(change: Change) -> None:
-    """Undo a change in the current state. The steps (`removed_at`, `activated_at`) are left to `mark_step`."""
+    """Undo a change in the current state.
+
+    The steps (`removed_at`, `activated_at`) are left to `mark_step`.
+    """
     if isinstance(change, ItemRemoved):
         change.parent.live_items += change.counted
     elif isinstance(change, LeafUnlinked):
@@ -158,7 +172,8 @@ def mark_step(change: Change, step: int) -> None:
 def unlink(leaf: Leaf) -> None:
     """Take a leaf out of its message's chain.
 
-    The leaf keeps the references to its neighbours, so that `_relink` can put it back, if leaves are relinked in reverse order.
+    The leaf keeps the references to its neighbours, so that `_relink` can put it back, if leaves
+    are relinked in reverse order.
     """
     before, after = leaf.previous, leaf.following
     if before is not None:
@@ -189,7 +204,9 @@ def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
     if message is None or fallback.role is not None:
         return
     before, after = (last.previous, last.following) if last else _find_neighbours(message, fallback)
-    stack: list[Iterator[Item]] = [iter([fallback.placeholder] if fallback.placeholder else fallback.items)]
+    stack: list[Iterator[Item]] = [
+        iter([fallback.placeholder] if fallback.placeholder else fallback.items)
+    ]
     while stack:
         for item in stack[-1]:
             if type(item) is Leaf:

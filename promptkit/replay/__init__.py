@@ -1,9 +1,10 @@
 """Replay recorded conversations as if a policy had managed their context window, and compare what that costs and what it forgets.
 
 * Replay files: `replay`, `replay_file`, `ReplayOptions`, `ReplayRules`
-* Results: `FileResult`, `FailedFile`, `PolicyResult`, `ReplayTotals`, `RetentionCounts`, `TimelineRequest`, and as JSON
-  `results_to_json`
-* Recordings: `Recording`, `read_recordings`, `recording_from_messages`, and to play one of them `Simulation`, `SimulationResult`
+* Results: `FileResult`, `FailedFile`, `PolicyResult`, `ReplayTotals`, `RetentionCounts`,
+  `TimelineRequest`, and as JSON `results_to_json`
+* Recordings: `Recording`, `read_recordings`, `recording_from_messages`, and to play one of them
+  `Simulation`, `SimulationResult`
 * Prompt caches: `CACHE_RULES`, `cache_rule_for`
 * Policies: `PresetPolicy`, `BaselinePolicy`, `POLICY_GROUPS`, `parse_policy_names`, `find_policy`
 * Policies of your own: `ReplayPolicy`, `PolicyRun`, `ReplayTerms`, `SummaryCall`

@@ -1,4 +1,8 @@
-from .conversation_log import LogOptions as LogOptions, log_conversation as log_conversation, log_path as log_path
+from .conversation_log import (
+    LogOptions as LogOptions,
+    log_conversation as log_conversation,
+    log_path as log_path,
+)
 from .conversation_page import conversation_to_html as conversation_to_html
 from .plot import draw_timeline as draw_timeline
 from .policies.baselines import BaselinePolicy as BaselinePolicy
@@ -37,6 +41,10 @@ from .results import (
 )
 from .retention import RetentionCounts as RetentionCounts
 from .runner import ReplayOptions as ReplayOptions, replay as replay, replay_file as replay_file
-from .simulate import ReplayRules as ReplayRules, Simulation as Simulation, SimulationResult as SimulationResult
+from .simulate import (
+    ReplayRules as ReplayRules,
+    Simulation as Simulation,
+    SimulationResult as SimulationResult,
+)
 
 __all__: list[str]

@@ -1,8 +1,9 @@
 """Recommend a preset for a user's own recordings: the cheapest that shows the model nearly as much as the default does.
 
-The candidates are played on every conversation. Of those without an overflow, an invalid request, more waits than the default or
-noticeably fewer of the facts that answers use, the cheapest is recommended. The saving is stated with the interval in which it lies when
-the conversations are drawn again at random (a bootstrap), since a few conversations can make any preset look cheap.
+The candidates are played on every conversation. Of those without an overflow, an invalid request,
+more waits than the default or noticeably fewer of the facts that answers use, the cheapest is
+recommended. The saving is stated with the interval in which it lies when the conversations are
+drawn again at random (a bootstrap), since a few conversations can make any preset look cheap.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Advice:
     default_facts: float
     """The same share with the default."""
     compacted: int
-    """Conversations that either of the two compacts; those that any candidate compacts, where the default is recommended."""
+    """Conversations that either of the two compacts; those that any candidate compacts, where the
+    default is recommended."""
     lookups: int = 0
     """Look-ups in the prices for each answer that lacks a fact."""
 
@@ -125,7 +127,8 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
         options: The options of the replay.
     """
     totals = {
-        name: _add_up([conversation.policies[at] for conversation in conversations], name, options) for at, name in enumerate(CANDIDATES)
+        name: _add_up([conversation.policies[at] for conversation in conversations], name, options)
+        for at, name in enumerate(CANDIDATES)
     }
     default = totals[DEFAULT]
     allowed = [result for result in totals.values() if _is_allowed(result, default)]
@@ -134,9 +137,14 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
     if saving < LEAST_SAVING:
         best, saving = default, 0.0
     place = CANDIDATES.index(best.policy)
-    pairs = [(each.policies[0].price_with_lookups, each.policies[place].price_with_lookups) for each in conversations]
+    pairs = [
+        (each.policies[0].price_with_lookups, each.policies[place].price_with_lookups)
+        for each in conversations
+    ]
     places = (0, place) if place else range(len(CANDIDATES))
-    compacted = sum(any(each.policies[at].totals.checkpoints for at in places) for each in conversations)
+    compacted = sum(
+        any(each.policies[at].totals.checkpoints for at in places) for each in conversations
+    )
     return Advice(
         window=options.rules.window,
         policy=best.policy,
@@ -154,7 +162,9 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
 def _add_up(results: Sequence[PolicyResult], name: str, options: ReplayOptions) -> PolicyResult:
     totals = sum((result.totals for result in results), ReplayTotals())
     one_hour_cache = options.rules.cache == "anthropic-1h"
-    return price_totals(name, totals, options.price, one_hour_cache=one_hour_cache, lookups=options.lookups)
+    return price_totals(
+        name, totals, options.price, one_hour_cache=one_hour_cache, lookups=options.lookups
+    )
 
 
 def _is_allowed(result: PolicyResult, default: PolicyResult) -> bool:
@@ -172,12 +182,17 @@ def _saving(default: float, price: float) -> float:
 
 
 def _find_interval(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the interval of the saving over conversations that are drawn again from these. The same pairs give the same interval."""
+    """Return the interval of the saving over conversations that are drawn again from these.
+
+    The same pairs give the same interval.
+    """
     draw = random.Random(0)  # noqa: S311  # samples that must be the same in every run, not a secret
     savings: list[float] = []
     for _ in range(SAMPLES):
         sample = draw.choices(pairs, k=len(pairs))
-        savings.append(_saving(sum(default for default, _ in sample), sum(price for _, price in sample)))
+        savings.append(
+            _saving(sum(default for default, _ in sample), sum(price for _, price in sample))
+        )
     savings.sort()
     outside = round((1 - INTERVAL) / 2 * SAMPLES)
     return savings[outside], savings[-1 - outside]

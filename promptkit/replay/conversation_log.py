@@ -11,8 +11,18 @@ from promptkit.recordings.importing import read_recording
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.policies.registry import find_policy
 from promptkit.replay.prompt_cache import cache_rule_for, create_cache
-from promptkit.replay.recordings import read_reported_tokens, recording_from_messages, tools_from_entry
-from promptkit.replay.request_log import ConversationLog, CountedMessageFinder, LoggedMessage, LogMessages, RequestLogger
+from promptkit.replay.recordings import (
+    read_reported_tokens,
+    recording_from_messages,
+    tools_from_entry,
+)
+from promptkit.replay.request_log import (
+    ConversationLog,
+    CountedMessageFinder,
+    LoggedMessage,
+    LogMessages,
+    RequestLogger,
+)
 from promptkit.replay.runner import hash_recording
 from promptkit.replay.simulate import ReplayRules, Simulation
 from promptkit.tokens.budget import ContextBudget
@@ -83,12 +93,20 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
         problem = f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
         raise TranscriptError(problem)
     path = tree.path_to(tree.leaves[branch - 1])
-    log = log_path(path, options, tools=tree.tools_of(path[0]), seed=f"{hash_recording(file)}:{tree.number_of(tree.leaves[branch - 1])}")
+    log = log_path(
+        path,
+        options,
+        tools=tree.tools_of(path[0]),
+        seed=f"{hash_recording(file)}:{tree.number_of(tree.leaves[branch - 1])}",
+    )
     return attrs.evolve(log, branch=branch, branches=len(tree.leaves))
 
 
 class _Branches:
-    """The branches of a transcript, in the order in which they ended. One that is only the beginning of another does not count."""
+    """The branches of a transcript, in the order in which they ended.
+
+    One that is only the beginning of another does not count.
+    """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries: dict[str, Entry] = {}
@@ -133,7 +151,13 @@ class _Branches:
         return self._tools.get(root.id, ())
 
 
-def log_path(path: Sequence[Entry], options: LogOptions, *, tools: Sequence[ToolDefinition] = (), seed: str = "") -> ConversationLog:
+def log_path(
+    path: Sequence[Entry],
+    options: LogOptions,
+    *,
+    tools: Sequence[ToolDefinition] = (),
+    seed: str = "",
+) -> ConversationLog:
     """Log the requests of one branch of a transcript.
 
     Args:
@@ -152,7 +176,11 @@ def log_path(path: Sequence[Entry], options: LogOptions, *, tools: Sequence[Tool
 
 def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     """Return the last model of a recording that has a price."""
-    names = (entry.payload.model for entry in reversed(path) if isinstance(entry.payload, MessageEntry) and entry.payload.model)
+    names = (
+        entry.payload.model
+        for entry in reversed(path)
+        if isinstance(entry.payload, MessageEntry) and entry.payload.model
+    )
     return next((name for name in dict.fromkeys(names) if _find_price(prices, name)), DEFAULT_MODEL)
 
 
@@ -167,7 +195,12 @@ class _Logger:
     """The log of one branch."""
 
     def __init__(
-        self, path: Sequence[Entry], model: str, options: LogOptions, tools: Sequence[ToolDefinition], seed: str
+        self,
+        path: Sequence[Entry],
+        model: str,
+        options: LogOptions,
+        tools: Sequence[ToolDefinition],
+        seed: str,
     ) -> None:  # one conversation and how to count it
         self._path = path
         self._seed = seed
@@ -178,22 +211,36 @@ class _Logger:
         self._counts = MessageCounts(self._tokenizer)
         self._price = _find_price(options.prices, model)
         self._cache_rule = cache_rule_for(model)
-        self._said = [(entry, entry.message) for entry in path if entry.message is not None and _is_shown(entry.message)]
+        self._said = [
+            (entry, entry.message)
+            for entry in path
+            if entry.message is not None and _is_shown(entry.message)
+        ]
         counted = self._counts.count_messages([message for _, message in self._said])
         self._numbers: dict[int, list[int]] = {}
         for number, count in enumerate(counted):
             self._numbers.setdefault(count.number, []).append(number)
         self._messages = LogMessages(
             [
-                LoggedMessage(message=message, tokens=count.tokens, entry_id=entry.id, time=entry.time if entry.time > 0 else None)
+                LoggedMessage(
+                    message=message,
+                    tokens=count.tokens,
+                    entry_id=entry.id,
+                    time=entry.time if entry.time > 0 else None,
+                )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        self._budget = ContextBudget.for_model(model, tokenizer=self._tokenizer, tools=self._tools, window=options.window)
+        self._budget = ContextBudget.for_model(
+            model, tokenizer=self._tokenizer, tools=self._tools, window=options.window
+        )
 
     def log(self) -> ConversationLog:
         """Log the requests of all sources."""
-        logs = tuple(self._log_recorded() if name == RECORDED else self._log_replay(name) for name in self._options.sources)
+        logs = tuple(
+            self._log_recorded() if name == RECORDED else self._log_replay(name)
+            for name in self._options.sources
+        )
         return ConversationLog(
             messages=tuple(self._messages.all),
             length=self._messages.length,
@@ -216,7 +263,11 @@ class _Logger:
         recording = recording_from_messages(times, reported=reported, tools=self._tools)
         places = pair_tool_calls([message for message, _ in times]).sources[len(recording.system) :]
         window = self._budget.window
-        rules = ReplayRules(model=self._model, window=UNLIMITED if window is None else window, cache=self._cache_rule)
+        rules = ReplayRules(
+            model=self._model,
+            window=UNLIMITED if window is None else window,
+            cache=self._cache_rule,
+        )
         logger = self._create_logger(recording.system)
         finder = CountedMessageFinder(self._messages, self._numbers)
 
@@ -232,7 +283,9 @@ class _Logger:
                 simulated=True,
             )
 
-        result = Simulation(recording, rules, counts=self._counts).run(policy, seed=self._seed, on_request=on_request)
+        result = Simulation(recording, rules, counts=self._counts).run(
+            policy, seed=self._seed, on_request=on_request
+        )
         return logger.finish(name, result.totals.summaries_billed)
 
     def _log_recorded(self) -> RequestLog:
@@ -241,7 +294,9 @@ class _Logger:
         logger = self._create_logger(system)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
         cache = create_cache(self._cache_rule)
-        request_tokens = self._tokenizer.count_overhead(self._tools, system=system[0].text if system else False).tokens
+        request_tokens = self._tokenizer.count_overhead(
+            self._tools, system=system[0].text if system else False
+        ).tokens
         simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
         summaries = BilledTokens()
         checkpoint = False
@@ -265,7 +320,9 @@ class _Logger:
                     shown,
                     reply=reply,
                     time=self._messages.all[reply - 1].time,
-                    billed=attrs.evolve(simulated, output_tokens=self._messages.all[reply].tokens) if usage is None else _bill(usage),
+                    billed=attrs.evolve(simulated, output_tokens=self._messages.all[reply].tokens)
+                    if usage is None
+                    else _bill(usage),
                     summaries_billed=summaries,
                     checkpoint=checkpoint,
                     simulated=usage is None,
@@ -283,7 +340,9 @@ def _is_shown(message: Message) -> bool:
 
 
 def _is_reply(entry: Entry) -> bool:
-    return entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
+    return (
+        entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
+    )
 
 
 def _recorded_usage(entry: Entry) -> Usage | None:
@@ -293,7 +352,11 @@ def _recorded_usage(entry: Entry) -> Usage | None:
 
 
 def _bill(usage: Usage) -> BilledTokens:
-    """Return what was billed. No more tokens can be read from a cache or written to it than the request had, or its price is negative."""
+    """Return what was billed.
+
+    No more tokens can be read from a cache or written to it than the request had, or its price is
+    negative.
+    """
     cached = min(usage.cached_tokens, usage.input_tokens)
     return BilledTokens(
         input_tokens=usage.input_tokens,
@@ -327,7 +390,10 @@ class _RecordedRequests:
         new = items[start:]
         counts = self._counter.count_messages([item.message for item in new])
         self._counts = [*self._counts[:start], *counts]
-        self._shown = [*self._shown[:start], *(self._find(item, count) for item, count in zip(new, counts, strict=True))]
+        self._shown = [
+            *self._shown[:start],
+            *(self._find(item, count) for item, count in zip(new, counts, strict=True)),
+        ]
         self._items = items
         return self._shown, self._counts
 
@@ -342,13 +408,19 @@ class _RecordedRequests:
         return number
 
     def _describe(self, item: ViewItem, count: MessageCount, original: int | None) -> LoggedMessage:
-        changed = LoggedMessage(message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id)
+        changed = LoggedMessage(
+            message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id
+        )
         if original is not None:
             same_role = self._messages.all[original].message.role == item.message.role
-            return attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+            return (
+                attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+            )
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":
-            return attrs.evolve(changed, kind="summary", time=entry.time, covers=self._covered(entry))
+            return attrs.evolve(
+                changed, kind="summary", time=entry.time, covers=self._covered(entry)
+            )
         return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
 
     def _covered(self, entry: Entry) -> tuple[int, int]:

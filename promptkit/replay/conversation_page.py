@@ -1,7 +1,7 @@
 """The page of a conversation: a strip of its requests, and for each of them what the model was shown and what was dropped.
 
-The JSON stores every message once, as columns. A request is stored as a change of the request before, so that the page grows with the
-length of the conversation and not with its square.
+The JSON stores every message once, as columns. A request is stored as a change of the request
+before, so that the page grows with the length of the conversation and not with its square.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart
-    from promptkit.replay.request_log import ConversationLog, LoggedMessage, LoggedRequest, RequestLog
+    from promptkit.replay.request_log import (
+        ConversationLog,
+        LoggedMessage,
+        LoggedRequest,
+        RequestLog,
+    )
     from promptkit.tracing.page import Facts
 
 __all__ = ["CONVERSATION", "SCRIPTS", "build_columns", "conversation_to_html"]
 
 CONVERSATION = VIEWER.with_name("conversation")
-"""The folder with the scripts, the style sheet and the template of the page. It shares others with the trace page."""
+"""The folder with the scripts, the style sheet and the template of the page. It shares others with
+the trace page."""
 
 SHARED_SCRIPTS = ("dom", "frame", "windowed", "content")
 SCRIPTS = ("log", "rows", "chart", "shown", "facts", "search", "app")
@@ -84,7 +90,13 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
             "covers": _values(messages, lambda each: each.covers),
             "name": _values(messages, lambda each: each.message.name),
             "callId": _values(messages, lambda each: each.message.tool_call_id),
-            "calls": _values(messages, lambda each: [[call.id, call.name, call.arguments] for call in each.message.tool_calls] or None),
+            "calls": _values(
+                messages,
+                lambda each: (
+                    [[call.id, call.name, call.arguments] for call in each.message.tool_calls]
+                    or None
+                ),
+            ),
         },
         "logs": [_encode_log(each) for each in log.logs],
     }
@@ -99,17 +111,27 @@ def _encode_content(message: LoggedMessage) -> object:
 
 
 def _describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Facts:
-    """Describe a part other than text. A provider's own part that has a text, such as thinking, is its text without its signature."""
+    """Describe a part other than text.
+
+    A provider's own part that has a text, such as thinking, is its text without its signature.
+    """
     value = part.value if isinstance(part, OpaquePart) else None
     if isinstance(value, Mapping):
-        text = next((text for name in _TEXT_FIELDS if isinstance(text := value.get(name), str) and text), None)
+        text = next(
+            (text for name in _TEXT_FIELDS if isinstance(text := value.get(name), str) and text),
+            None,
+        )
         if text is not None:
             return {"kind": "opaque", "type": str(value.get("type", "text")), "text": text}
     return describe_part(part)
 
 
-def _values(messages: Sequence[LoggedMessage], fact: Callable[[LoggedMessage], object]) -> dict[int, object]:
-    return {number: value for number, each in enumerate(messages) if (value := fact(each)) is not None}
+def _values(
+    messages: Sequence[LoggedMessage], fact: Callable[[LoggedMessage], object]
+) -> dict[int, object]:
+    return {
+        number: value for number, each in enumerate(messages) if (value := fact(each)) is not None
+    }
 
 
 def _encode_log(log: RequestLog) -> dict[str, object]:

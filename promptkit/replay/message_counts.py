@@ -22,13 +22,17 @@ __all__ = ["MessageCount", "MessageCounts"]
 
 @attrs.frozen(kw_only=True, eq=False)
 class MessageCount:
-    """A message with its counts. Equal messages share one, because a provider cannot tell them apart."""
+    """A message with its counts.
+
+    Equal messages share one, because a provider cannot tell them apart.
+    """
 
     number: int
     message: Message
     tokens: int
     blocks: int
-    """Content blocks in the provider's format, at least 1. A tool result is one block, whatever is in it."""
+    """Content blocks in the provider's format, at least 1. A tool result is one block, whatever is
+    in it."""
     role: str
     call_ids: frozenset[str]
     """The ids of the message's tool calls."""
@@ -44,7 +48,8 @@ class MessageCounts:
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
         self._by_value: dict[Message | str, MessageCount] = {}
-        """By the message; by its text where a provider's own part contains values that cannot be hashed."""
+        """By the message; by its text where a provider's own part contains values that cannot be
+        hashed."""
         self._kept_messages: list[Message] = []
         self._all: list[MessageCount] = []
 
@@ -63,7 +68,9 @@ class MessageCounts:
         key = _find_key(message)
         count = self._by_value.get(key)
         if count is not None:
-            return count  # found by value: keeping the identity would cost memory, because policies create many such messages
+            # found by value: keeping the identity would cost memory, because policies create many
+            # such messages
+            return count
         count = self._by_value[key] = self._add(message)
         self._by_identity[id(message)] = count
         self._kept_messages.append(message)
@@ -74,7 +81,9 @@ class MessageCounts:
             number=len(self._all),
             message=message,
             tokens=self._count(message),
-            blocks=1 if message.role == "tool" else max(1, len(message.content) + len(message.tool_calls)),
+            blocks=1
+            if message.role == "tool"
+            else max(1, len(message.content) + len(message.tool_calls)),
             role=message.role,
             call_ids=frozenset(call.id for call in message.tool_calls),
         )

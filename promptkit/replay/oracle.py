@@ -1,12 +1,14 @@
 """The price of a conversation in hindsight: the least that it can cost, and the best points at which to compact it.
 
-A policy does not know how long a conversation will be. `find_optimum` does: it tries all sets of points by dynamic programming, with the
-pauses of the recording. Both figures are compared with what policies cost; docs/economics.md states the assumptions.
+A policy does not know how long a conversation will be. `find_optimum` does: it tries all sets of
+points by dynamic programming, with the pauses of the recording. Both figures are compared with what
+policies cost; docs/economics.md states the assumptions.
 
-Summaries have the sizes of the preset `break_even`, so that what is compared are the points, not the lengths. A compaction after a reply
-costs one request for the summary, behind the request of that reply. The next request has the system messages and tools, the summary with
-what stands beside it, the user's message if the turn goes on, and what came after the request of that reply. The prompt cache holds the
-whole request before, or after a compaction what is before its messages.
+Summaries have the sizes of the preset `break_even`, so that what is compared are the points, not
+the lengths. A compaction after a reply costs one request for the summary, behind the request of
+that reply. The next request has the system messages and tools, the summary with what stands beside
+it, the user's message if the turn goes on, and what came after the request of that reply. The
+prompt cache holds the whole request before, or after a compaction what is before its messages.
 """
 
 from __future__ import annotations
@@ -47,12 +49,15 @@ class HindsightPrices:
     """What a conversation costs at least, in US dollars."""
 
     lower_bound: float = 0.0
-    """The replies, each token of the conversation read once, and with each request the cached system messages and tools."""
+    """The replies, each token of the conversation read once, and with each request the cached
+    system messages and tools."""
     optimum: float = 0.0
     """The conversation with compactions at the best points."""
 
     def __add__(self, other: HindsightPrices) -> HindsightPrices:
-        return HindsightPrices(lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum)
+        return HindsightPrices(
+            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -64,7 +69,8 @@ class RequestSize:
     output_tokens: int
     """The tokens of the reply."""
     user_tokens: int
-    """The tokens of the user's message that a compaction after the reply repeats; 0 where the reply ends the turn."""
+    """The tokens of the user's message that a compaction after the reply repeats; 0 where the reply
+    ends the turn."""
     sent: float
     """The time at which the request is sent, in seconds."""
     replied: float
@@ -79,7 +85,8 @@ class PricedConversation:
 
     requests: tuple[RequestSize, ...]
     fixed_tokens: int
-    """Tokens of every request besides the conversation: those of the request itself, and of the system messages."""
+    """Tokens of every request besides the conversation: those of the request itself, and of the
+    system messages."""
     limit: int | None
     """The most tokens of a request. None: unknown."""
     price: Price
@@ -170,14 +177,16 @@ def compute_price(conversation: PricedConversation, compactions: Collection[int]
 def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ...]]:
     """Find the compactions with which the conversation is cheapest, by dynamic programming.
 
-    A compaction at place `n` is after the first `n` replies. The time is linear in the requests, times those that fit a context window.
+    A compaction at place `n` is after the first `n` replies. The time is linear in the requests,
+    times those that fit a context window.
 
     Returns:
         The price in US dollars, and the places of the compactions.
     """
     count = len(conversation.requests)
     best = [0.0] + [math.inf] * count
-    """For each place the least price of the requests before it, with a summary after the last one."""
+    """For each place the least price of the requests before it, with a summary after the last
+    one."""
     came_from = [0] * (count + 1)
     total, last = math.inf if count else 0.0, 0
     for start in range(count):
@@ -201,9 +210,13 @@ def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ..
 def _iter_segment(conversation: PricedConversation, start: int) -> Iterator[tuple[int, int, float]]:
     """Yield the requests from a compaction to the next: the place, the size in tokens and the price in US dollars.
 
-    The segment ends before a request that does not fit, but it has at least one: a policy cannot compact more often.
+    The segment ends before a request that does not fit, but it has at least one: a policy cannot
+    compact more often.
     """
-    requests, lifetime = conversation.requests, find_lifetime(conversation.cache, conversation.cache_lifetime)
+    requests, lifetime = (
+        conversation.requests,
+        find_lifetime(conversation.cache, conversation.cache_lifetime),
+    )
     shift, before, used = 0, 0, -math.inf
     if start:
         closed = requests[start - 1]
@@ -215,8 +228,16 @@ def _iter_segment(conversation: PricedConversation, start: int) -> Iterator[tupl
         size = request.tokens + shift
         if conversation.limit is not None and size > conversation.limit and at > start:
             return
-        billed = bill_prefix(conversation.cache, size, before if request.sent - used <= lifetime else 0)
-        yield at, size, _cost(conversation, attrs.evolve(billed, output_tokens=request.output_tokens)) if request.counted else 0.0
+        billed = bill_prefix(
+            conversation.cache, size, before if request.sent - used <= lifetime else 0
+        )
+        yield (
+            at,
+            size,
+            _cost(conversation, attrs.evolve(billed, output_tokens=request.output_tokens))
+            if request.counted
+            else 0.0,
+        )
         before, used = size, request.sent
 
 
@@ -226,8 +247,14 @@ def _price_summary(conversation: PricedConversation, at: int, size: int) -> floa
     if not request.counted:
         return 0.0
     lifetime = find_lifetime(conversation.cache, conversation.cache_lifetime)
-    billed = bill_prefix(conversation.cache, size, size if request.replied - request.sent <= lifetime else 0)
-    tokens = attrs.evolve(billed, input_tokens=billed.input_tokens + QUESTION_TOKENS, output_tokens=conversation.summary_tokens)
+    billed = bill_prefix(
+        conversation.cache, size, size if request.replied - request.sent <= lifetime else 0
+    )
+    tokens = attrs.evolve(
+        billed,
+        input_tokens=billed.input_tokens + QUESTION_TOKENS,
+        output_tokens=conversation.summary_tokens,
+    )
     return _cost(conversation, tokens)
 
 

@@ -53,7 +53,9 @@ thead th { border-bottom: 1px solid; }
 
 
 def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
-    """Draw the requests of each file, and return the content of a picture file. The same results give the same bytes.
+    """Draw the requests of each file, and return the content of a picture file.
+
+    The same results give the same bytes.
 
     Args:
         files: Results with a timeline (`ReplayOptions.timeline`), at most MAX_FILES.
@@ -68,9 +70,12 @@ def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
         raise PlotError(message)
     import matplotlib as mpl
 
-    fixed_style = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
+    fixed_style = mpl.rc_context(
+        {"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9}
+    )
     with fixed_style, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # characters of a file name that the font does not have are drawn as boxes
+        # characters of a file name that the font does not have are drawn as boxes
+        warnings.simplefilter("ignore")
         figure = _create_figure(files)
         content = io.BytesIO()
         if suffix == ".png":
@@ -97,13 +102,31 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     name = file.file.encode("utf-8", "replace").decode()
-    context.set_title(name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}", loc="left", fontweight="bold", parse_math=False)
+    context.set_title(
+        name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}",
+        loc="left",
+        fontweight="bold",
+        parse_math=False,
+    )
     for number, result in enumerate(file.policies):
-        _draw_policy(context, cached, result, colour=COLOURS[number % len(COLOURS)], style=STYLES[number // len(COLOURS) % len(STYLES)])
-    context.axhline(file.window, color=LIMIT_COLOUR, linestyle="-.", linewidth=1, label=f"context window, {format_size(file.window)}")
+        _draw_policy(
+            context,
+            cached,
+            result,
+            colour=COLOURS[number % len(COLOURS)],
+            style=STYLES[number // len(COLOURS) % len(STYLES)],
+        )
+    context.axhline(
+        file.window,
+        color=LIMIT_COLOUR,
+        linestyle="-.",
+        linewidth=1,
+        label=f"context window, {format_size(file.window)}",
+    )
     context.set_ylabel("tokens of the request")
     context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
-    context.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))  # numbers that format_size writes exactly
+    # numbers that format_size writes exactly
+    context.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
     context.set_ylim(bottom=0)
     context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     cached.set_ylabel("cached so far")
@@ -118,12 +141,32 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
         axes.grid(color="#eeeeee")
 
 
-def _draw_policy(context: Axes, cached: Axes, result: PolicyResult, *, colour: str, style: str) -> None:
+def _draw_policy(
+    context: Axes, cached: Axes, result: PolicyResult, *, colour: str, style: str
+) -> None:
     requests = result.timeline
     numbers = range(1, len(requests) + 1)
-    context.plot(numbers, [request.tokens for request in requests], color=colour, linestyle=style, linewidth=1, label=result.policy)
-    marks = [(number, request.tokens) for number, request in zip(numbers, requests, strict=True) if request.checkpoint]
-    context.plot([number for number, _ in marks], [tokens for _, tokens in marks], color=colour, linestyle="", marker="o", markersize=4)
+    context.plot(
+        numbers,
+        [request.tokens for request in requests],
+        color=colour,
+        linestyle=style,
+        linewidth=1,
+        label=result.policy,
+    )
+    marks = [
+        (number, request.tokens)
+        for number, request in zip(numbers, requests, strict=True)
+        if request.checkpoint
+    ]
+    context.plot(
+        [number for number, _ in marks],
+        [tokens for _, tokens in marks],
+        color=colour,
+        linestyle="",
+        marker="o",
+        markersize=4,
+    )
     sent = accumulate(request.tokens for request in requests)
     read = accumulate(request.cached for request in requests)
     shares = [part / max(1, whole) for part, whole in zip(read, sent, strict=True)]
@@ -146,7 +189,19 @@ def _format_page(files: Sequence[FileResult], svg: str) -> str:
 
 
 def _format_table(file: FileResult) -> str:
-    head = ("policy", "requests", "summaries", "waits", "overflows", "invalid", "input", "cached", "price", "facts", "asked")
+    head = (
+        "policy",
+        "requests",
+        "summaries",
+        "waits",
+        "overflows",
+        "invalid",
+        "input",
+        "cached",
+        "price",
+        "facts",
+        "asked",
+    )
     rows = [
         (
             each.policy,
@@ -163,7 +218,9 @@ def _format_table(file: FileResult) -> str:
         )
         for each in file.policies
     ]
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
+    lines = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows
+    )
     heads = "".join(f'<th scope="col">{name}</th>' for name in head)
     table = f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table>"
     return f'<h2>{escape(file.file)}</h2>\n<div class="wide">{table}</div>\n'

@@ -1,10 +1,12 @@
 """Simulate providers' prompt caches: how much of a request was sent before and is still cached.
 
-* OpenAI ("Prompt caching"): the longest prefix of an earlier request, from 1,024 tokens on, in steps of 128 tokens.
-* Anthropic ("Prompt caching"): prefixes that ended at a breakpoint, at most four in a request. A request looks for them at each of its
-  breakpoints and in the 20 blocks before it.
+* OpenAI ("Prompt caching"): the longest prefix of an earlier request, from 1,024 tokens on, in
+  steps of 128 tokens.
+* Anthropic ("Prompt caching"): prefixes that ended at a breakpoint, at most four in a request. A
+  request looks for them at each of its breakpoints and in the 20 blocks before it.
 
-A prefix that was not used for the cache's lifetime expires. In this simulation a prefix always ends with a message.
+A prefix that was not used for the cache's lifetime expires. In this simulation a prefix always ends
+with a message.
 """
 
 from __future__ import annotations
@@ -41,23 +43,28 @@ MAX_BREAKPOINTS, LOOK_BACK = 4, 20
 """Breakpoints in one request, and blocks before a breakpoint in which a cached prefix is found."""
 
 LIFETIMES = {"openai": 300.0, "anthropic": 300.0, "anthropic-1h": 3_600.0, "off": 0.0}
-"""Seconds without use until a prefix expires: the minimum that OpenAI documents, and what Anthropic guarantees."""
+"""Seconds without use until a prefix expires: the minimum that OpenAI documents, and what Anthropic
+guarantees."""
 
 CACHE_RULES = tuple(LIFETIMES)
 """The names of the cache rules."""
 
 MAX_PREFIXES = 100_000
-"""Prefixes that a cache remembers. If there are more, it forgets those that were unused for longest."""
+"""Prefixes that a cache remembers. If there are more, it forgets those that were unused for
+longest."""
 
 
 class PromptCache(Protocol):
     """A provider's prompt cache for one conversation."""
 
-    def send(self, request_tokens: int, messages: Sequence[MessageCount], now: float) -> BilledTokens:
+    def send(
+        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+    ) -> BilledTokens:
         """Send a request, and return its billed input tokens.
 
         Args:
-            request_tokens: Tokens before the messages, such as those of tool definitions. They are the same in every request.
+            request_tokens: Tokens before the messages, such as those of tool definitions. They are
+                the same in every request.
             messages: The messages of the request.
             now: The time in seconds. It never decreases.
         """
@@ -70,7 +77,10 @@ def cache_rule_for(model: str) -> str:
 
 
 def create_cache(rule: str, lifetime: float | None = None) -> PromptCache:
-    """Create an empty cache for one of CACHE_RULES. `lifetime` replaces the rule's own, in seconds."""
+    """Create an empty cache for one of CACHE_RULES.
+
+    `lifetime` replaces the rule's own, in seconds.
+    """
     seconds = find_lifetime(rule, lifetime)
     if rule == "off":
         return NoCache()
@@ -88,9 +98,17 @@ def bill_prefix(rule: str, tokens: int, prefix: int) -> BilledTokens:
         return BilledTokens(input_tokens=tokens)
     if rule == "openai":
         cached = _round_down(min(prefix, tokens))
-        return BilledTokens(input_tokens=tokens, cached_tokens=cached, written_tokens=max(0, _round_down(tokens) - cached))
+        return BilledTokens(
+            input_tokens=tokens,
+            cached_tokens=cached,
+            written_tokens=max(0, _round_down(tokens) - cached),
+        )
     cached = min(prefix, tokens) if prefix >= MIN_PREFIX else 0
-    return BilledTokens(input_tokens=tokens, cached_tokens=cached, written_tokens=tokens - cached if tokens >= MIN_PREFIX else 0)
+    return BilledTokens(
+        input_tokens=tokens,
+        cached_tokens=cached,
+        written_tokens=tokens - cached if tokens >= MIN_PREFIX else 0,
+    )
 
 
 class OpenAICache:
@@ -100,7 +118,9 @@ class OpenAICache:
         self._lifetime = lifetime
         self.prefixes = PrefixTree()
 
-    def send(self, request_tokens: int, messages: Sequence[MessageCount], now: float) -> BilledTokens:
+    def send(
+        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+    ) -> BilledTokens:
         """Read the longest cached prefix from the cache, and write the whole request to it."""
         nodes, known = self.prefixes.add_path(messages)
         last_used = self.prefixes.last_used
@@ -109,7 +129,9 @@ class OpenAICache:
         for node in nodes:
             last_used[node] = now
         total = request_tokens + sum(message.tokens for message in messages)
-        matched = request_tokens + sum(message.tokens for message in messages[:known]) if known else 0
+        matched = (
+            request_tokens + sum(message.tokens for message in messages[:known]) if known else 0
+        )
         return bill_prefix("openai", total, matched)
 
 
@@ -120,18 +142,22 @@ def _round_down(tokens: int) -> int:
 class AnthropicCache:
     """A cache of the prefixes that ended at a breakpoint.
 
-    The breakpoints are those that promptkit keeps when there are too many: after the instructions, and at the three newest places where
-    a request ended.
+    The breakpoints are those that promptkit keeps when there are too many: after the instructions,
+    and at the three newest places where a request ended.
     """
 
     def __init__(self, lifetime: float) -> None:
         self._lifetime = lifetime
         self.prefixes = PrefixTree()
 
-    def send(self, request_tokens: int, messages: Sequence[MessageCount], now: float) -> BilledTokens:
+    def send(
+        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+    ) -> BilledTokens:
         """Read the longest cached prefix from the cache, and write the rest up to the last breakpoint to it."""
         nodes, _ = self.prefixes.add_path(messages)
-        sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))[1:]
+        sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))[
+            1:
+        ]
         if not sums or sums[-1] < MIN_PREFIX:
             return BilledTokens(input_tokens=sums[-1] if sums else request_tokens)
         breakpoints = find_breakpoints(messages)
@@ -144,9 +170,13 @@ class AnthropicCache:
         for place in breakpoints:
             if sums[place] >= MIN_PREFIX:
                 self.prefixes.last_used[nodes[place]] = now
-        return BilledTokens(input_tokens=sums[-1], cached_tokens=cached, written_tokens=sums[-1] - cached)
+        return BilledTokens(
+            input_tokens=sums[-1], cached_tokens=cached, written_tokens=sums[-1] - cached
+        )
 
-    def _find_cached(self, nodes: Sequence[int], messages: Sequence[MessageCount], place: int, now: float) -> int | None:
+    def _find_cached(
+        self, nodes: Sequence[int], messages: Sequence[MessageCount], place: int, now: float
+    ) -> int | None:
         """Return the last place at or before a breakpoint at which a cached prefix ends, or None."""
         blocks = 0
         for at in range(place, -1, -1):
@@ -165,7 +195,11 @@ def find_breakpoints(messages: Sequence[MessageCount]) -> list[int]:
     for at in range(len(messages) - 1, 0, -1):
         if len(places) == MAX_BREAKPOINTS - (system >= 0):
             break
-        if messages[at].role == "assistant" and messages[at - 1].role != "assistant" and at - 1 not in places:
+        if (
+            messages[at].role == "assistant"
+            and messages[at - 1].role != "assistant"
+            and at - 1 not in places
+        ):
             places.append(at - 1)
     return sorted({*places, *([system] if system >= 0 else [])})
 
@@ -173,10 +207,14 @@ def find_breakpoints(messages: Sequence[MessageCount]) -> list[int]:
 class NoCache:
     """A cache that never contains anything."""
 
-    def send(self, request_tokens: int, messages: Sequence[MessageCount], now: float) -> BilledTokens:
+    def send(
+        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+    ) -> BilledTokens:
         """Bill the whole request as uncached."""
         _ = now
-        return BilledTokens(input_tokens=request_tokens + sum(message.tokens for message in messages))
+        return BilledTokens(
+            input_tokens=request_tokens + sum(message.tokens for message in messages)
+        )
 
 
 class PrefixTree:
@@ -215,6 +253,12 @@ class PrefixTree:
     def _forget_oldest(self) -> None:
         # A prefix is used whenever a longer one is used, so the rest is still a tree.
         oldest = sorted(self._last_added.values())[len(self._last_added) // 2]
-        self._last_added = {node: added for node, added in self._last_added.items() if added >= oldest}
-        self._children = {key: node for key, node in self._children.items() if node in self._last_added}
-        self.last_used = {node: time for node, time in self.last_used.items() if node in self._last_added}
+        self._last_added = {
+            node: added for node, added in self._last_added.items() if added >= oldest
+        }
+        self._children = {
+            key: node for key, node in self._children.items() if node in self._last_added
+        }
+        self.last_used = {
+            node: time for node, time in self.last_used.items() if node in self._last_added
+        }

@@ -34,26 +34,37 @@ TOOLS = "tools"
 
 @attrs.frozen(kw_only=True)
 class Recording:
-    """One conversation, from its first message to its last. Each assistant message is the reply to a request of the replay."""
+    """One conversation, from its first message to its last.
+
+    Each assistant message is the reply to a request of the replay.
+    """
 
     system: tuple[Message, ...] = ()
     """The system messages at the beginning of the conversation. Every request starts with them."""
     messages: tuple[Message, ...] = ()
-    """The messages after them. Each tool call is followed by its result, and each result has a call."""
+    """The messages after them. Each tool call is followed by its result, and each result has a
+    call."""
     times: tuple[float | None, ...] = ()
-    """For each message the time at which it was written, in seconds since 1970; None if it was not recorded."""
+    """For each message the time at which it was written, in seconds since 1970; None if it was not
+    recorded."""
     reported: tuple[int, ...] = ()
-    """For each message the output tokens that its provider reported, if it has thinking whose text was not recorded; else 0."""
+    """For each message the output tokens that its provider reported, if it has thinking whose text
+    was not recorded; else 0."""
     tools: tuple[ToolDefinition, ...] = ()
     """The recorded tool definitions. Their tokens count in every request."""
     conversation: int = 0
-    """The number of the conversation in its file. The branches of a conversation have the same number."""
+    """The number of the conversation in its file. The branches of a conversation have the same
+    number."""
     shared: int = 0
-    """The number of leading messages that an earlier branch of the conversation has, too. A replay plays them, and counts nothing for them."""
+    """The number of leading messages that an earlier branch of the conversation has, too. A replay
+    plays them, and counts nothing for them."""
 
     @property
     def requests(self) -> int:
-        """The number of requests that a replay counts. An assistant message at the very beginning is not a reply to one."""
+        """The number of requests that a replay counts.
+
+        An assistant message at the very beginning is not a reply to one.
+        """
         return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
 
 
@@ -65,14 +76,17 @@ def read_recordings(file: Path | str, *, address: str | None = None) -> Iterator
     Raises:
         TranscriptError: The file cannot be read.
     """
-    return recordings_from_entries(entry for _, batch in read_recording(file, address=address) for entry in batch.entries)
+    return recordings_from_entries(
+        entry for _, batch in read_recording(file, address=address) for entry in batch.entries
+    )
 
 
 def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     """Yield a recording for each branch of a transcript, in the order in which the branches ended.
 
-    A branch that is only the beginning of another one is not yielded. Messages that were compacted, edited or reset in the recording are
-    part of it, as they were said. An entry's time of 0 counts as unknown. What an earlier branch has, too, is the `shared` part of a branch.
+    A branch that is only the beginning of another one is not yielded. Messages that were compacted,
+    edited or reset in the recording are part of it, as they were said. An entry's time of 0 counts
+    as unknown. What an earlier branch has, too, is the `shared` part of a branch.
     """
     messages: list[tuple[Message, float | None, int | None]] = []
     """Each message with its time, and the index of the message before it on its branch."""
@@ -88,7 +102,9 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     """The first entry of each message's conversation."""
     for entry in entries:
         before = None if entry.parent_id is None else last.get(entry.parent_id)
-        root = roots[entry.id] = entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
+        root = roots[entry.id] = (
+            entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
+        )
         if definitions := tools_from_entry(entry):
             tools[root] = definitions
         message = entry.message
@@ -121,21 +137,28 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
 def read_reported_tokens(payload: EntryPayload) -> int:
     """Return the output tokens that were reported for a reply with thinking whose text is missing; 0 for any other entry.
 
-    Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the text is counted: the figure of another
-    model's tokenizer says nothing about the tokens of the model that is simulated.
+    Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the
+    text is counted: the figure of another model's tokenizer says nothing about the tokens of the
+    model that is simulated.
     """
     if not isinstance(payload, MessageEntry) or payload.usage is None:
         return 0
-    return payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
+    return (
+        payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
+    )
 
 
 def _is_hidden_thinking(part: Part) -> bool:
     value: Mapping[str, Json] = as_object(part.value) if isinstance(part, OpaquePart) else {}
     match value.get("type"):
-        case "redacted_thinking" | "thought":  # Gemini CLI records a subject and a digest of a thought
+        case "redacted_thinking" | "thought":
+            # Gemini CLI records a subject and a digest of a thought
             return True
-        case "thinking":  # pi keeps OpenAI's reasoning, of which there is only a digest, in the signature
-            return not value.get("thinking") or "encrypted_content" in str(value.get("thinkingSignature"))
+        case "thinking":
+            # pi keeps OpenAI's reasoning, of which there is only a digest, in the signature
+            return not value.get("thinking") or "encrypted_content" in str(
+                value.get("thinkingSignature")
+            )
         case "reasoning":
             return not (value.get("text") or value.get("content"))
         case _:
@@ -194,16 +217,26 @@ def recording_from_messages(
 
     Args:
         messages: The messages of a conversation with their times.
-        reported: For each message the output tokens that are billed at least, if it is a reply. Empty: the text is billed.
+        reported: For each message the output tokens that are billed at least, if it is a reply.
+            Empty: the text is billed.
         tools: The tool definitions of the conversation.
         conversation: The number of the conversation in its file.
         shared: How many of the first messages an earlier recording of the conversation has, too.
     """
-    kept = [place for place, (message, _) in enumerate(messages) if message.content or message.tool_calls or message.role == "tool"]
+    kept = [
+        place
+        for place, (message, _) in enumerate(messages)
+        if message.content or message.tool_calls or message.role == "tool"
+    ]
     paired = pair_tool_calls([messages[place][0] for place in kept])
     places = [kept[source] for source in paired.sources]
-    head = next((at for at, message in enumerate(paired.messages) if message.role != "system"), len(paired.messages))
-    own = next((at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head)
+    head = next(
+        (at for at, message in enumerate(paired.messages) if message.role != "system"),
+        len(paired.messages),
+    )
+    own = next(
+        (at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head
+    )
     return Recording(
         system=paired.messages[:head],
         messages=paired.messages[head:],

@@ -1,7 +1,8 @@
 """The requests of a conversation, one by one: what each showed the model, its size by part, what it cost, and what was dropped.
 
-A log has the conversation's messages once, and for each request references to them. The requests of one conversation can come from its
-recording (what was sent then) and from replays of it under policies.
+A log has the conversation's messages once, and for each request references to them. The requests of
+one conversation can come from its recording (what was sent then) and from replays of it under
+policies.
 """
 
 from __future__ import annotations
@@ -32,8 +33,17 @@ __all__ = [
     "expand_change",
 ]
 
-PARTS: tuple[str, ...] = ("system", "tools", "summary", "user", "assistant", "results", "unrecorded")
-"""The parts of a request. `unrecorded` is what the provider counted and the recording does not contain, such as instructions."""
+PARTS: tuple[str, ...] = (
+    "system",
+    "tools",
+    "summary",
+    "user",
+    "assistant",
+    "results",
+    "unrecorded",
+)
+"""The parts of a request. `unrecorded` is what the provider counted and the recording does not
+contain, such as instructions."""
 
 _PART_OF_ROLE = {"system": "system", "user": "user", "assistant": "assistant", "tool": "results"}
 
@@ -45,7 +55,8 @@ class LoggedMessage:
     message: Message
     tokens: int
     kind: str = "recorded"
-    """`recorded`: a message of the conversation. `changed`: a shortened or edited form of one. `summary`. `added`: any other."""
+    """`recorded`: a message of the conversation. `changed`: a shortened or edited form of one.
+    `summary`. `added`: any other."""
     entry_id: str | None = None
     """The id of its entry."""
     time: float | None = None
@@ -53,7 +64,8 @@ class LoggedMessage:
     original: int | None = None
     """The number of the message that a changed one is a form of."""
     covers: tuple[int, int] | None = None
-    """For a summary: the numbers of the first message that it stands for, and of the one after the last."""
+    """For a summary: the numbers of the first message that it stands for, and of the one after the
+    last."""
 
     @property
     def part(self) -> str:
@@ -66,20 +78,24 @@ class LoggedRequest:
     """One request."""
 
     reply: int
-    """The number of the message that answered it. All messages before it were written when it was sent."""
+    """The number of the message that answered it. All messages before it were written when it was
+    sent."""
     time: float | None
     """When it was sent, in seconds since 1970; None if it was not recorded."""
     billed: BilledTokens
     parts: tuple[int, ...]
     """Its tokens by part, in the order of PARTS."""
     price: float | None
-    """US dollars for all requests up to this one, its reply and the summaries so far; None without prices."""
+    """US dollars for all requests up to this one, its reply and the summaries so far; None without
+    prices."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
     simulated: bool
-    """Whether the cached tokens are those of a simulated prompt cache, because no provider's figures were recorded."""
+    """Whether the cached tokens are those of a simulated prompt cache, because no provider's
+    figures were recorded."""
     change: tuple[int, ...]
-    """The messages that it shows, as a change of those of the request before: pairs of numbers, read by `expand_change`."""
+    """The messages that it shows, as a change of those of the request before: pairs of numbers,
+    read by `expand_change`."""
 
     @property
     def tokens(self) -> int:
@@ -103,7 +119,8 @@ class ConversationLog:
     """A conversation and its requests, from one source or from several."""
 
     messages: tuple[LoggedMessage, ...]
-    """The messages of the conversation in order, and after them those that requests show in place of them."""
+    """The messages of the conversation in order, and after them those that requests show in place
+    of them."""
     length: int
     """The number of messages of the conversation."""
     logs: tuple[RequestLog, ...]
@@ -112,7 +129,8 @@ class ConversationLog:
     window: int | None
     """The context window in tokens; None if it is not known."""
     limit: int | None
-    """The most tokens that a request may have: the window without what is reserved for the reply; None if it is not known."""
+    """The most tokens that a request may have: the window without what is reserved for the reply;
+    None if it is not known."""
     branch: int = 1
     """The number of this conversation in its file, from 1."""
     branches: int = 1
@@ -152,7 +170,9 @@ def _call_keys(message: Message) -> list[tuple[str, str]]:
 
 
 class RequestLogger:
-    """Logs the requests of one source, each as a change of the one before. Takes time linear in what changes, unless messages were dropped.
+    """Logs the requests of one source, each as a change of the one before.
+
+    Takes time linear in what changes, unless messages were dropped.
 
     Args:
         messages: The messages of the log.
@@ -161,7 +181,14 @@ class RequestLogger:
         one_hour_cache: Whether cache writes have the price for an hour.
     """
 
-    def __init__(self, messages: LogMessages, *, request_tokens: int, price: Price | None, one_hour_cache: bool = False) -> None:
+    def __init__(
+        self,
+        messages: LogMessages,
+        *,
+        request_tokens: int,
+        price: Price | None,
+        one_hour_cache: bool = False,
+    ) -> None:
         self.requests: list[LoggedRequest] = []
         self._messages = messages
         self._request_tokens = request_tokens
@@ -224,7 +251,11 @@ class RequestLogger:
         return RequestLog(name=name, requests=tuple(self.requests), price=price)
 
     def _cost(self, billed: BilledTokens) -> float:
-        return 0.0 if self._price is None else self._price.cost(billed, one_hour_cache=self._one_hour_cache)
+        return (
+            0.0
+            if self._price is None
+            else self._price.cost(billed, one_hour_cache=self._one_hour_cache)
+        )
 
 
 def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
@@ -244,7 +275,11 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
             continue
         change += _new_runs(shown, new, at)
         start = at
-        while at < len(shown) and place + at - start < len(before) and before[place + at - start] == shown[at]:
+        while (
+            at < len(shown)
+            and place + at - start < len(before)
+            and before[place + at - start] == shown[at]
+        ):
             at += 1
         change += (place, at - start)
         new = at
@@ -267,20 +302,26 @@ def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:
 
     Args:
         before: Those of the request before.
-        change: Pairs of a start and a length. A start from 0 on is a place in `before`; a negative one, -1 - n, begins with the number n.
+        change: Pairs of a start and a length. A start from 0 on is a place in `before`; a negative
+            one, -1 - n, begins with the number n.
     """
     shown: list[int] = []
     for start, length in zip(change[::2], change[1::2], strict=True):
-        shown += before[start : start + length] if start >= 0 else range(-1 - start, -1 - start + length)
+        shown += (
+            before[start : start + length] if start >= 0 else range(-1 - start, -1 - start + length)
+        )
     return shown
 
 
 class CountedMessageFinder:
-    """Finds the numbers of the messages of replayed requests. Equal messages share a count, so the places in the request tell them apart.
+    """Finds the numbers of the messages of replayed requests.
+
+    Equal messages share a count, so the places in the request tell them apart.
 
     Args:
         messages: The messages of the log.
-        numbers: For each count the numbers of the messages of the conversation that have it, in order.
+        numbers: For each count the numbers of the messages of the conversation that have it, in
+            order.
     """
 
     def __init__(self, messages: LogMessages, numbers: Mapping[int, Sequence[int]]) -> None:
@@ -313,11 +354,19 @@ class CountedMessageFinder:
         others = [at for at in range(start, len(counts)) if found[at] < 0]
         for at in others:
             known_number = self._others.get(counts[at].number)
-            found[at] = self._add_changed(counts[at], reply) if known_number is None else known_number
-        covers = _find_covered(self._messages, found, reply) if any(found[at] < 0 for at in others) else (0, 0)
+            found[at] = (
+                self._add_changed(counts[at], reply) if known_number is None else known_number
+            )
+        covers = (
+            _find_covered(self._messages, found, reply)
+            if any(found[at] < 0 for at in others)
+            else (0, 0)
+        )
         for at in others:
             if found[at] < 0:
-                found[at] = self._others[counts[at].number] = self._messages.add(_describe(counts[at], covers, checkpoint=checkpoint))
+                found[at] = self._others[counts[at].number] = self._messages.add(
+                    _describe(counts[at], covers, checkpoint=checkpoint)
+                )
         self._counts = list(counts)
         self._found = found
         return found
@@ -327,7 +376,9 @@ class CountedMessageFinder:
         original = self._messages.find_original(count.message, reply)
         if original is None:
             return -1
-        changed = LoggedMessage(message=count.message, tokens=count.tokens, kind="changed", original=original)
+        changed = LoggedMessage(
+            message=count.message, tokens=count.tokens, kind="changed", original=original
+        )
         number = self._others[count.number] = self._messages.add(changed)
         return number
 
@@ -335,12 +386,18 @@ class CountedMessageFinder:
 def _describe(count: MessageCount, covers: tuple[int, int], *, checkpoint: bool) -> LoggedMessage:
     """Describe a message that is not part of the conversation: a summary of the messages that the request lacks, or any other."""
     other = LoggedMessage(message=count.message, tokens=count.tokens, kind="added")
-    is_summary = extract_summary_text(count.message) is not None or (checkpoint and count.message.role == "user")
+    is_summary = extract_summary_text(count.message) is not None or (
+        checkpoint and count.message.role == "user"
+    )
     return attrs.evolve(other, kind="summary", covers=covers) if is_summary else other
 
 
 def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tuple[int, int]:
     """Return the numbers of the first message and of the one after the last message before a reply that a request does not show."""
-    present = {messages.all[number].original if number >= messages.length else number for number in shown if number >= 0}
+    present = {
+        messages.all[number].original if number >= messages.length else number
+        for number in shown
+        if number >= 0
+    }
     last = next((number for number in range(reply - 1, -1, -1) if number not in present), -1)
     return 0, last + 1

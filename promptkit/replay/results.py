@@ -44,11 +44,16 @@ class FileResult:
     model: str
     policies: tuple[PolicyResult, ...]
     hindsight: HindsightPrices | None = None
-    """What the conversations cost at least, and with compactions at the best points; None unless it was asked for."""
+    """What the conversations cost at least, and with compactions at the best points; None unless it
+    was asked for."""
 
     def over_oracle(self, result: PolicyResult) -> float | None:
         """Return the price of a policy as a multiple of the price with compactions at the best points; None if that is not known."""
-        return result.price / self.hindsight.optimum if self.hindsight and self.hindsight.optimum else None
+        return (
+            result.price / self.hindsight.optimum
+            if self.hindsight and self.hindsight.optimum
+            else None
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -64,9 +69,16 @@ class FailedFile:
 
 
 def describe_failure(file: str, reason: str) -> str:
-    """Return one line for a file that could not be worked on. The reason may name the file already."""
+    """Return one line for a file that could not be worked on.
+
+    The reason may name the file already.
+    """
     line = " ".join(reason.split())
-    return line if line.startswith((f"{file}:", f"{file} ")) or f"no file {file}" in line else f"{file}: {line}"
+    return (
+        line
+        if line.startswith((f"{file}:", f"{file} ")) or f"no file {file}" in line
+        else f"{file}: {line}"
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -97,30 +109,47 @@ class PolicyResult:
 
     @property
     def uses_present_share(self) -> float:
-        """Of all earlier facts that replies use, the share that the request contains. These facts are the same for all policies."""
+        """Of all earlier facts that replies use, the share that the request contains.
+
+        These facts are the same for all policies.
+        """
         counts = self.totals.retention
-        return _share(counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used)
+        return _share(
+            counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used
+        )
 
     @property
     def uses_known_share(self) -> float:
         """Of all earlier facts that replies use, the share that the request or its transcript contains."""
         counts = self.totals.retention
-        return _share(counts.facts_used - counts.facts_dropped + counts.facts_present + counts.facts_reachable, counts.facts_used)
+        return _share(
+            counts.facts_used
+            - counts.facts_dropped
+            + counts.facts_present
+            + counts.facts_reachable,
+            counts.facts_used,
+        )
 
     @property
     def requests_present_share(self) -> float:
         """The share of the user's messages that the request itself contains, over all requests."""
-        return _share(self.totals.retention.user_messages_present, self.totals.retention.user_messages)
+        return _share(
+            self.totals.retention.user_messages_present, self.totals.retention.user_messages
+        )
 
     @property
     def requests_share(self) -> float:
         """The share of the user's messages that the request or its transcript contains, over all requests."""
-        return _share(self.totals.retention.user_messages_known, self.totals.retention.user_messages)
+        return _share(
+            self.totals.retention.user_messages_known, self.totals.retention.user_messages
+        )
 
     @property
     def requests_end_share(self) -> float:
         """The same share in the last request of each conversation."""
-        return _share(self.totals.retention.last_user_messages_known, self.totals.retention.last_user_messages)
+        return _share(
+            self.totals.retention.last_user_messages_known, self.totals.retention.last_user_messages
+        )
 
 
 def _share(part: int, whole: int) -> float:
@@ -137,11 +166,13 @@ class ReplayTotals:
     foreground_waits: int = 0
     """Requests that waited for a summary."""
     overflows: int = 0
-    """Requests that were larger than the context window allows. They are billed as if the model had accepted them."""
+    """Requests that were larger than the context window allows. They are billed as if the model had
+    accepted them."""
     invalid_requests: int = 0
     """Requests that a provider would reject as invalid."""
     cuts: int = 0
-    """Requests that did not start with the whole request before them, so that a prompt cache cannot serve the rest."""
+    """Requests that did not start with the whole request before them, so that a prompt cache cannot
+    serve the rest."""
     longest_request: int = 0
     """Tokens of the longest request."""
     requests_billed: BilledTokens = attrs.field(factory=BilledTokens)
@@ -149,7 +180,8 @@ class ReplayTotals:
     summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """Tokens of the requests for summaries."""
     lookups_billed: BilledTokens = attrs.field(factory=BilledTokens)
-    """Tokens of one look-up for each answer that lacks a fact. They are not part of the requests."""
+    """Tokens of one look-up for each answer that lacks a fact. They are not part of the
+    requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
     faults: tuple[str, ...] = ()
     """Descriptions of the first invalid requests."""
@@ -183,7 +215,13 @@ class TimelineRequest:
 
 
 def price_totals(  # noqa: PLR0913  # keywords
-    name: str, totals: ReplayTotals, price: Price, *, one_hour_cache: bool, lookups: int = 0, timeline: Sequence[TimelineRequest] = ()
+    name: str,
+    totals: ReplayTotals,
+    price: Price,
+    *,
+    one_hour_cache: bool,
+    lookups: int = 0,
+    timeline: Sequence[TimelineRequest] = (),
 ) -> PolicyResult:
     """Compute the result of a policy from its counts and the model's price.
 
@@ -211,7 +249,8 @@ def price_totals(  # noqa: PLR0913  # keywords
 def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:
     """Return the results as JSON, with a line for each policy.
 
-    A file that could not be played has its reason as `error`. `total` has the sums over all files, and the name of none.
+    A file that could not be played has its reason as `error`. `total` has the sums over all files,
+    and the name of none.
     """
     before = f'"total": {_format_file(total)}'
     return _format_list("files", [_format_file(file) for file in files], before=before) + "\n"
@@ -225,7 +264,10 @@ def _format_file(file: FileResult | FailedFile) -> str:
 
 
 def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
-    """Format an object with a list of values that are JSON already. `before` contains its other fields, as JSON."""
+    """Format an object with a list of values that are JSON already.
+
+    `before` contains its other fields, as JSON.
+    """
     text = ",\n".join(lines)
     return f"{{{before}{', ' if before else ''}{json.dumps(name)}: [\n{text}\n]}}"
 
@@ -238,7 +280,11 @@ def _file_fields(file: FileResult) -> dict[str, object]:
         "model": file.model,
         "conversations": file.conversations,
         "messages": file.messages,
-        **({} if prices is None else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}),
+        **(
+            {}
+            if prices is None
+            else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}
+        ),
     }
 
 
@@ -279,7 +325,18 @@ def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
 
 
 def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]]:
-    """Return a flat row for each policy of the result of one conversation. `conversation` is its number in the file, from 0."""
+    """Return a flat row for each policy of the result of one conversation.
+
+    `conversation` is its number in the file, from 0.
+    """
     fields = _file_fields(result)
     del fields["conversations"]
-    return [{"file": fields["file"], "conversation": conversation, **fields, **_policy_fields(each, result)} for each in result.policies]
+    return [
+        {
+            "file": fields["file"],
+            "conversation": conversation,
+            **fields,
+            **_policy_fields(each, result),
+        }
+        for each in result.policies
+    ]

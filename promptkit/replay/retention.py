@@ -1,6 +1,7 @@
 """Measure what a policy's requests still contain of the conversation: the user's messages, and the facts that later replies use.
 
-A fact is an identifier, a path or an error text. Facts are found by fixed rules in linear time, so the same text has the same facts.
+A fact is an identifier, a path or an error text. Facts are found by fixed rules in linear time, so
+the same text has the same facts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["RecordingFacts", "RetentionCounts", "RetentionTracker", "find_facts", "join_words"]
 
 OPENING = 120
-"""Characters of the words of a user message that a summary must contain, so that the message counts as known."""
+"""Characters of the words of a user message that a summary must contain, so that the message counts
+as known."""
 
 SYSTEM = -1
 """The place of facts in system messages, which are never dropped."""
@@ -39,9 +41,11 @@ class RetentionCounts:
     facts_dropped: int = 0
     """Of these, facts whose first message was not in the request as it was recorded."""
     facts_present: int = 0
-    """Of the dropped facts, those that another message of the request contained, such as its summary."""
+    """Of the dropped facts, those that another message of the request contained, such as its
+    summary."""
     facts_reachable: int = 0
-    """Of the dropped facts, those that only the transcript contained whose path the request named."""
+    """Of the dropped facts, those that only the transcript contained whose path the request
+    named."""
     answers_lacking: int = 0
     """Replies that use an earlier fact which the request did not contain."""
     user_messages: int = 0
@@ -53,11 +57,15 @@ class RetentionCounts:
     last_user_messages: int = 0
     """The user's messages at the last request of the conversation."""
     last_user_messages_known: int = 0
-    """Of these, messages that the last request, or the transcript whose path it named, contained."""
+    """Of these, messages that the last request, or the transcript whose path it named,
+    contained."""
 
     def __add__(self, other: RetentionCounts) -> RetentionCounts:
         return RetentionCounts(
-            **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in attrs.fields(RetentionCounts)}
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in attrs.fields(RetentionCounts)
+            }
         )
 
 
@@ -68,12 +76,26 @@ class RecordingFacts:
         self.counts = counts
         self.shared = recording.shared
         self.messages = counts.count_messages(recording.messages)
-        self.output_tokens = tuple(map(max, (each.tokens for each in self.messages), recording.reported or (0,) * len(self.messages)))
-        """For each message the output tokens that are billed if it is a reply: those of its text, or more where thinking is without text."""
+        self.output_tokens = tuple(
+            map(
+                max,
+                (each.tokens for each in self.messages),
+                recording.reported or (0,) * len(self.messages),
+            )
+        )
+        """For each message the output tokens that are billed if it is a reply: those of its text,
+        or more where thinking is without text."""
         self.recorded_numbers = frozenset(message.number for message in self.messages)
-        replies = {at: find_facts(count.message) for at, count in enumerate(self.messages) if count.role == "assistant"}
+        replies = {
+            at: find_facts(count.message)
+            for at, count in enumerate(self.messages)
+            if count.role == "assistant"
+        }
         # Only facts that a reply contains can be used, so all others are ignored.
-        self._fact_numbers = {fact: number for number, fact in enumerate(sorted(frozenset[str]().union(*replies.values())))}
+        self._fact_numbers = {
+            fact: number
+            for number, fact in enumerate(sorted(frozenset[str]().union(*replies.values())))
+        }
         self._facts_by_message: dict[int, frozenset[int]] = {}
         first: dict[int, int] = {}
         for message in recording.system:
@@ -89,7 +111,9 @@ class RecordingFacts:
         self.first_mention = first
         """For each fact the place of the first message that contains it."""
         self.user_messages = tuple(
-            (at, join_words(count.message.text)[:OPENING]) for at, count in enumerate(self.messages) if count.role == "user"
+            (at, join_words(count.message.text)[:OPENING])
+            for at, count in enumerate(self.messages)
+            if count.role == "user"
         )
         """The places of the user's messages, and their first words."""
 
@@ -97,7 +121,9 @@ class RecordingFacts:
         """Return the numbers of the facts of a message that any reply contains."""
         facts = self._facts_by_message.get(message.number)
         if facts is None:
-            facts = self._facts_by_message[message.number] = self._number_facts(find_facts(message.message))
+            facts = self._facts_by_message[message.number] = self._number_facts(
+                find_facts(message.message)
+            )
         return facts
 
     def _number_facts(self, facts: frozenset[str]) -> frozenset[int]:
@@ -105,9 +131,12 @@ class RecordingFacts:
 
 
 class RetentionTracker:
-    """Follows the requests of one policy, and counts what they contain. Only the messages that changed since the last request are read.
+    """Follows the requests of one policy, and counts what they contain.
 
-    `transcript_path` is the path of the transcript that the policy names in its messages; None if it keeps no transcript.
+    Only the messages that changed since the last request are read.
+
+    `transcript_path` is the path of the transcript that the policy names in its messages; None if
+    it keeps no transcript.
     """
 
     def __init__(self, facts: RecordingFacts, *, transcript_path: str | None) -> None:
@@ -119,7 +148,8 @@ class RetentionTracker:
         self._fact_mentions: dict[int, int] = {}
         """For each fact how many messages of the request contain it."""
         self._repeated: dict[int, frozenset[int]] = {}
-        """For each message that was not recorded, the places of the user messages that it repeats."""
+        """For each message that was not recorded, the places of the user messages that it
+        repeats."""
         self._with_path: set[int] = set()
         """The messages, among those that were not recorded, that name the transcript's path."""
         self._user_places: dict[int, list[int]] = {}
@@ -130,12 +160,15 @@ class RetentionTracker:
     @property
     def counts(self) -> RetentionCounts:
         """The counts so far. The `last_…` counts are those of the last request."""
-        return attrs.evolve(self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1])
+        return attrs.evolve(
+            self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1]
+        )
 
     def on_request(self, messages: Sequence[MessageCount], reply: int) -> bool:
         """Count a request, and return whether it lacks a fact that its reply uses.
 
-        `reply` is the place of the reply in the recording. A reply that an earlier branch has, too, counts nothing.
+        `reply` is the place of the reply in the recording. A reply that an earlier branch has, too,
+        counts nothing.
         """
         facts = self._facts
         numbers = frozenset(message.number for message in messages)
@@ -178,7 +211,9 @@ class RetentionTracker:
         text = message.message.text
         words = join_words(text) if message.role == "user" else ""
         self._repeated[message.number] = frozenset(
-            at for at, opening in self._facts.user_messages if at < reply and opening and opening in words
+            at
+            for at, opening in self._facts.user_messages
+            if at < reply and opening and opening in words
         )
         if self._transcript_path is not None and self._transcript_path in text:
             self._with_path.add(message.number)
@@ -200,7 +235,9 @@ class RetentionTracker:
 
 
 # The pattern matches every character at most once: text between two matches is not searched again.
-_ERROR = re.compile(r"(?:[Ee]rror|[Ee]xception|fatal|panic|FAILED)(?:\[\w{1,20}\])?:[ \t]([^\n]{4,400})")
+_ERROR = re.compile(
+    r"(?:[Ee]rror|[Ee]xception|fatal|panic|FAILED)(?:\[\w{1,20}\])?:[ \t]([^\n]{4,400})"
+)
 _WORD = re.compile(r"\w+")
 
 ERROR_LENGTH = 80
@@ -210,7 +247,8 @@ ERROR_LENGTH = 80
 def find_facts(message: Message) -> frozenset[str]:
     """Return the identifiers, paths and error texts of a message and of its tool calls.
 
-    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py`, `ValueError`, `error: no such row`.
+    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py`,
+    `ValueError`, `error: no such row`.
     """
     found: set[str] = set()
     for text in iter_texts(message):
@@ -221,5 +259,8 @@ def find_facts(message: Message) -> frozenset[str]:
 
 
 def join_words(text: str) -> str:
-    """Join the words of a text by single spaces. The result does not depend on indentation, line breaks and markup."""
+    """Join the words of a text by single spaces.
+
+    The result does not depend on indentation, line breaks and markup.
+    """
     return " ".join(_WORD.findall(text))

@@ -1,4 +1,7 @@
-"""Replay files under policies, several files at a time in other processes. The result of a file does not depend on other files."""
+"""Replay files under policies, several files at a time in other processes.
+
+The result of a file does not depend on other files.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,21 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.prices import Price
 
-__all__ = ["LOST_WORKER", "ReplayOptions", "hash_recording", "replay", "replay_conversations", "replay_each", "replay_file", "sum_results"]
+__all__ = [
+    "LOST_WORKER",
+    "ReplayOptions",
+    "hash_recording",
+    "replay",
+    "replay_conversations",
+    "replay_each",
+    "replay_file",
+    "sum_results",
+]
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""
 
-LOST_WORKER = (
-    "the process that worked on it died each time that it was tried, as one does that the system ends because it needs too much memory."
-)
+LOST_WORKER = "the process that worked on it died each time that it was tried, as one does that the system ends because it needs too much memory."
 """Why a file has no result, if its worker died."""
 
 
@@ -50,11 +60,13 @@ class ReplayOptions:
     timeline: bool = False
     """Whether results contain the figures of every request."""
     oracle: bool = False
-    """Whether results contain what each conversation costs at least, and with compactions at the best points."""
+    """Whether results contain what each conversation costs at least, and with compactions at the
+    best points."""
     lookups: int = 0
     """Look-ups for each answer that lacks a fact, in the price with look-ups."""
     summarize_with_model: bool = False
-    """Let the model of the rules write the summaries, through OpenAI's API. By default they are extracted from the conversation."""
+    """Let the model of the rules write the summaries, through OpenAI's API. By default they are
+    extracted from the conversation."""
 
 
 def replay(
@@ -67,34 +79,49 @@ def replay(
 ) -> list[FileResult | FailedFile]:
     """Replay recordings under each policy, and return the results in the order of the files.
 
-    All results are in memory at the end. For more files than that allows, `promptkit.corpus` writes rows to a file.
+    All results are in memory at the end. For more files than that allows, `promptkit.corpus` writes
+    rows to a file.
 
     >>> rules = ReplayRules(model="gpt-5", window=32_000, cache="openai")
     >>> options = ReplayOptions(policies=("vscode", "drop_oldest"), rules=rules, price=read_prices().for_model("gpt-5"))
     >>> results = replay([Path("session.jsonl")], options)
 
     Args:
-        files: Recordings in any format that promptkit can import, as paths or URLs, and URLs of transcripts.
+        files: Recordings in any format that promptkit can import, as paths or URLs, and URLs of
+            transcripts.
         options: The policies, the simulated model, and its price.
         workers: Number of parallel processes. With 1, files are replayed in this process.
-        executor: Replays the files instead, for example an engine of `promptkit.engines`. It is left open.
+        executor: Replays the files instead, for example an engine of `promptkit.engines`. It is
+            left open.
         on_file_done: Called with each file after it was replayed, in any order.
 
     Returns:
         A FileResult for each file, or a FailedFile for one that could not be replayed.
     """
     results: dict[int, FileResult | FailedFile] = {}
-    opened = open_engine(workers=max(1, min(workers, len(files)))) if executor is None else nullcontext(executor)
+    opened = (
+        open_engine(workers=max(1, min(workers, len(files))))
+        if executor is None
+        else nullcontext(executor)
+    )
     with opened as engine:
         for index, result in run_each(engine, partial(_replay_files, options), files):
-            results[index] = FailedFile(file=str(result.item), reason=LOST_WORKER) if isinstance(result, LostItem) else result
+            results[index] = (
+                FailedFile(file=str(result.item), reason=LOST_WORKER)
+                if isinstance(result, LostItem)
+                else result
+            )
             if on_file_done:
                 on_file_done(files[index])
     return [results[index] for index in range(len(files))]
 
 
 def replay_each(
-    files: Sequence[Path | str], options: ReplayOptions, *, executor: Executor, on_file_done: Callable[[int], object] | None = None
+    files: Sequence[Path | str],
+    options: ReplayOptions,
+    *,
+    executor: Executor,
+    on_file_done: Callable[[int], object] | None = None,
 ) -> list[FileResult]:
     """Replay recordings under each policy, and return a result for each conversation, in the order of the files.
 
@@ -118,11 +145,15 @@ def replay_each(
     return [result for index in range(len(files)) for result in found[index]]
 
 
-def _replay_conversations(options: ReplayOptions, files: tuple[Path | str, ...]) -> list[list[FileResult]]:
+def _replay_conversations(
+    options: ReplayOptions, files: tuple[Path | str, ...]
+) -> list[list[FileResult]]:
     return [list(replay_conversations(file, options)) for file in files]
 
 
-def _replay_files(options: ReplayOptions, files: tuple[Path | str, ...]) -> list[FileResult | FailedFile]:
+def _replay_files(
+    options: ReplayOptions, files: tuple[Path | str, ...]
+) -> list[FileResult | FailedFile]:
     return [_replay_or_fail(file, options) for file in files]
 
 
@@ -145,7 +176,10 @@ def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
 
 
 def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[FileResult]:
-    """Replay one recording under each policy, and yield a result for each conversation in it. Raises what `replay_file` raises."""
+    """Replay one recording under each policy, and yield a result for each conversation in it.
+
+    Raises what `replay_file` raises.
+    """
     policies = [find_policy(name) for name in options.policies]
     one_hour_cache = options.rules.cache == "anthropic-1h"
     with fetch_file(file) as place:
@@ -153,14 +187,22 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
         for recording in read_recordings(place, address=str(file)):
             simulation = Simulation(recording, options.rules)
             played = [
-                simulation.run(policy, seed=f"{seed}:{recording.conversation}", summarize_with_model=options.summarize_with_model)
+                simulation.run(
+                    policy,
+                    seed=f"{seed}:{recording.conversation}",
+                    summarize_with_model=options.summarize_with_model,
+                )
                 for policy in policies
             ]
             yield FileResult(
                 file=str(file),
                 conversations=1,
-                messages=len(recording.messages) - recording.shared + (0 if recording.shared else len(recording.system)),
-                hindsight=simulation.find_hindsight_prices(options.price) if options.oracle else None,
+                messages=len(recording.messages)
+                - recording.shared
+                + (0 if recording.shared else len(recording.system)),
+                hindsight=simulation.find_hindsight_prices(options.price)
+                if options.oracle
+                else None,
                 window=options.rules.window,
                 model=options.rules.model,
                 policies=tuple(
@@ -184,7 +226,11 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         file=file,
         conversations=sum(result.conversations for result in results),
         messages=sum(result.messages for result in results),
-        hindsight=sum((result.hindsight for result in results if result.hindsight), HindsightPrices()) if options.oracle else None,
+        hindsight=sum(
+            (result.hindsight for result in results if result.hindsight), HindsightPrices()
+        )
+        if options.oracle
+        else None,
         window=options.rules.window,
         model=options.rules.model,
         policies=tuple(
@@ -194,7 +240,9 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
                 options.price,
                 one_hour_cache=one_hour_cache,
                 lookups=options.lookups,
-                timeline=[request for result in results for request in result.policies[index].timeline],
+                timeline=[
+                    request for result in results for request in result.policies[index].timeline
+                ],
             )
             for index, name in enumerate(options.policies)
         ),

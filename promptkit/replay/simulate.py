@@ -15,7 +15,14 @@ from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.break_even import BreakEven
 from promptkit.messages import Usage
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.oracle import SUMMARY_TOKENS, HindsightPrices, PricedConversation, find_lower_bound, find_optimum, measure_requests
+from promptkit.replay.oracle import (
+    SUMMARY_TOKENS,
+    HindsightPrices,
+    PricedConversation,
+    find_lower_bound,
+    find_optimum,
+    measure_requests,
+)
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.replay.prompt_cache import bill_prefix, create_cache
 from promptkit.replay.results import ReplayTotals, TimelineRequest
@@ -49,7 +56,8 @@ class ReplayRules:
     window: int
     """The context window in tokens, input and output together."""
     cache: str
-    """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or `off`."""
+    """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or
+    `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
 
@@ -79,19 +87,25 @@ class SimulatedRequest:
 
 
 class Simulation:
-    """One conversation that can be played under any number of policies. Messages are counted once for all of them.
+    """One conversation that can be played under any number of policies.
+
+    Messages are counted once for all of them.
 
     Raises:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
     """
 
-    def __init__(self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None) -> None:
+    def __init__(
+        self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None
+    ) -> None:
         """Prepare a conversation. `counts` has the counts of messages that are known already."""
         self._recording = recording
         self._rules = rules
         self._tokenizer = tokenizer_for(rules.model)
         self._counts = MessageCounts(self._tokenizer) if counts is None else counts
-        budget = ContextBudget.for_model(rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window)
+        budget = ContextBudget.for_model(
+            rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window
+        )
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
         self._facts = RecordingFacts(recording, self._counts)
@@ -110,7 +124,8 @@ class Simulation:
 
         Args:
             policy: The policy.
-            seed: The seed of the random numbers that the policy gets. The same seed gives the same result.
+            seed: The seed of the random numbers that the policy gets. The same seed gives the same
+                result.
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
             on_request: Called with each request.
         """
@@ -131,11 +146,18 @@ class Simulation:
     def find_hindsight_prices(self, price: Price) -> HindsightPrices:
         """Compute what the conversation costs at least, and with compactions at the best points."""
         conversation = self.measure(price)
-        return HindsightPrices(lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0])
+        return HindsightPrices(
+            lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0]
+        )
 
     def measure(self, price: Price) -> PricedConversation:
-        """Measure the requests of the conversation without compactions, for its price in hindsight. Summaries have the sizes of `break_even`."""
-        fixed = self._request_tokens + sum(count.tokens for count in self._counts.count_messages(self._recording.system))
+        """Measure the requests of the conversation without compactions, for its price in hindsight.
+
+        Summaries have the sizes of `break_even`.
+        """
+        fixed = self._request_tokens + sum(
+            count.tokens for count in self._counts.count_messages(self._recording.system)
+        )
         return PricedConversation(
             requests=measure_requests(
                 self._facts.messages,
@@ -154,18 +176,29 @@ class Simulation:
         )
 
     async def _play_with_model(
-        self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]
+        self,
+        policy: ReplayPolicy,
+        terms: ReplayTerms,
+        on_request: Callable[[SimulatedRequest], object],
     ) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
-        # Other servers that speak OpenAI's protocol mostly have only the older of its two endpoints.
-        model = OpenAIModel(self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses")
+        # Other servers that speak OpenAI's protocol mostly have only the older of its two
+        # endpoints.
+        model = OpenAIModel(
+            self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses"
+        )
         try:
             return await self._play(policy, attrs.evolve(terms, model=model), on_request)
         finally:
             await model.aclose()
 
-    async def _play(self, policy: ReplayPolicy, terms: ReplayTerms, on_request: Callable[[SimulatedRequest], object]) -> SimulationResult:
+    async def _play(
+        self,
+        policy: ReplayPolicy,
+        terms: ReplayTerms,
+        on_request: Callable[[SimulatedRequest], object],
+    ) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
         recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
@@ -186,7 +219,11 @@ class Simulation:
 
 
 class _Clock:
-    """The time in a recording. A request is sent at the time of the message before its reply; the reply's own time is that of its end."""
+    """The time in a recording.
+
+    A request is sent at the time of the message before its reply; the reply's own time is that of
+    its end.
+    """
 
     def __init__(self, times: Sequence[float | None]) -> None:
         self._times = times
@@ -209,7 +246,15 @@ class _Clock:
 class _RequestRecorder:
     """Counts the requests of one policy, and bills them and their summaries."""
 
-    def __init__(self, run: PolicyRun, terms: ReplayTerms, clock: _Clock, *, rules: ReplayRules, facts: RecordingFacts) -> None:
+    def __init__(
+        self,
+        run: PolicyRun,
+        terms: ReplayTerms,
+        clock: _Clock,
+        *,
+        rules: ReplayRules,
+        facts: RecordingFacts,
+    ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
         self._run = run
@@ -225,7 +270,8 @@ class _RequestRecorder:
         self._last_has_checkpoint = False
         self._checkpoints = self._waits = self._billed_summaries = 0
         self._counts_requests = True
-        """False while the reply to the last request is one that an earlier branch of the recording has, too."""
+        """False while the reply to the last request is one that an earlier branch of the recording
+        has, too."""
         self._clock = clock
 
     def on_request(self, messages: Sequence[Message], *, reply: int) -> Usage | None:
@@ -236,7 +282,8 @@ class _RequestRecorder:
             reply: The place of its reply in the recording.
         """
         self._counts_requests = reply >= self._facts.shared
-        self._bill_summaries()  # the request waited for these summaries, so they were requested before it
+        # the request waited for these summaries, so they were requested before it
+        self._bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = self._cache.send(terms.request_tokens, counts, self._clock())
@@ -262,14 +309,26 @@ class _RequestRecorder:
         )
         if self._counts_requests:
             self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
-            self.timeline.append(TimelineRequest(tokens=billed.input_tokens, cached=billed.cached_tokens, checkpoint=checkpoints > 0))
+            self.timeline.append(
+                TimelineRequest(
+                    tokens=billed.input_tokens,
+                    cached=billed.cached_tokens,
+                    checkpoint=checkpoints > 0,
+                )
+            )
         if limit is not None and billed.input_tokens > limit:
             return None
-        return Usage(input_tokens=billed.input_tokens, output_tokens=self._facts.output_tokens[reply], cached_tokens=billed.cached_tokens)
+        return Usage(
+            input_tokens=billed.input_tokens,
+            output_tokens=self._facts.output_tokens[reply],
+            cached_tokens=billed.cached_tokens,
+        )
 
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
-        billed = bill_prefix(self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens)
+        billed = bill_prefix(
+            self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens
+        )
         return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
     def last_request(self, reply: int) -> SimulatedRequest:
@@ -293,24 +352,38 @@ class _RequestRecorder:
             billed = call.billed
             if billed is None:
                 request = self._terms.counts.count_messages(call.request)
-                billed = self._cache.send(self._terms.request_tokens, request, self._clock()) if request else BilledTokens()
-                billed = attrs.evolve(billed, input_tokens=billed.input_tokens + call.uncached_tokens, output_tokens=call.output_tokens)
+                billed = (
+                    self._cache.send(self._terms.request_tokens, request, self._clock())
+                    if request
+                    else BilledTokens()
+                )
+                billed = attrs.evolve(
+                    billed,
+                    input_tokens=billed.input_tokens + call.uncached_tokens,
+                    output_tokens=call.output_tokens,
+                )
             if self._counts_requests:
-                self.totals = attrs.evolve(self.totals, summaries_billed=self.totals.summaries_billed + billed)
+                self.totals = attrs.evolve(
+                    self.totals, summaries_billed=self.totals.summaries_billed + billed
+                )
         self._billed_summaries = len(calls)
 
 
 def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:
     """Return why a provider would reject a request as invalid, or None.
 
-    A valid request has a message besides system messages. It starts with a user message, or with the message with which the recording
-    starts. Each tool call is followed by exactly one result, in any order, and there are no other results.
+    A valid request has a message besides system messages. It starts with a user message, or with
+    the message with which the recording starts. Each tool call is followed by exactly one result,
+    in any order, and there are no other results.
 
     Args:
         messages: The messages of the request.
-        first_message: The number of the message with which the recording starts; None: only a user message may be first.
+        first_message: The number of the message with which the recording starts; None: only a user
+            message may be first.
     """
-    at = next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+    at = next(
+        (at for at, message in enumerate(messages) if message.role != "system"), len(messages)
+    )
     if at == len(messages):
         return "it has no message but the system's"
     if messages[at].role != "user" and messages[at].number != first_message:

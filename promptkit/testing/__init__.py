@@ -2,8 +2,9 @@
 
 `StoreContract` has the tests that every store of transcripts must pass.
 
-Each name is imported when it is first used. `promptkit.testing.strategies` needs hypothesis, `promptkit.testing.server` is a fake
-OpenAI server, and pytest finds the plugin with the fixtures by itself.
+Each name is imported when it is first used. `promptkit.testing.strategies` needs hypothesis,
+`promptkit.testing.server` is a fake OpenAI server, and pytest finds the plugin with the fixtures by
+itself.
 """
 
 import lazy_loader

@@ -4,7 +4,11 @@ from .assertions import (
     assert_kept as assert_kept,
     assert_stable_prefix as assert_stable_prefix,
 )
-from .network_guard import NotLoopbackError as NotLoopbackError, Refusal as Refusal, loopback_only as loopback_only
+from .network_guard import (
+    NotLoopbackError as NotLoopbackError,
+    Refusal as Refusal,
+    loopback_only as loopback_only,
+)
 from .scripted_model import (
     NoStepLeftError as NoStepLeftError,
     Request as Request,
@@ -12,7 +16,11 @@ from .scripted_model import (
     StepsLeftError as StepsLeftError,
     summary_answer as summary_answer,
 )
-from .snapshots.snapshot import MessagesSnapshot as MessagesSnapshot, PromptSnapshot as PromptSnapshot, ReceiptSnapshot as ReceiptSnapshot
+from .snapshots.snapshot import (
+    MessagesSnapshot as MessagesSnapshot,
+    PromptSnapshot as PromptSnapshot,
+    ReceiptSnapshot as ReceiptSnapshot,
+)
 from .store_contracts import StoreContract as StoreContract
 from .word_tokenizer import WordTokenizer as WordTokenizer
 

@@ -1,6 +1,7 @@
 """Assertions about rendered prompts.
 
-An assertion that fails shows what it looked for, what came near, which removal dropped it, and the receipt of the render.
+An assertion that fails shows what it looked for, what came near, which removal dropped it, and the
+receipt of the render.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["assert_dropped", "assert_fits", "assert_kept", "assert_stable_prefix", "format_messages", "shorten"]
+__all__ = [
+    "assert_dropped",
+    "assert_fits",
+    "assert_kept",
+    "assert_stable_prefix",
+    "format_messages",
+    "shorten",
+]
 
 
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
@@ -49,9 +57,11 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     """Assert that a prompt fits a budget, and return it as rendered.
 
     Args:
-        prompt: An element or a tuple of elements, which is rendered with the other arguments and fits if its required parts fit.
-            A Rendered is not rendered again: its tokens, with those that it reserves, are compared with the budget.
-        budget: Tokens, text such as `"8k"`, or a ContextBudget. For a Rendered the default is its own budget.
+        prompt: An element or a tuple of elements, which is rendered with the other arguments and
+            fits if its required parts fit. A Rendered is not rendered again: its tokens, with those
+            that it reserves, are compared with the budget.
+        budget: Tokens, text such as `"8k"`, or a ContextBudget. For a Rendered the default is its
+            own budget.
         model: A model whose context window is the budget, as a name or an object.
         tokenizer: Counts the tokens. Default: the model's tokenizer.
         reserved_output_tokens: Tokens to keep free for the reply.
@@ -62,7 +72,8 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
         The rendered prompt.
 
     Raises:
-        AssertionError: The prompt does not fit. The message names the largest parts that have to stay.
+        AssertionError: The prompt does not fit. The message names the largest parts that have to
+            stay.
         TypeError: An element was passed without `budget` and without `model`.
     """
     __tracebackhide__ = True
@@ -70,7 +81,13 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     if not has_budget and not isinstance(prompt, Rendered):
         problem = "assert_fits needs a budget, or a model that has one: assert_fits(prompt, budget=4_000)."
         raise TypeError(problem)
-    renderer = Renderer(budget=budget, model=model, tokenizer=tokenizer, reserved_output_tokens=reserved_output_tokens, tools=tools)
+    renderer = Renderer(
+        budget=budget,
+        model=model,
+        tokenizer=tokenizer,
+        reserved_output_tokens=reserved_output_tokens,
+        tools=tools,
+    )
     try:
         rendered = prompt if isinstance(prompt, Rendered) else renderer.render(prompt)
     except BudgetExceededError as error:
@@ -82,7 +99,12 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
         headline = f"{needed:,} tokens{reserved} do not fit {room:,} (over by {needed - room:,})."
         _fail(headline, "The largest:", _list_largest(rendered), rendered)
     if nothing_removed and rendered.removals:
-        _fail(f"The prompt does not fit {room:,} tokens as a whole: {len(rendered.removals):,} removed.", "", (), rendered)
+        _fail(
+            f"The prompt does not fit {room:,} tokens as a whole: {len(rendered.removals):,} removed.",
+            "",
+            (),
+            rendered,
+        )
     return rendered
 
 
@@ -92,12 +114,14 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
     Args:
         rendered: The rendered prompt.
         texts: Each must occur in the text of a message as sent.
-        path: The end of an element's path as receipts show it, such as `History` or `History > UserMessage[2]`. A step is an
-            element's type, its label or both (`Group(notes)`), with or without its index; `*` in it matches any characters.
-            Something of every element that matches must have been sent, and at least one element must match.
+        path: The end of an element's path as receipts show it, such as `History` or
+            `History > UserMessage[2]`. A step is an element's type, its label or both
+            (`Group(notes)`), with or without its index; `*` in it matches any characters. Something
+            of every element that matches must have been sent, and at least one element must match.
 
     Raises:
-        AssertionError: Something was dropped or was never in the prompt. The message names the removal that dropped it.
+        AssertionError: Something was dropped or was never in the prompt. The message names the
+            removal that dropped it.
         TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
@@ -106,9 +130,17 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         if any(text in message.text for message in rendered.messages):
             continue
         if any(text in message.text for message in _assemble_unpruned(rendered)):
-            dropped = [element.path for element in _find_elements_with_text(rendered, text) if element.outcome == "dropped"]
-            _fail(f"{_quote(text)} was dropped.", "", _describe_removals(dropped, rendered), rendered)
-        headline = f"{_quote(text)} is nowhere in the prompt, and was not before anything was removed."
+            dropped = [
+                element.path
+                for element in _find_elements_with_text(rendered, text)
+                if element.outcome == "dropped"
+            ]
+            _fail(
+                f"{_quote(text)} was dropped.", "", _describe_removals(dropped, rendered), rendered
+            )
+        headline = (
+            f"{_quote(text)} is nowhere in the prompt, and was not before anything was removed."
+        )
         _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
         found = _find_elements_or_fail(rendered, path)
@@ -118,7 +150,12 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
             _fail(headline, "", _describe_removals(dropped, rendered), rendered)
         empty = [element.path for element in found if element.outcome == "empty"]
         if empty:
-            _fail(f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing to begin with:", "", empty, rendered)
+            _fail(
+                f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing to begin with:",
+                "",
+                empty,
+                rendered,
+            )
 
 
 def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> None:
@@ -129,21 +166,35 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
     Args:
         rendered: The rendered prompt.
         texts: Each must occur in the prompt before pruning, and in no message as sent.
-        path: The end of an element's path, as for `assert_kept`. Every element that matches must have rendered something, and
-            nothing of it may be left.
+        path: The end of an element's path, as for `assert_kept`. Every element that matches must
+            have rendered something, and nothing of it may be left.
 
     Raises:
-        AssertionError: Something was kept, or was never in the prompt. The message shows where it is.
+        AssertionError: Something was kept, or was never in the prompt. The message shows where it
+            is.
         TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
     _check_arguments("assert_dropped", texts, path)
     for text in texts:
-        places = [f"{index}  {_format_message(message)}" for index, message in enumerate(rendered.messages) if text in message.text]
+        places = [
+            f"{index}  {_format_message(message)}"
+            for index, message in enumerate(rendered.messages)
+            if text in message.text
+        ]
         if places:
-            kept = [element.path for element in _find_elements_with_text(rendered, text) if element.outcome == "kept"]
+            kept = [
+                element.path
+                for element in _find_elements_with_text(rendered, text)
+                if element.outcome == "kept"
+            ]
             heading = "In message" if len(places) == 1 else "In messages"
-            _fail(f"{_quote(text)} was kept.", heading, [*places[:MAX_NEAR], *kept[:MAX_NEAR]], rendered)
+            _fail(
+                f"{_quote(text)} was kept.",
+                heading,
+                [*places[:MAX_NEAR], *kept[:MAX_NEAR]],
+                rendered,
+            )
         if not any(text in message.text for message in _assemble_unpruned(rendered)):
             headline = f"{_quote(text)} was never in the prompt, so nothing dropped it."
             _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
@@ -151,17 +202,27 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
         found = _find_elements_or_fail(rendered, path)
         kept = [element.path for element in found if element.outcome == "kept"]
         if kept:
-            _fail(f"Of {path!r}, {len(kept):,} of {len(found):,} {_was_or_were(len(kept))} kept:", "", kept, rendered)
+            _fail(
+                f"Of {path!r}, {len(kept):,} of {len(found):,} {_was_or_were(len(kept))} kept:",
+                "",
+                kept,
+                rendered,
+            )
         empty = [element.path for element in found if element.outcome == "empty"]
         if empty:
-            _fail(f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing, so nothing dropped it:", "", empty, rendered)
+            _fail(
+                f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing, so nothing dropped it:",
+                "",
+                empty,
+                rendered,
+            )
 
 
 def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int) -> None:
     """Assert how much of a request the provider's prompt cache can reuse for the next one.
 
-    The requests must begin with the same messages, byte for byte. Tools are sent before all messages, so where the tools differ
-    nothing can be reused.
+    The requests must begin with the same messages, byte for byte. Tools are sent before all
+    messages, so where the tools differ nothing can be reused.
 
     Args:
         earlier: The request that filled the cache.
@@ -181,9 +242,19 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
     headline = f"The first {tokens:,} tokens are stable, but at least {min_tokens:,} must be."
     if tools[0] != tools[1]:
         names = [", ".join(tool.name for tool in some) or "(none)" for some in tools]
-        _fail(headline, "The tools differ, in their names or elsewhere:", [f"earlier  {names[0]}", f"later    {names[1]}"], later)
+        _fail(
+            headline,
+            "The tools differ, in their names or elsewhere:",
+            [f"earlier  {names[0]}", f"later    {names[1]}"],
+            later,
+        )
     lines = _show_first_difference(earlier.messages, later.messages, same)
-    _fail(headline, f"Message {same} is the first to differ:", [f"earlier  {lines[0]}", f"later    {lines[1]}"], later)
+    _fail(
+        headline,
+        f"Message {same} is the first to differ:",
+        [f"earlier  {lines[0]}", f"later    {lines[1]}"],
+        later,
+    )
 
 
 MAX_NEAR = 3
@@ -204,13 +275,25 @@ def _fail(headline: str, heading: str, lines: Sequence[str], rendered: Rendered)
     shown = [f"  {line}" for line in _omit_middle(lines, MAX_PLACES)]
     receipt = _omit_middle(rendered.explain().splitlines(), MAX_RECEIPT_LINES)
     raise AssertionError(
-        "\n".join([headline, *([heading] if heading and shown else []), *shown, "The receipt:", *(f"  {line}" for line in receipt)])
+        "\n".join(
+            [
+                headline,
+                *([heading] if heading and shown else []),
+                *shown,
+                "The receipt:",
+                *(f"  {line}" for line in receipt),
+            ]
+        )
     )
 
 
 def _omit_middle(lines: Sequence[str], limit: int) -> list[str]:
     half = limit // 2
-    return [*lines[:half], f"… {len(lines) - limit:,} more …", *lines[-half:]] if len(lines) > limit else list(lines)
+    return (
+        [*lines[:half], f"… {len(lines) - limit:,} more …", *lines[-half:]]
+        if len(lines) > limit
+        else list(lines)
+    )
 
 
 def _check_arguments(function: str, texts: Sequence[str], path: str | None) -> None:
@@ -224,10 +307,14 @@ def _check_arguments(function: str, texts: Sequence[str], path: str | None) -> N
 
 def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
-    lines = [f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"]
+    lines = [
+        f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"
+    ]
     lines += [f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()]
     rest = (
-        f"The next to be removed would be the last message, {error.last_message}" if error.last_message else "Nothing else may be removed"
+        f"The next to be removed would be the last message, {error.last_message}"
+        if error.last_message
+        else "Nothing else may be removed"
     )
     if error.cache_breakpoint:
         rest += f"; {error.pinned:,} tokens stay only because they stand before the cache breakpoint {error.cache_breakpoint}"
@@ -236,14 +323,22 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
 
 def _list_largest(rendered: Rendered) -> list[str]:
     sizer = Sizer(_get_pruned_tree(rendered).sizer.tokenizer)
-    sizes = [(sizer.count_message(message), index) for index, message in enumerate(rendered.messages)]
+    sizes = [
+        (sizer.count_message(message), index) for index, message in enumerate(rendered.messages)
+    ]
     largest = sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:MAX_NEAR]
-    return [f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}" for tokens, index in largest]
+    return [
+        f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}"
+        for tokens, index in largest
+    ]
 
 
 def _describe_removals(paths: Sequence[str], rendered: Rendered) -> list[str]:
     """Name the removal of each dropped element that is shown; the search for one goes through all removals."""
-    return [_describe_removal(rendered, line) if line in paths else line for line in _omit_middle(paths, MAX_PLACES)]
+    return [
+        _describe_removal(rendered, line) if line in paths else line
+        for line in _omit_middle(paths, MAX_PLACES)
+    ]
 
 
 def _describe_removal(rendered: Rendered, path: str) -> str:
@@ -271,10 +366,14 @@ def _find_near_lines(text: str, rendered: Rendered) -> list[str]:
     return [line for shared, line in sorted(lines, key=lambda pair: -pair[0])[:MAX_NEAR] if shared]
 
 
-def _show_first_difference(earlier: Sequence[Message], later: Sequence[Message], index: int) -> list[str]:
+def _show_first_difference(
+    earlier: Sequence[Message], later: Sequence[Message], index: int
+) -> list[str]:
     """Show the two messages at an index, from shortly before the first character that differs."""
     both = [messages[index] if index < len(messages) else None for messages in (earlier, later)]
-    lines = [f"{message.role}: {message.text}" if message else "(no more messages)" for message in both]
+    lines = [
+        f"{message.role}: {message.text}" if message else "(no more messages)" for message in both
+    ]
     if lines[0] == lines[1]:
         lines = list(map(repr, both))  # their texts are the same, so the difference is elsewhere
     start = max(0, _count_equal(*lines) - CHARACTERS_BEFORE)
@@ -283,7 +382,12 @@ def _show_first_difference(earlier: Sequence[Message], later: Sequence[Message],
 
 def _count_equal(one: Sequence[object], other: Sequence[object]) -> int:
     """Count the leading items that two sequences share."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(
+        1
+        for _ in takewhile(
+            lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False)
+        )
+    )
 
 
 def _quote(text: str) -> str:
@@ -312,7 +416,8 @@ def _assemble_unpruned(rendered: Rendered) -> tuple[Message, ...]:
 
 
 Outcome: TypeAlias = Literal["kept", "dropped", "empty"]
-"""`kept`: something of an element was sent; `dropped`: nothing of it is left; `empty`: it never rendered anything."""
+"""`kept`: something of an element was sent; `dropped`: nothing of it is left; `empty`: it never
+rendered anything."""
 
 
 @attrs.frozen
@@ -329,14 +434,22 @@ def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElemen
     if not found:
         last = path.rpartition(PATH_SEPARATOR)[2]
         near = difflib.get_close_matches(last, _list_labels(rendered), n=MAX_NEAR, cutoff=0.5)
-        paths = [element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]]
+        paths = [
+            element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]
+        ]
         _fail(f"No element is at {path!r}.", "Near:", paths, rendered)
     return found
 
 
 def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
-    """Find the elements whose paths end as a pattern says, in written order. `assert_kept` describes the pattern."""
-    steps = [re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL) for step in reversed(pattern.split(PATH_SEPARATOR))]
+    """Find the elements whose paths end as a pattern says, in written order.
+
+    `assert_kept` describes the pattern.
+    """
+    steps = [
+        re.compile(re.escape(step).replace(r"\*", ".*"), re.DOTALL)
+        for step in reversed(pattern.split(PATH_SEPARATOR))
+    ]
     paths = Paths()
     return [
         _MatchedElement(paths.format(node, position), outcome)
@@ -351,7 +464,13 @@ def _find_elements_with_text(rendered: Rendered, text: str) -> list[_MatchedElem
     found: list[_MatchedElement] = []
     for parent, position, outcome in _iter_outcomes(rendered):
         item = parent.items[position]
-        texts = item.list_texts() if isinstance(item, MessageItem) else [item.text] if isinstance(item, Leaf) else []
+        texts = (
+            item.list_texts()
+            if isinstance(item, MessageItem)
+            else [item.text]
+            if isinstance(item, Leaf)
+            else []
+        )
         if any(text in each for each in texts):
             found.append(_MatchedElement(format_path(parent, position), outcome))
     return found
@@ -370,7 +489,9 @@ def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -
         if place is None:
             return False
         node, position = place
-        if not any(step.fullmatch(spelling) for spelling in _list_spellings(format_label(node, position))):
+        if not any(
+            step.fullmatch(spelling) for spelling in _list_spellings(format_label(node, position))
+        ):
             return False
         place = (node.parent, node.position) if node.parent is not None else None
     return True
@@ -413,21 +534,31 @@ class _TreeAtState:
         self._with_content: set[Node] = set()
         for node in nodes:  # parents come before their children
             parent = node.parent
-            if parent is None or (parent in self._nodes and is_item_alive(node, parent.removed_at[node.position], state)):
+            if parent is None or (
+                parent in self._nodes
+                and is_item_alive(node, parent.removed_at[node.position], state)
+            ):
                 self._nodes.add(node)
         for node in reversed(nodes):
-            has_calls = node.calls and any(removed_at >= state for removed_at in node.calls_removed_at)
+            has_calls = node.calls and any(
+                removed_at >= state for removed_at in node.calls_removed_at
+            )
             if (
                 node.role == "tool"
                 or node.reserve > 0
                 or has_calls
-                or any(self.contains(node, position) and self.has_content(item) for position, item in enumerate(node.items))
+                or any(
+                    self.contains(node, position) and self.has_content(item)
+                    for position, item in enumerate(node.items)
+                )
             ):
                 self._with_content.add(node)
 
     def contains(self, node: Node, position: int) -> bool:
         """Return whether an item is in the tree."""
-        return node in self._nodes and is_item_alive(node.items[position], node.removed_at[position], self._state)
+        return node in self._nodes and is_item_alive(
+            node.items[position], node.removed_at[position], self._state
+        )
 
     def has_content(self, item: Item) -> bool:
         """Return whether an item shows anything but white space."""
@@ -446,27 +577,42 @@ MAX_MESSAGES = 12
 
 
 def format_messages(messages: Sequence[Message]) -> list[str]:
-    """Format messages as one line each, numbered from 0. Of more than 12 messages only the first and last six are shown."""
-    lines = [f"{index}  {_format_message(message)}" for index, message in enumerate(messages[: MAX_MESSAGES // 2])]
+    """Format messages as one line each, numbered from 0.
+
+    Of more than 12 messages only the first and last six are shown.
+    """
+    lines = [
+        f"{index}  {_format_message(message)}"
+        for index, message in enumerate(messages[: MAX_MESSAGES // 2])
+    ]
     rest = messages[MAX_MESSAGES // 2 :]
     hidden = max(0, len(rest) - MAX_MESSAGES // 2)
     if hidden:
         lines.append(f"…  {hidden:,} more")
     start = len(messages) - len(rest) + hidden
-    return lines + [f"{start + index}  {_format_message(message)}" for index, message in enumerate(rest[hidden:])]
+    return lines + [
+        f"{start + index}  {_format_message(message)}"
+        for index, message in enumerate(rest[hidden:])
+    ]
 
 
 def _format_message(message: Message) -> str:
     """Format a message as one line: its role, its text, its calls."""
     name = message.name or message.tool_call_id
-    content = [_format_part(part) for part in message.content] + [f"→ {call.name} {call.arguments}" for call in message.tool_calls]
+    content = [_format_part(part) for part in message.content] + [
+        f"→ {call.name} {call.arguments}" for call in message.tool_calls
+    ]
     return f"{message.role}{f' ({name})' if name else ''}: {shorten(' '.join(filter(None, content)) or '(empty)')}"
 
 
 def shorten(text: str) -> str:
     """Put a text on one line and cut it to 160 characters."""
     line = " ".join(text[: 2 * MAX_WIDTH].split())
-    return line if len(line) <= MAX_WIDTH and len(text) <= 2 * MAX_WIDTH else line[: MAX_WIDTH - 1] + "…"
+    return (
+        line
+        if len(line) <= MAX_WIDTH and len(text) <= 2 * MAX_WIDTH
+        else line[: MAX_WIDTH - 1] + "…"
+    )
 
 
 def _format_part(part: Part) -> str:

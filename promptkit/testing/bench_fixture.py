@@ -1,6 +1,7 @@
 """The pytest fixture `prompt_bench`: fail a test when a prompt keeps less of its elements at some budget than its baseline.
 
-pytest loads this module in every test session where promptkit is installed, so it imports only pytest until a test uses the fixture.
+pytest loads this module in every test session where promptkit is installed, so it imports only
+pytest until a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -46,12 +47,21 @@ def _is_number(value: object) -> bool:
 
 _ARGUMENT_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "baseline": (lambda value: isinstance(value, str), "a path from the rootdir"),
-    "budgets": (lambda value: isinstance(value, Sequence), "a list of tokens, or text such as '1k:128k:log16'"),
+    "budgets": (
+        lambda value: isinstance(value, Sequence),
+        "a list of tokens, or text such as '1k:128k:log16'",
+    ),
     "tolerance": (_is_number, "a number, 0 or more"),
-    "models": (lambda value: isinstance(value, Sequence) and not isinstance(value, str), "a list of names"),
+    "models": (
+        lambda value: isinstance(value, Sequence) and not isinstance(value, str),
+        "a list of names",
+    ),
     "depth": (lambda value: isinstance(value, int) and value >= 1, "a whole number, 1 or more"),
     "repeat": (lambda value: isinstance(value, int) and value >= 0, "a whole number, 0 or more"),
-    "time_tolerance": (lambda value: value is None or _is_number(value), "a number, 0 or more, or None"),
+    "time_tolerance": (
+        lambda value: value is None or _is_number(value),
+        "a number, 0 or more, or None",
+    ),
 }
 """Argument of the marker → a check of its value, and a description of the values that pass."""
 
@@ -62,7 +72,9 @@ _BASELINES: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes baselines."""
     help_text = "write the baselines of tests that use prompt_bench instead of comparing with them"
-    parser.getgroup("promptkit").addoption(OPTION, action="store_true", default=False, help=help_text)
+    parser.getgroup("promptkit").addoption(
+        OPTION, action="store_true", default=False, help=help_text
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,15 +97,21 @@ def prompt_bench(request: pytest.FixtureRequest) -> Bench:
     path = request.config.rootpath / options.baseline
     owner = request.config.stash[_BASELINES].setdefault(path, request.node.nodeid)
     if owner != request.node.nodeid:
-        _fail(f"{owner} uses the baseline {options.baseline} already: give each test a baseline of its own.")
+        _fail(
+            f"{owner} uses the baseline {options.baseline} already: give each test a baseline of its own."
+        )
     runs: list[Run] = []
 
     def bench(prompt: Child) -> Run:
         __tracebackhide__ = True
         if runs:
-            _fail("a test measures one prompt, because its baseline holds one run: write another test for another prompt.")
+            _fail(
+                "a test measures one prompt, because its baseline holds one run: write another test for another prompt."
+            )
         if not (path.exists() or request.config.getoption(OPTION)):
-            _fail(f"there is no baseline {options.baseline} yet. Write it: {_update_command(request)}")
+            _fail(
+                f"there is no baseline {options.baseline} yet. Write it: {_update_command(request)}"
+            )
         runs.append(_measure(prompt, options, request.node.nodeid))
         if request.config.getoption(OPTION):
             _write(path, runs[0])
@@ -108,7 +126,9 @@ def _read_marker(request: pytest.FixtureRequest) -> _MarkerOptions:
     __tracebackhide__ = True
     marker = request.node.get_closest_marker(MARKER)
     if marker is None:
-        _fail('the test has no marker with a baseline: write @pytest.mark.prompt_bench(baseline="tests/bench/NAME.json") above it.')
+        _fail(
+            'the test has no marker with a baseline: write @pytest.mark.prompt_bench(baseline="tests/bench/NAME.json") above it.'
+        )
     if marker.args:
         _fail("the marker takes its arguments by name: write baseline=…, budgets=….")
     known = [field.name for field in attrs.fields(_MarkerOptions)]
@@ -127,8 +147,19 @@ def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
     from promptkit.bench.budget_ranges import parse_budgets
     from promptkit.bench.sweep import measure
 
-    budgets = parse_budgets(options.budgets) if isinstance(options.budgets, str) else tuple(sorted(set(options.budgets)))
-    return measure(prompt, budgets=budgets, models=options.models, repeat=options.repeat, depth=options.depth, target=name)
+    budgets = (
+        parse_budgets(options.budgets)
+        if isinstance(options.budgets, str)
+        else tuple(sorted(set(options.budgets)))
+    )
+    return measure(
+        prompt,
+        budgets=budgets,
+        models=options.models,
+        repeat=options.repeat,
+        depth=options.depth,
+        target=name,
+    )
 
 
 def _write(path: Path, run: Run) -> None:
@@ -139,7 +170,9 @@ def _write(path: Path, run: Run) -> None:
     write_output(path, lambda file: file.write(run_to_json(run).encode()), mode=0o666)
 
 
-def _compare_with_baseline(run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest) -> None:
+def _compare_with_baseline(
+    run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest
+) -> None:
     from promptkit.bench.baseline import BaselineMismatchError, compare, format_comparison
     from promptkit.bench.results import UnreadableRunError, read_run
     from promptkit.errors import PromptKitError
@@ -147,7 +180,9 @@ def _compare_with_baseline(run: Run, path: Path, options: _MarkerOptions, reques
     __tracebackhide__ = True
     found: Comparison | PromptKitError
     try:
-        found = compare(run, read_run(path), tolerance=options.tolerance, time_tolerance=options.time_tolerance)
+        found = compare(
+            run, read_run(path), tolerance=options.tolerance, time_tolerance=options.time_tolerance
+        )
     except (BaselineMismatchError, UnreadableRunError) as error:
         found = error  # a failure raised here would show this error as its context
     if isinstance(found, PromptKitError):

@@ -1,16 +1,20 @@
 """Refuse connections beyond loopback in a test, and fail the test even if the code under test swallows the error.
 
-An audit hook sees every connection that Python's own sockets make, including those of threads, asyncio, HTTP clients and DNS look-ups.
-It comes too late in one case: a host name that is passed to `connect` itself is looked up before the hook runs. Therefore `connect`,
-`connect_ex`, `sendto` and `sendmsg` are wrapped as well.
+An audit hook sees every connection that Python's own sockets make, including those of threads,
+asyncio, HTTP clients and DNS look-ups. It comes too late in one case: a host name that is passed to
+`connect` itself is looked up before the hook runs. Therefore `connect`, `connect_ex`, `sendto` and
+`sendmsg` are wrapped as well.
 
-The guard does not see other processes, proxies on this machine, libraries with sockets of their own in C (uvloop, gRPC, libcurl), and
-asyncio on Windows where it connects to an IP address instead of a name.
+The guard does not see other processes, proxies on this machine, libraries with sockets of their own
+in C (uvloop, gRPC, libcurl), and asyncio on Windows where it connects to an IP address instead of a
+name.
 
-Why not pytest-socket (0.8.1 was compared): its allow-list wraps `socket.socket.connect` alone, so `connect_ex`, `sendto`, `sendmsg`,
-sockets of the C class and DNS look-ups pass; its `--disable-socket` refuses loopback too. Its error is a `RuntimeError` that fails the
-test only where the code under test lets it through, while HTTP clients usually catch it and retry. It stops guarding when the tear-down
-of a test begins, and it needs pytest, while `loopback_only()` also guards a plain `with` block.
+Why not pytest-socket (0.8.1 was compared): its allow-list wraps `socket.socket.connect` alone, so
+`connect_ex`, `sendto`, `sendmsg`, sockets of the C class and DNS look-ups pass; its
+`--disable-socket` refuses loopback too. Its error is a `RuntimeError` that fails the test only
+where the code under test lets it through, while HTTP clients usually catch it and retry. It stops
+guarding when the tear-down of a test begins, and it needs pytest, while `loopback_only()` also
+guards a plain `with` block.
 """
 
 from __future__ import annotations
@@ -36,7 +40,10 @@ __all__ = ["NotLoopbackError", "Refusal", "describe_refusals", "loopback_only", 
 
 
 class NotLoopbackError(ConnectionRefusedError):
-    """A connection beyond loopback was refused. The code under test sees the same kind of error as for a port without a server."""
+    """A connection beyond loopback was refused.
+
+    The code under test sees the same kind of error as for a port without a server.
+    """
 
 
 @attrs.frozen(kw_only=True)
@@ -48,15 +55,17 @@ class Refusal:
     thread: str
     """Name of the thread that tried it."""
     where: tuple[str, ...] = ()
-    """The innermost calls as `file:line in function`; calls inside the standard library are left out."""
+    """The innermost calls as `file:line in function`; calls inside the standard library are left
+    out."""
 
 
 @contextmanager
 def loopback_only() -> Generator[Sequence[Refusal]]:
     """Allow only connections to this machine inside a `with` block.
 
-    Unix sockets, 127.0.0.0/8, ::1, localhost and 0.0.0.0 are allowed. Other connections, datagrams and look-ups of names raise
-    `NotLoopbackError`. The whole process is watched: a refusal in any thread belongs to the innermost block that runs at the time.
+    Unix sockets, 127.0.0.0/8, ::1, localhost and 0.0.0.0 are allowed. Other connections, datagrams
+    and look-ups of names raise `NotLoopbackError`. The whole process is watched: a refusal in any
+    thread belongs to the innermost block that runs at the time.
 
     Yields:
         The refusals so far, as a list that grows.
@@ -101,24 +110,31 @@ def describe_refusals(refused: Sequence[Refusal]) -> str:
     """Describe refusals as the message of a failed test: each one once, with how often and where it happened."""
     lines = ["The code under test tried to leave this machine:"]
     times = Counter(refusal.what for refusal in refused)
-    for refusal in {refusal.what: refusal for refusal in reversed(refused)}.values():  # the first of each
+    # the first of each
+    for refusal in {refusal.what: refusal for refusal in reversed(refused)}.values():
         count = times[refusal.what]
         again = f", {count} times" if count > 1 else ""
         thread = "" if refusal.thread == "MainThread" else f", in thread {refusal.thread}"
         lines.append(f"  {refusal.what}{again}{thread}")
         lines += [f"    {place}" for place in refusal.where]
-    lines.append("Give it a model, a client or a server that stays on this machine: promptkit.testing.ScriptedModel, or one on 127.0.0.1.")
+    lines.append(
+        "Give it a model, a client or a server that stays on this machine: promptkit.testing.ScriptedModel, or one on 127.0.0.1."
+    )
     return "\n".join(lines)
 
 
 _lock = Lock()
 _watches: list[list[Refusal]] = []
-"""The refusals of each running block, the innermost last. Global, because audit hooks belong to the process."""
+"""The refusals of each running block, the innermost last. Global, because audit hooks belong to the
+process."""
 
 
 @cache
 def _install_audit_hook() -> None:
-    """Install the one audit hook of this process. It cannot be removed, so it does nothing while no block runs."""
+    """Install the one audit hook of this process.
+
+    It cannot be removed, so it does nothing while no block runs.
+    """
     sys.addaudithook(_on_audit_event)
 
 
@@ -127,7 +143,10 @@ def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:  # Any: eac
         _refuse_beyond_loopback(describe, arguments)
 
 
-def _refuse_beyond_loopback(describe: Callable[..., str | None], arguments: tuple[Any, ...]) -> None:  # Any: likewise
+# Any: as above, it may be anything.
+def _refuse_beyond_loopback(
+    describe: Callable[..., str | None], arguments: tuple[Any, ...]
+) -> None:
     what = describe(*arguments)
     if what is None:
         return
@@ -152,13 +171,19 @@ def _innermost_calls() -> tuple[str, ...]:
         if top in {"_pytest", "pluggy"} or len(places) == _MAX_CALLS:
             break
         if module != __name__ and top not in sys.stdlib_module_names:
-            places.append(f"{frame.f_code.co_filename.removeprefix(here)}:{line} in {frame.f_code.co_name}")
+            places.append(
+                f"{frame.f_code.co_filename.removeprefix(here)}:{line} in {frame.f_code.co_name}"
+            )
     return tuple(places)
 
 
 def _describe_connection(sock: socket.socket, address: object) -> str | None:
     if sock.family not in _INTERNET:
-        return None if address is None or sock.family in _ON_THIS_MACHINE else f"a connection to {address!r}"
+        return (
+            None
+            if address is None or sock.family in _ON_THIS_MACHINE
+            else f"a connection to {address!r}"
+        )
     host, port = _host_and_port(address)
     if host is None or _is_this_machine(host):
         return None
@@ -168,7 +193,12 @@ def _describe_connection(sock: socket.socket, address: object) -> str | None:
 def _describe_look_up(host: object, *_: object) -> str | None:
     name = _host_text(host)
     # An IP address is not looked up, and servers ask for the name of their own machine.
-    if name is None or _parse_ip_address(name) or _is_this_machine(name) or name == socket.gethostname():
+    if (
+        name is None
+        or _parse_ip_address(name)
+        or _is_this_machine(name)
+        or name == socket.gethostname()
+    ):
         return None
     return f"a look-up of {name}"
 
@@ -176,7 +206,11 @@ def _describe_look_up(host: object, *_: object) -> str | None:
 def _describe_reverse_look_up(address: object) -> str | None:
     host = _host_and_port(address)[0] or _host_text(address)
     number = _parse_ip_address(host or "")
-    return _describe_look_up(host) if number is None or _is_this_machine(str(number)) else f"a look-up of {host}"
+    return (
+        _describe_look_up(host)
+        if number is None or _is_this_machine(str(number))
+        else f"a look-up of {host}"
+    )
 
 
 _DESCRIBE_REFUSED: dict[str, Callable[..., str | None]] = {
@@ -188,10 +222,13 @@ _DESCRIBE_REFUSED: dict[str, Callable[..., str | None]] = {
     "socket.gethostbyaddr": _describe_reverse_look_up,
     "socket.getnameinfo": _describe_reverse_look_up,
 }
-"""Audit event → a function that describes what must be refused, or returns None where the address is on this machine."""
+"""Audit event → a function that describes what must be refused, or returns None where the address
+is on this machine."""
 
 _INTERNET = {socket.AF_INET, socket.AF_INET6}
-_ON_THIS_MACHINE = {getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name)}
+_ON_THIS_MACHINE = {
+    getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name)
+}
 
 
 def _host_and_port(address: object) -> tuple[str | None, object]:
@@ -219,7 +256,8 @@ def _is_this_machine(host: str) -> bool:
     number = _parse_ip_address(host)
     if number is not None:
         return number.is_loopback or number.is_unspecified
-    return host.casefold() in {"", "localhost"}  # some systems ask DNS servers for `localhost.` and `x.localhost`
+    # some systems ask DNS servers for `localhost.` and `x.localhost`
+    return host.casefold() in {"", "localhost"}
 
 
 _METHODS = ("connect", "connect_ex", "sendto", "sendmsg")
@@ -246,8 +284,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _guard_method(method: Callable[Concatenate[socket.socket, P], T]) -> Callable[Concatenate[socket.socket, P], T]:
-    # The address is the last argument: sendmsg(buffers, ancillary, flags, address), sendto(bytes, address), connect(address).
+def _guard_method(
+    method: Callable[Concatenate[socket.socket, P], T],
+) -> Callable[Concatenate[socket.socket, P], T]:
+    # The address is the last argument: sendmsg(buffers, ancillary, flags, address), sendto(bytes,
+    # address), connect(address).
     min_arguments = 4 if method.__name__ == "sendmsg" else 1
 
     @wraps(method)

@@ -1,6 +1,7 @@
 """The pytest side of the network guard: `promptkit_loopback_only = true` in the ini file, `@pytest.mark.loopback_only` on a test.
 
-pytest loads this module in every test session where promptkit is installed, so it imports the guard only where a test needs it.
+pytest loads this module in every test session where promptkit is installed, so it imports the guard
+only where a test needs it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ _KEY = pytest.StashKey[_TestRefusals]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the ini option that guards every test of a suite."""
-    parser.addini(_OPTION, "fail every test that opens a connection beyond loopback", type="bool", default=False)
+    parser.addini(
+        _OPTION,
+        "fail every test that opens a connection beyond loopback",
+        type="bool",
+        default=False,
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

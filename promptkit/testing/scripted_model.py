@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Answer", "NoStepLeftError", "Request", "ScriptedModel", "Step", "StepsLeftError", "summary_answer"]
+__all__ = [
+    "Answer",
+    "NoStepLeftError",
+    "Request",
+    "ScriptedModel",
+    "Step",
+    "StepsLeftError",
+    "summary_answer",
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -42,14 +50,19 @@ class Request:
     def __str__(self) -> str:
         """Format each message as one short line, and name the tools."""
         tools = f"\n  tools: {', '.join(tool.name for tool in self.tools)}" if self.tools else ""
-        return "\n".join(f"  {line}" for line in format_messages(self.messages) or ["no messages"]) + tools
+        return (
+            "\n".join(f"  {line}" for line in format_messages(self.messages) or ["no messages"])
+            + tools
+        )
 
 
 Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | BaseException"
-"""One answer of the model: text, tool calls, an assistant message, a reply with its usage, or an error to raise."""
+"""One answer of the model: text, tool calls, an assistant message, a reply with its usage, or an
+error to raise."""
 
 Step: TypeAlias = "Answer | Callable[[Request], Answer | Awaitable[Answer]]"
-"""One step of the script: an answer, or a function that takes the request and returns the answer; it may be `async`."""
+"""One step of the script: an answer, or a function that takes the request and returns the answer;
+it may be `async`."""
 
 
 def summary_answer(text: str, *, sections: Sequence[str] = SECTIONS) -> str:
@@ -82,7 +95,10 @@ class NoStepLeftError(AssertionError):
 
 
 class StepsLeftError(AssertionError):
-    """A ScriptedModel received fewer requests than it has steps. `steps` are those left, `requests` all that came."""
+    """A ScriptedModel received fewer requests than it has steps.
+
+    `steps` are those left, `requests` all that came.
+    """
 
     def __init__(self, steps: Sequence[Step], requests: Sequence[Request]) -> None:
         super().__init__(steps, requests)
@@ -99,15 +115,17 @@ class StepsLeftError(AssertionError):
 class ScriptedModel:
     """A model that answers each request with the next step of a script, and fails the test if requests and steps do not match.
 
-    It is a context manager: at the end of the block it checks that every step was used and that no further request came, even
-    if the code under test swallowed that error. `requests` holds the requests that it received.
+    It is a context manager: at the end of the block it checks that every step was used and that no
+    further request came, even if the code under test swallowed that error. `requests` holds the
+    requests that it received.
 
-    The usage of a reply is counted: the input is the whole request, of which the leading messages that an earlier request began
-    with count as cached; the output is the answer as a message. A Reply among the steps keeps its own usage.
+    The usage of a reply is counted: the input is the whole request, of which the leading messages
+    that an earlier request began with count as cached; the output is the answer as a message. A
+    Reply among the steps keeps its own usage.
 
     Args:
-        steps: The answers, in order: text, a ToolCall or several, an assistant Message, a Reply, an error to raise, or a function
-            that takes the Request and returns one of these.
+        steps: The answers, in order: text, a ToolCall or several, an assistant Message, a Reply, an
+            error to raise, or a function that takes the Request and returns one of these.
         name: The model's name.
         tokenizer: Counts usage. Default: one token a word.
         usage: The usage of every reply, in place of a counted one.
@@ -136,7 +154,9 @@ class ScriptedModel:
         """Return the same model, which records these options with each request."""
         return _WithOptions(self, options)
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Return the next step as a reply.
 
         Raises:
@@ -146,13 +166,17 @@ class ScriptedModel:
         return await self.answer(Request(messages=tuple(messages), tools=tuple(tools)))
 
     async def answer(self, request: Request) -> Reply:
-        """Return the next step as the reply to a request, and record the request. Raises as `complete` does."""
+        """Return the next step as the reply to a request, and record the request.
+
+        Raises as `complete` does.
+        """
         self.requests.append(request)
         number = len(self.requests)
         if number > len(self._steps):
             raise NoStepLeftError(request, len(self._steps))
         step = self._steps[number - 1]
-        read, cached = self._count_input(request)  # before anything is awaited, so that requests are remembered in their order
+        # before anything is awaited, so that requests are remembered in their order
+        read, cached = self._count_input(request)
         if callable(step):
             answer = step(request)
             step = _check_step(await answer if inspect.isawaitable(answer) else answer)
@@ -160,9 +184,16 @@ class ScriptedModel:
             raise step
         if isinstance(step, Reply):
             return step
-        message = _message_from_answer(cast("str | ToolCall | Sequence[ToolCall] | Message", step))  # _check_step lets nothing else pass
-        usage = self._usage or Usage(input_tokens=read, output_tokens=self._sizer.count_message(message), cached_tokens=cached)
-        return Reply(message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop")
+        # _check_step lets nothing else pass
+        message = _message_from_answer(cast("str | ToolCall | Sequence[ToolCall] | Message", step))
+        usage = self._usage or Usage(
+            input_tokens=read,
+            output_tokens=self._sizer.count_message(message),
+            cached_tokens=cached,
+        )
+        return Reply(
+            message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop"
+        )
 
     def check(self) -> None:
         """Check that the script was used up, where no `with` block does it.
@@ -181,14 +212,24 @@ class ScriptedModel:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         __tracebackhide__ = True
         if error is None:  # a test that failed already has its reason
             self.check()
 
     def _count_input(self, request: Request) -> tuple[int, int]:
-        """Count the tokens of a request, and those of its prefix that an earlier request began with. Each message is counted once."""
-        system = next((message.text for message in request.messages if message.role == "system"), False)
+        """Count the tokens of a request, and those of its prefix that an earlier request began with.
+
+        Each message is counted once.
+        """
+        system = next(
+            (message.text for message in request.messages if message.role == "system"), False
+        )
         overhead = self._sizer.tokenizer.count_overhead(request.tools, system=system).tokens
         node = next((root for root in self._prefixes if root.value == request.tools), None)
         tokens, cached = overhead, overhead if node else 0
@@ -196,7 +237,14 @@ class ScriptedModel:
             node = _PrefixNode(request.tools, overhead)
             self._prefixes.append(node)
         for message in request.messages:
-            following = next((child for child in node.children if child.value is message or child.value == message), None)
+            following = next(
+                (
+                    child
+                    for child in node.children
+                    if child.value is message or child.value == message
+                ),
+                None,
+            )
             if following is None:
                 following = _PrefixNode(message, self._sizer.count_message(message))
                 node.children.append(following)
@@ -209,7 +257,10 @@ class ScriptedModel:
 
 @attrs.frozen
 class _WithOptions:
-    """A scripted model with options. Its text is not streamed: `on_text` is called once, with the whole."""
+    """A scripted model with options.
+
+    Its text is not streamed: `on_text` is called once, with the whole.
+    """
 
     model: ScriptedModel
     options: ModelOptions
@@ -219,10 +270,15 @@ class _WithOptions:
         return self.model.name
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
-        return _WithOptions(self.model, cast("ModelOptions", {**self.options, **options}))  # the merged options are a ModelOptions again
+        # the merged options are a ModelOptions again
+        return _WithOptions(self.model, cast("ModelOptions", {**self.options, **options}))
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
-        reply = await self.model.answer(Request(messages=tuple(messages), tools=tuple(tools), options=self.options))
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        reply = await self.model.answer(
+            Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
+        )
         on_text = self.options.get("on_text")
         if on_text is not None and reply.message.text:
             on_text(reply.message.text)
@@ -259,4 +315,6 @@ def _message_from_answer(answer: str | ToolCall | Sequence[ToolCall] | Message) 
         return answer
     if isinstance(answer, str):
         return Message(role="assistant", content=(answer,) if answer else ())
-    return Message(role="assistant", tool_calls=(answer,) if isinstance(answer, ToolCall) else tuple(answer))
+    return Message(
+        role="assistant", tool_calls=(answer,) if isinstance(answer, ToolCall) else tuple(answer)
+    )

@@ -1,6 +1,7 @@
 """Tests that every store of transcripts must pass. Needs pytest.
 
-Derive a class from `StoreContract`, and give it a fixture that returns a function which opens your store:
+Derive a class from `StoreContract`, and give it a fixture that returns a function which opens your
+store:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -23,7 +24,17 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolCall
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry, Label, MessageEntry, Observation, Reset, Setting
+from promptkit.transcript.entries import (
+    Checkpoint,
+    CustomEntry,
+    Edit,
+    Entry,
+    Label,
+    MessageEntry,
+    Observation,
+    Reset,
+    Setting,
+)
 from promptkit.transcript.search import extract_words, list_lines
 from promptkit.transcript.store import ArchivingStore, PagedStore, SearchableStore
 from promptkit.transcript.transcript import Transcript
@@ -44,22 +55,32 @@ THREADS, APPENDS = 3, 6
 class StoreContract:
     """The promises of a store, as tests: derive a class from this one, with a fixture `open_store`.
 
-    `open_store` returns a function without arguments. Each call opens the store of the same conversation, which is empty at first. For the
-    tests with several processes the function must be picklable, such as a `functools.partial` of a class.
+    `open_store` returns a function without arguments. Each call opens the store of the same
+    conversation, which is empty at first. For the tests with several processes the function must be
+    picklable, such as a `functools.partial` of a class.
     """
 
     between_processes = True
     """Whether another process can open the store. False for a store in memory."""
 
-    def test_an_empty_conversation_has_no_entries(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_an_empty_conversation_has_no_entries(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """Nothing is read before something is written, and the last id is empty."""
         store = open_store()
         for loaded in (store.load(), store.refresh()):
-            assert (loaded.entries, loaded.problems, loaded.line_numbers, loaded.last_id) == ((), (), (), "")
+            assert (loaded.entries, loaded.problems, loaded.line_numbers, loaded.last_id) == (
+                (),
+                (),
+                (),
+                "",
+            )
         store.append([])
         assert open_store().load().entries == ()
 
-    def test_entries_are_read_as_they_were_written_in_their_order(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_entries_are_read_as_they_were_written_in_their_order(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """Every kind of entry, every batch size and every text comes back equal."""
         store = open_store()
         entries = _all_kinds()
@@ -77,14 +98,32 @@ class StoreContract:
     def test_large_entries_are_kept_whole(self, open_store: Callable[[], TranscriptStore]) -> None:
         """An entry of 400 KB, and a batch of 300 entries."""
         store = open_store()
-        large = [_entry("large", "é\u2028 word" * 50_000), *(_entry(f"e{number}", "x" * 100) for number in range(300))]
+        large = [
+            _entry("large", "é\u2028 word" * 50_000),
+            *(_entry(f"e{number}", "x" * 100) for number in range(300)),
+        ]
         store.append(large[:1], expect="")
         store.append(large[1:], expect="large")
         assert open_store().load().entries == tuple(large)
 
     def test_any_id_of_an_entry_is_kept(self, open_store: Callable[[], TranscriptStore]) -> None:
         """Ids with quotes, line breaks, NUL, lone surrogates, characters beyond ASCII, and long ones are told apart."""
-        ids = ["a'b\"c", "a\nb", "a\0b", "\ud800", "é", "e\u0301", "😀", "%", "_", "\\", " ", "A", "a", "x" * 5_000]
+        ids = [
+            "a'b\"c",
+            "a\nb",
+            "a\0b",
+            "\ud800",
+            "é",
+            "e\u0301",
+            "😀",
+            "%",
+            "_",
+            "\\",
+            " ",
+            "A",
+            "a",
+            "x" * 5_000,
+        ]
         store = open_store()
         last = ""
         for entry_id in ids:
@@ -92,8 +131,13 @@ class StoreContract:
             last = entry_id
         assert [entry.id for entry in open_store().load().entries] == ids
 
-    def test_refreshing_returns_what_others_appended(self, open_store: Callable[[], TranscriptStore]) -> None:
-        """Check that new entries are returned. Entries that were returned before may be repeated."""
+    def test_refreshing_returns_what_others_appended(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
+        """Check that new entries are returned.
+
+        Entries that were returned before may be repeated.
+        """
         one, other = open_store(), open_store()
         one.load()
         other.load()
@@ -103,9 +147,13 @@ class StoreContract:
         other.append([_entry("d", "four")])
         assert _new(other.refresh().entries, ["a"]) in (["b", "c"], ["b", "c", "d"])
         assert _new(one.refresh().entries, ["a", "b", "c"]) == ["d"]
-        assert one.refresh().last_id == other.refresh().last_id == open_store().load().last_id == "d"
+        assert (
+            one.refresh().last_id == other.refresh().last_id == open_store().load().last_id == "d"
+        )
 
-    def test_a_batch_that_expects_another_last_entry_is_refused(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_a_batch_that_expects_another_last_entry_is_refused(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """The error carries what was appended, and nothing of the batch is written."""
         one, other = open_store(), open_store()
         one.append([_entry("a", "one")], expect="")
@@ -113,24 +161,33 @@ class StoreContract:
         one.append([_entry("b", "two")], expect="a")
         assert _conflict(other, [_entry("x", "x"), _entry("y", "y")], "a") == ["b"]
         assert _conflict(open_store(), [_entry("x", "x")], "") == ["a", "b"]
-        assert _conflict(open_store(), [_entry("a", "one")], "") == ["a", "b"], "the same entries again are a conflict, too"
+        assert _conflict(open_store(), [_entry("a", "one")], "") == ["a", "b"], (
+            "the same entries again are a conflict, too"
+        )
         _conflict(one, [_entry("x", "x")], "no such id")
-        assert _new(other.refresh().entries, ["a"]) == ["b"], "a conflict does not hide entries from the next refresh"
+        assert _new(other.refresh().entries, ["a"]) == ["b"], (
+            "a conflict does not hide entries from the next refresh"
+        )
         other.append([_entry("c", "three")], expect="b")
         assert [entry.id for entry in open_store().load().entries] == ["a", "b", "c"]
 
-    def test_a_store_that_was_not_read_can_expect_the_last_entry(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_a_store_that_was_not_read_can_expect_the_last_entry(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """A store need not be loaded before a batch is appended."""
         open_store().append([_entry("a", "one")], expect="")
         open_store().append([_entry("b", "two")], expect="a")
         open_store().append([_entry("c", "three")])
         assert [entry.id for entry in open_store().load().entries] == ["a", "b", "c"]
 
-    def test_a_conversation_goes_on_after_it_was_opened_again(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_a_conversation_goes_on_after_it_was_opened_again(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """A transcript with calls, a checkpoint and a branch gives the same view in another program."""
         transcript = Transcript(open_store())
         first, _ = transcript.append_messages(
-            Message(role="user", content=("one",)), Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),))
+            Message(role="user", content=("one",)),
+            Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)),
         )
         transcript.append_messages(Message(role="tool", tool_call_id="c1", content=("text",)))
         transcript.append(Checkpoint(summary="the summary", first_kept=transcript.leaf))
@@ -143,26 +200,39 @@ class StoreContract:
         for leaf in transcript.leaves():
             assert build_view(again.path(leaf.id)) == build_view(transcript.path(leaf.id))
 
-    def test_two_writers_in_turns_make_one_line(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_two_writers_in_turns_make_one_line(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """Check that each writer continues from the entries of the other."""
         transcripts = [Transcript(open_store()) for _ in range(2)]
         for number in range(8):
-            transcripts[number * 5 % 3 % 2].append_messages(Message(role="user", content=(str(number),)))
+            transcripts[number * 5 % 3 % 2].append_messages(
+                Message(role="user", content=(str(number),))
+            )
         _check_line(open_store(), [str(number) for number in range(8)])
 
-    def test_threads_at_the_same_time_make_one_line(self, open_store: Callable[[], TranscriptStore]) -> None:
-        """Each thread has a store of its own. Nothing is lost, nothing is there twice, and no branch is made."""
+    def test_threads_at_the_same_time_make_one_line(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
+        """Each thread has a store of its own.
+
+        Nothing is lost, nothing is there twice, and no branch is made.
+        """
         failures: list[BaseException] = []
 
         def write(name: str) -> None:
             try:
                 transcript = Transcript(open_store())
                 for number in range(APPENDS):
-                    transcript.append_messages(Message(role="user", name=name, content=(str(number),)))
+                    transcript.append_messages(
+                        Message(role="user", name=name, content=(str(number),))
+                    )
             except BaseException as error:  # noqa: BLE001  # raised again in the test's own thread
                 failures.append(error)
 
-        threads = [threading.Thread(target=write, args=(f"w{number}",)) for number in range(THREADS)]
+        threads = [
+            threading.Thread(target=write, args=(f"w{number}",)) for number in range(THREADS)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -171,9 +241,13 @@ class StoreContract:
             raise failures[0]
         messages = _check_line(open_store())
         for number in range(THREADS):
-            assert [message.text for message in messages if message.name == f"w{number}"] == [str(at) for at in range(APPENDS)]
+            assert [message.text for message in messages if message.name == f"w{number}"] == [
+                str(at) for at in range(APPENDS)
+            ]
 
-    def test_a_killed_process_loses_nothing_that_was_acknowledged(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_a_killed_process_loses_nothing_that_was_acknowledged(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """Another process writes at the same time, and is killed: its batches are there completely or not at all."""
         if not self.between_processes:
             import pytest
@@ -187,17 +261,31 @@ class StoreContract:
             line = killed.stdout.readline()
             assert line, "the process ended before it was killed"
             acknowledged += json.loads(line)
-            acknowledged += [entry.id for entry in transcript.append_messages(Message(role="user", name="other", content=(str(number),)))]
+            acknowledged += [
+                entry.id
+                for entry in transcript.append_messages(
+                    Message(role="user", name="other", content=(str(number),))
+                )
+            ]
         killed.kill()
-        acknowledged += [entry_id for line in killed.communicate()[0].splitlines() if line.endswith("]") for entry_id in json.loads(line)]
+        acknowledged += [
+            entry_id
+            for line in killed.communicate()[0].splitlines()
+            if line.endswith("]")
+            for entry_id in json.loads(line)
+        ]
         messages = _check_line(open_store())
         ids = [entry.id for entry in open_store().load().entries]
         assert set(acknowledged) <= set(ids)
         assert len(ids) == len(set(ids))
         batches = [message.text for message in messages if message.name == "killed"]
-        whole = [f"{batch}.{at}" for batch in range(len(batches)) for at in range(batch % 3 + 1)][: len(batches)]
+        whole = [f"{batch}.{at}" for batch in range(len(batches)) for at in range(batch % 3 + 1)][
+            : len(batches)
+        ]
         assert batches == whole, "batches have their order"
-        assert not batches or int(batches[-1].split(".")[1]) == int(batches[-1].split(".")[0]) % 3, "the last batch is whole"
+        assert (
+            not batches or int(batches[-1].split(".")[1]) == int(batches[-1].split(".")[0]) % 3
+        ), "the last batch is whole"
 
     def test_pages_are_read_from_the_end(self, open_store: Callable[[], TranscriptStore]) -> None:
         """For a store with `read_pages`: the pages in reverse order are all entries."""
@@ -207,7 +295,9 @@ class StoreContract:
         assert list(store.read_pages()) == []
         last = ""
         for number in range(7):
-            store.append([_entry(f"e{number}.{at}", "x") for at in range(number % 3 + 1)], expect=last)
+            store.append(
+                [_entry(f"e{number}.{at}", "x") for at in range(number % 3 + 1)], expect=last
+            )
             last = f"e{number}.{number % 3}"
         entries = open_store().load().entries
         for size in (1, 3, 100):
@@ -218,7 +308,9 @@ class StoreContract:
             assert all(pages)
             assert tuple(entry for page in reversed(pages) for entry in page) == entries
 
-    def test_archived_entries_can_still_be_read(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_archived_entries_can_still_be_read(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """For a store with `archive`: the same entries in the same order, for those who have it open, too."""
         store, reader = open_store(), open_store()
         if not isinstance(store, ArchivingStore):
@@ -242,11 +334,16 @@ class StoreContract:
             problem = f"archive(through={unknown!r}) must be refused"
             raise AssertionError(problem)
         late = open_store()
-        assert [entry.id for entry in late.load().entries] == [*(entry.id for entry in entries), "f"]
+        assert [entry.id for entry in late.load().entries] == [
+            *(entry.id for entry in entries),
+            "f",
+        ]
         late.append([_entry("g", "x")], expect="f")
         assert _new(reader.refresh().entries, [*(entry.id for entry in entries), "f"]) == ["g"]
 
-    def test_the_index_finds_every_message_with_a_word(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_the_index_finds_every_message_with_a_word(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """For a store with `find_entries`: no message is missing that contains a word."""
         store = open_store()
         if not isinstance(store, SearchableStore):
@@ -270,19 +367,31 @@ class StoreContract:
                 parent_id=None,
                 time=1.0,
                 payload=MessageEntry(
-                    message=Message(role="assistant", tool_calls=(ToolCall(id="c", name="grep_files", arguments='{"q": "needle"}'),))
+                    message=Message(
+                        role="assistant",
+                        tool_calls=(
+                            ToolCall(id="c", name="grep_files", arguments='{"q": "needle"}'),
+                        ),
+                    )
                 ),
             )
         )
         store.append(entries)
-        words = {entry.id: frozenset[str]().union(*map(extract_words, list_lines(entry))) for entry in entries}
+        words = {
+            entry.id: frozenset[str]().union(*map(extract_words, list_lines(entry)))
+            for entry in entries
+        }
         for word in frozenset[str]().union(*words.values()):
-            assert {entry_id for entry_id, found in words.items() if word in found} <= store.find_entries([word]), word
+            assert {
+                entry_id for entry_id, found in words.items() if word in found
+            } <= store.find_entries([word]), word
         assert store.find_entries(["parser", "needle"]) >= {"e0", "call"}
         assert store.find_entries(extract_words("端口")) >= {"e7"}
         assert store.find_entries(["nowhere"]) == frozenset()
 
-    def test_the_address_is_one_line_and_stays(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_the_address_is_one_line_and_stays(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         """The address is part of summaries."""
         store = open_store()
         address = store.address
@@ -292,7 +401,9 @@ class StoreContract:
         assert address is None or (address and len(address.splitlines()) == 1)
 
 
-def start_writer(open_store: Callable[[], TranscriptStore], name: str, batches: int, *, pause: float = 0.0) -> subprocess.Popen[str]:
+def start_writer(
+    open_store: Callable[[], TranscriptStore], name: str, batches: int, *, pause: float = 0.0
+) -> subprocess.Popen[str]:
     """Start a process that appends batches of one to three messages, and prints a line of ids after each.
 
     Args:
@@ -313,7 +424,10 @@ def write_messages(work: str, name: str, batches: str, pause: str) -> None:
     open_store: Callable[[], TranscriptStore] = pickle.loads(base64.b64decode(work))  # noqa: S301  # from the process that started this one
     transcript = Transcript(open_store())
     for batch in range(int(batches)):
-        messages = [Message(role="user", name=name, content=(f"{batch}.{at}",)) for at in range(batch % 3 + 1)]
+        messages = [
+            Message(role="user", name=name, content=(f"{batch}.{at}",))
+            for at in range(batch % 3 + 1)
+        ]
         entries = transcript.append_messages(*messages)
         sys.stdout.write(f"{json.dumps([entry.id for entry in entries])}\n")
         sys.stdout.flush()
@@ -321,12 +435,19 @@ def write_messages(work: str, name: str, batches: str, pause: str) -> None:
 
 
 def _entry(entry_id: str, text: str) -> Entry:
-    return Entry(id=entry_id, parent_id=None, time=1.5, payload=MessageEntry(message=Message(role="user", content=(text,))))
+    return Entry(
+        id=entry_id,
+        parent_id=None,
+        time=1.5,
+        payload=MessageEntry(message=Message(role="user", content=(text,))),
+    )
 
 
 def _all_kinds() -> list[Entry]:
     call = Message(
-        role="assistant", content=("\u2028 \0 \ud800 é 😀 'quoted' \\",), tool_calls=(ToolCall(id="c", name="n", arguments="{}"),)
+        role="assistant",
+        content=("\u2028 \0 \ud800 é 😀 'quoted' \\",),
+        tool_calls=(ToolCall(id="c", name="n", arguments="{}"),),
     )
     payloads: list[EntryPayload] = [
         MessageEntry(message=Message(role="user", content=("one\r\ntwo",))),

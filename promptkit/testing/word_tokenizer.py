@@ -24,15 +24,17 @@ _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")
 class WordTokenizer(Tokenizer):
     """A tokenizer that counts one token for each word, a run of characters without white space.
 
-    Messages, tool calls and images cost nothing unless the attributes below say so. Documents and opaque parts cost the `tokens`
-    that they declare; without, an opaque part costs the words of the text in it.
+    Messages, tool calls and images cost nothing unless the attributes below say so. Documents and
+    opaque parts cost the `tokens` that they declare; without, an opaque part costs the words of the
+    text in it.
 
     >>> WordTokenizer().count("Fix the parser.")
     3
     """
 
     per_message: int = 0
-    """Tokens of each message, beside those of its text. A message of tool calls without text is none, as with OpenAI."""
+    """Tokens of each message, beside those of its text. A message of tool calls without text is
+    none, as with OpenAI."""
 
     per_call: int = 0
     """Tokens of each tool call, its name and arguments included."""
@@ -67,4 +69,8 @@ class WordTokenizer(Tokenizer):
         """Count the tokens of an image, a document or an opaque part."""
         if isinstance(part, ImagePart):
             return Count(self.per_image)
-        return Count(count_opaque(part, self.count).tokens if isinstance(part, OpaquePart) else part.tokens or 0)
+        return Count(
+            count_opaque(part, self.count).tokens
+            if isinstance(part, OpaquePart)
+            else part.tokens or 0
+        )

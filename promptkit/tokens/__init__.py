@@ -2,7 +2,8 @@
 
 * Budgets: `ContextBudget`, `parse_tokens`, `resolve_budget`
 * Tokenizers: `Tokenizer`, `Count`, `OpenAITokenizer`, `tokenizer_for`, `count_request`
-* Tokenizers of other models: `CalibratedTokenizer`, `HeuristicTokenizer`, `HuggingFaceTokenizer`, `MistralTokenizer`
+* Tokenizers of other models: `CalibratedTokenizer`, `HeuristicTokenizer`, `HuggingFaceTokenizer`,
+  `MistralTokenizer`
 * Models: `ModelInfo`, `NamedModel`, `model_info`, `register_model`
 * Prices: `Price`, `Prices`, `read_prices`, `BilledTokens`, `PriceError`
 * Rules for images, for `register_model(images=…)`: `ImageRule`, `PatchImages`, `TileImages`

@@ -1,5 +1,12 @@
-from .budget import ContextBudget as ContextBudget, parse_tokens as parse_tokens, resolve_budget as resolve_budget
-from .estimates import CalibratedTokenizer as CalibratedTokenizer, HeuristicTokenizer as HeuristicTokenizer
+from .budget import (
+    ContextBudget as ContextBudget,
+    parse_tokens as parse_tokens,
+    resolve_budget as resolve_budget,
+)
+from .estimates import (
+    CalibratedTokenizer as CalibratedTokenizer,
+    HeuristicTokenizer as HeuristicTokenizer,
+)
 from .images import ImageRule as ImageRule, PatchImages as PatchImages, TileImages as TileImages
 from .models import (
     ModelInfo as ModelInfo,
@@ -8,7 +15,10 @@ from .models import (
     register_model as register_model,
     tokenizer_for as tokenizer_for,
 )
-from .open_models import HuggingFaceTokenizer as HuggingFaceTokenizer, MistralTokenizer as MistralTokenizer
+from .open_models import (
+    HuggingFaceTokenizer as HuggingFaceTokenizer,
+    MistralTokenizer as MistralTokenizer,
+)
 from .openai_tokenizer import OpenAITokenizer as OpenAITokenizer
 from .prices import (
     BilledTokens as BilledTokens,

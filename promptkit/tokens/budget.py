@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import (
+    ContextWindowFullError,
+    InvalidArgumentError,
+    ToolsFillBudgetError,
+    UnknownModelError,
+)
 from promptkit.function_tools import tool_definitions
 from promptkit.tokens.models import model_info, model_name, tokenizer_for
 
@@ -33,17 +38,23 @@ __all__ = [
 ]
 
 DEFAULT_BUDGET = 128_000
-"""Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose encoding counts the text then."""
+"""Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose
+encoding counts the text then."""
 
 DEFAULT_RESERVE = 16_384
 """Tokens of the context window that pi and oh-my-pi keep free by default."""
 
 SAFETY = 0.9
-"""Share of what tool definitions leave that messages may take: tool definitions are counted less reliably than text."""
+"""Share of what tool definitions leave that messages may take: tool definitions are counted less
+reliably than text."""
 
-_OUTPUT_FRACTION = 4  # at most a quarter of the window is reserved for the reply, unless `reserved_output_tokens` says otherwise
+# at most a quarter of the window is reserved for the reply, unless `reserved_output_tokens` says
+# otherwise
+_OUTPUT_FRACTION = 4
 _RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
-_AFTER_OVERFLOW = 0.8  # share of a refused request for the next one, where the window is unknown: the provider counts differently
+# share of a refused request for the next one, where the window is unknown: the provider counts
+# differently
+_AFTER_OVERFLOW = 0.8
 _MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
 _SUMMARY_TOKENS = 16_384
 _SUMMARY_FRACTION = 5
@@ -55,11 +66,13 @@ _UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 @attrs.frozen(kw_only=True)
 class ContextBudget:
-    """How many tokens a request to a model may take. `render`, windows and sessions take one as `budget=`.
+    """How many tokens a request to a model may take.
 
-    All figures are tokens. None means unknown; it never means 0. `limit` is the most that the input of a request may have. `base`
-    is the limit or a compaction threshold below it. Tool definitions take `tools` of the base, and messages may take
-    `message_budget`.
+    `render`, windows and sessions take one as `budget=`.
+
+    All figures are tokens. None means unknown; it never means 0. `limit` is the most that the input
+    of a request may have. `base` is the limit or a compaction threshold below it. Tool definitions
+    take `tools` of the base, and messages may take `message_budget`.
 
     Raises:
         InvalidArgumentError: A figure is out of its range, or a threshold lies between 1 and 100.
@@ -76,13 +89,17 @@ class ContextBudget:
     max_output_tokens: int | None = None
     """The most that the model can write."""
     reserved_output_tokens: int | None = None
-    """Tokens of the window kept free for the reply. None: what the model can write, at most a quarter of the window."""
+    """Tokens of the window kept free for the reply. None: what the model can write, at most a
+    quarter of the window."""
     max_tokens: float | None = None
-    """The limit that the user chose. It counts if it is a finite number of at least 1, and lower than what the model takes."""
+    """The limit that the user chose. It counts if it is a finite number of at least 1, and lower
+    than what the model takes."""
     threshold: float | None = None
-    """Where compaction begins. Up to 1: a share of the limit. From 100 on: tokens. None, or not above 0: the limit itself."""
+    """Where compaction begins. Up to 1: a share of the limit. From 100 on: tokens. None, or not
+    above 0: the limit itself."""
     reserve_tokens: int | None = None
-    """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the lower one holds."""
+    """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the
+    lower one holds."""
     tools: int = 0
     """What the tool definitions take, with the framing of the request."""
     safety: float = SAFETY
@@ -90,8 +107,9 @@ class ContextBudget:
     model: str | None = None
     """The model's name, for `explain()`."""
     for_render: bool = False
-    """Set for a single render. `max_tokens` is the limit then, whatever the window is, and also if it is 0. Without `max_tokens` and
-    a window the limit is DEFAULT_BUDGET. No safety share is held back, and the render itself reports tools that do not fit."""
+    """Set for a single render. `max_tokens` is the limit then, whatever the window is, and also if
+    it is 0. Without `max_tokens` and a window the limit is DEFAULT_BUDGET. No safety share is held
+    back, and the render itself reports tools that do not fit."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("window", "max_input", "max_output_tokens"):
@@ -102,7 +120,12 @@ class ContextBudget:
             kept: int | None = getattr(self, name)
             if kept is not None and not kept >= 0:  # NaN is not at least 0 either
                 _refuse(f"{name} must be at least 0 tokens, not {kept}")
-            if kept is not None and self.window is not None and name != "tools" and kept >= self.window:
+            if (
+                kept is not None
+                and self.window is not None
+                and name != "tools"
+                and kept >= self.window
+            ):
                 _refuse(f"{name} of {kept:,} leaves nothing of a window of {self.window:,} tokens")
         if not 0 < self.safety <= 1:
             _refuse(f"safety must be above 0 and at most 1, not {self.safety}")
@@ -130,8 +153,10 @@ class ContextBudget:
             model: The model's name, or an object with a `name`.
             tokenizer: Counts the tool definitions. Default: the model's tokenizer.
             tools: The tools that every request offers.
-            window: The context window in tokens, if it is not the one that is known. The model's input limit is ignored then.
-            reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write, at most a quarter of the window.
+            window: The context window in tokens, if it is not the one that is known. The model's
+                input limit is ignored then.
+            reserved_output_tokens: Tokens kept free for the reply. Default: what the model can
+                write, at most a quarter of the window.
             max_tokens: A limit below that of the model, in tokens.
             threshold: Where compaction begins: a share up to 1, or at least 100 tokens.
             reserve_tokens: Tokens of the window to keep free.
@@ -160,7 +185,11 @@ class ContextBudget:
         if for_render and known is None:
             message = f"No window is known for {name!r}: give the render a `budget`, or register_model({name!r}, window=…)."
             raise UnknownModelError(message)
-        overhead = (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens if definitions or for_render else 0
+        overhead = (
+            (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
+            if definitions or for_render
+            else 0
+        )
         return cls(
             window=known,
             max_input=info.max_input if info and window is None else None,
@@ -218,14 +247,19 @@ class ContextBudget:
 
     @property
     def render_budget(self) -> int | None:
-        """The budget of a render in tokens, tool definitions included. A larger request overflows."""
+        """The budget of a render in tokens, tool definitions included.
+
+        A larger request overflows.
+        """
         if self.for_render:
             return self.base
         messages = self.message_budget
         return None if messages is None else messages + self.tools
 
     def ratio(self, tokens: int | None) -> float | None:
-        """Return the share of `render_budget` that a request of `tokens` takes, tool definitions included. None where either is unknown.
+        """Return the share of `render_budget` that a request of `tokens` takes, tool definitions included.
+
+        None where either is unknown.
 
         Compaction thresholds are compared with it. Above 1 a request overflows, with any tools.
         """
@@ -239,14 +273,25 @@ class ContextBudget:
         With more room a model copies the messages instead of summarizing them.
         """
         messages = self.message_budget
-        sizes = [size for size in (self.max_output_tokens, None if messages is None else messages // _SUMMARY_FRACTION) if size is not None]
+        sizes = [
+            size
+            for size in (
+                self.max_output_tokens,
+                None if messages is None else messages // _SUMMARY_FRACTION,
+            )
+            if size is not None
+        ]
         return max(1, min([_SUMMARY_TOKENS, *sizes]))
 
     @property
     def keep_tokens(self) -> int:
         """Tokens of recent messages that may stay beside a summary: a quarter of the message budget, and 20,000 at most."""
         messages = self.message_budget
-        return _KEEP_TOKENS if messages is None else max(1, min(_KEEP_TOKENS, messages // _KEEP_FRACTION))
+        return (
+            _KEEP_TOKENS
+            if messages is None
+            else max(1, min(_KEEP_TOKENS, messages // _KEEP_FRACTION))
+        )
 
     @property
     def result_tokens(self) -> int | None:
@@ -290,14 +335,20 @@ overflows above 10,900
         owner = f"{self.model} has a" if self.model else "a"
         steps = ["no window is known"]
         if self.window is not None:
-            steps = [f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply"]
+            steps = [
+                f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply"
+            ]
         if self.max_input is not None:
             steps.append(f"at most {self.max_input:,} of input")
         if (chosen := self._chosen_tokens) is not None and chosen == self.limit:
             steps.append(f"the chosen limit {chosen:,}")
         resolved = resolve_threshold(self.threshold, self.limit)
         if resolved is not None:
-            share = "" if self.threshold is None or self.threshold > 1 else f"{self.threshold:g} of it, "
+            share = (
+                ""
+                if self.threshold is None or self.threshold > 1
+                else f"{self.threshold:g} of it, "
+            )
             steps.append(f"the threshold is {share}{resolved:,}")
         if self.reserve_tokens is not None and self.window is not None:
             steps.append(f"{self.reserve_tokens:,} kept free")
@@ -306,12 +357,22 @@ overflows above 10,900
     @property
     def _chosen_tokens(self) -> int | None:
         chosen = self.max_tokens
-        valid = isinstance(chosen, int | float) and not isinstance(chosen, bool) and math.isfinite(chosen) and chosen >= 1
+        valid = (
+            isinstance(chosen, int | float)
+            and not isinstance(chosen, bool)
+            and math.isfinite(chosen)
+            and chosen >= 1
+        )
         return int(chosen) if valid and chosen is not None else None
 
     @property
     def _is_default(self) -> bool:
-        return self.for_render and self.max_tokens is None and self.window is None and self.max_input is None
+        return (
+            self.for_render
+            and self.max_tokens is None
+            and self.window is None
+            and self.max_input is None
+        )
 
 
 def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
@@ -326,13 +387,16 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
     """Return the budget that a caller's `budget=` means.
 
     Args:
-        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it is, or None.
-        model: The model's name, or an object with a `name`. It gives the window where `budget` is None.
+        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it
+            is, or None.
+        model: The model's name, or an object with a `name`. It gives the window where `budget` is
+            None.
         tokenizer: Counts the tool definitions. Default: the model's tokenizer.
         tools: The tools that every request offers.
-        reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write, at most a quarter of the window.
-        for_render: Whether the budget is for a single render. A number is exactly the limit then. In a conversation a number lowers the
-            limit that the model's window sets.
+        reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write,
+            at most a quarter of the window.
+        for_render: Whether the budget is for a single render. A number is exactly the limit then.
+            In a conversation a number lowers the limit that the model's window sets.
 
     Raises:
         TypeError: `budget` is none of these.
@@ -362,14 +426,19 @@ def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
     return ContextBudget(
         max_tokens=tokens,
         reserved_output_tokens=reserved_output_tokens,
-        tools=(tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens if definitions or for_render else 0,
+        tools=(tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
+        if definitions or for_render
+        else 0,
         model=name,
         for_render=for_render,
     )
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:
-    """Return the tokens of a budget that is a number or a text such as `"8k"`, rounded down. Refuse anything else."""
+    """Return the tokens of a budget that is a number or a text such as `"8k"`, rounded down.
+
+    Refuse anything else.
+    """
     if isinstance(budget, str):
         budget = parse_tokens(budget)
     if isinstance(budget, bool) or not isinstance(budget, int | float):
@@ -380,8 +449,12 @@ def read_budget(budget: object, *, least: int = 0) -> int:
     return int(budget)
 
 
-def budget_after_overflow(budget: ContextBudget, *, refused: int, window: int | None = None) -> ContextBudget:
-    """Return the budget for requests after the provider refused one as too large. Its limit is below `refused`.
+def budget_after_overflow(
+    budget: ContextBudget, *, refused: int, window: int | None = None
+) -> ContextBudget:
+    """Return the budget for requests after the provider refused one as too large.
+
+    Its limit is below `refused`.
 
     Args:
         budget: The budget that the refused request was made with.
@@ -428,11 +501,14 @@ def parse_tokens(text: str) -> int:
     return int(number)
 
 
-def resolve_threshold(value: float | None, limit: int | None, *, setting: str = "threshold") -> int | None:
+def resolve_threshold(
+    value: float | None, limit: int | None, *, setting: str = "threshold"
+) -> int | None:
     """Return a threshold in tokens, or None where there is none: nothing was set, or a share of an unknown limit.
 
     Args:
-        value: Up to 1 a share of the limit, 1 being all of it; from 100 on tokens, which may exceed the limit.
+        value: Up to 1 a share of the limit, 1 being all of it; from 100 on tokens, which may exceed
+            the limit.
         limit: The limit in tokens; None if it is unknown.
         setting: The name of the setting, for the error.
 
@@ -454,7 +530,9 @@ def resolve_threshold(value: float | None, limit: int | None, *, setting: str = 
 
 def fit_reserve(window: int, reserve_tokens: int = DEFAULT_RESERVE) -> int:
     """Return how many tokens of a window to keep free by default: `reserve_tokens`, or 15 % of a window that is not larger than that."""
-    return reserve_tokens if reserve_tokens < window else max(1, math.floor(window * _RESERVE_SHARE))
+    return (
+        reserve_tokens if reserve_tokens < window else max(1, math.floor(window * _RESERVE_SHARE))
+    )
 
 
 def _refuse(problem: str) -> None:

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
     from tiktoken import Encoding
 
-__all__ = ["CACHE_BYTES", "CUT_BEFORE_SPACE", "MAX_TEXT_BYTES", "SAFE_CUT", "CountCache", "TextCounter"]
+__all__ = [
+    "CACHE_BYTES",
+    "CUT_BEFORE_SPACE",
+    "MAX_TEXT_BYTES",
+    "SAFE_CUT",
+    "CountCache",
+    "TextCounter",
+]
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """The longest text in bytes that is counted by default."""
@@ -22,34 +29,45 @@ MAX_TEXT_BYTES = 64 * 1024 * 1024
 CACHE_BYTES = 64 * 1024 * 1024
 """Bytes that the cached texts of one encoding may take by default."""
 
-# Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something else, and only `/` may follow a
-# line break in a word (o200k's `[\r\n/]*`). Python's \s holds more than the patterns' own, so it only makes fewer cuts.
+# Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something
+# else, and only `/` may follow a line break in a word (o200k's `[\r\n/]*`). Python's \s holds more
+# than the patterns' own, so it only makes fewer cuts.
 SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
-# The older patterns take a run of white space at the end of a text as one word, so a line break alone is no safe place.
+# The older patterns take a run of white space at the end of a text as one word, so a line break
+# alone is no safe place.
 CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
 _OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 
 _LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
-_BLOCK = 65_536  # characters in which a long text is encoded, so that its tokens are never all in memory
+# characters in which a long text is encoded, so that its tokens are never all in memory
+_BLOCK = 65_536
 _RUN = re.compile(r"\s{100000}")
 _NEAR = 1_024  # characters in which a safe end of an excerpt is looked for
 _CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one excerpt is enough
-_SLACK = 128  # tokens that the end of an excerpt may lose when more text follows: the longest token has 128 bytes
+# tokens that the end of an excerpt may lose when more text follows: the longest token has 128 bytes
+_SLACK = 128
 
 
 class TextCounter:
-    """Counts and truncates text in the tokens of one encoding. Text that looks like a special token counts as text.
+    """Counts and truncates text in the tokens of one encoding.
+
+    Text that looks like a special token counts as text.
 
     Args:
         encoding: The encoding's name, such as `o200k_base`.
-        max_text_bytes: The longest text in UTF-8 bytes. A longer one raises TextTooLongError before anything is encoded.
+        max_text_bytes: The longest text in UTF-8 bytes. A longer one raises TextTooLongError before
+            anything is encoded.
         cache_bytes: Bytes that cached texts may take.
     """
 
-    def __init__(self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self.encoding_name = encoding
         self.max_text_bytes = max_text_bytes
-        self.safe_cut = SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
+        self.safe_cut = (
+            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
+        )
         self._cache = CountCache(cache_bytes)
         self._find_recent = self._cache.recent.get  # a hit is one lookup in a dict
         self._long = min(_LONG, max_text_bytes // 4)
@@ -91,7 +109,8 @@ class TextCounter:
         if len(ids) <= tokens:
             self._cache.put(text, len(ids))  # the ids are those of the whole text
             return text
-        # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says so.
+        # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says
+        # so.
         room = tokens
         while True:
             kept = self._slice(text, ids, room, keep)
@@ -107,13 +126,17 @@ class TextCounter:
         # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
         if keep == "head":
             return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
-        return text[len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :]
+        return text[
+            len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :
+        ]
 
     def _encode_excerpt(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
         """Encode a head or tail that has more than `tokens`, or the whole text."""
         size = _CHARACTERS_PER_TOKEN * tokens + 64
         while size + _NEAR < len(text):
-            safe, piece = self._take_head(text, size) if keep == "head" else self._take_tail(text, size)
+            safe, piece = (
+                self._take_head(text, size) if keep == "head" else self._take_tail(text, size)
+            )
             ids = self._encode(piece)
             if len(ids) > tokens + (0 if safe else _SLACK):
                 return ids
@@ -152,8 +175,10 @@ class TextCounter:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""
         import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
-        encoding: Any = self.encoding  # Any: there is no public way to encode one word that is already split off
-        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # as tiktoken replaces lone surrogates
+        # Any stands for there is no public way to encode one word that is already split off
+        encoding: Any = self.encoding
+        # as tiktoken replaces lone surrogates
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
         return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
 
@@ -161,8 +186,13 @@ class TextCounter:
         limit = self.max_text_bytes
         if len(text) * 4 <= limit:
             return
-        # The cheap bound first, so that a text of gigabytes is not copied only to find that it is too long.
-        size = len(text) if len(text) > limit or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        # The cheap bound first, so that a text of gigabytes is not copied only to find that it is
+        # too long.
+        size = (
+            len(text)
+            if len(text) > limit or text.isascii()
+            else len(text.encode("utf-8", "surrogatepass"))
+        )
         if size > limit:
             message = (
                 f"A text of at least {size:,} bytes is longer than the limit of {limit:,}: cut it before it is rendered, "
@@ -177,8 +207,9 @@ _ENTRY = 120  # bytes that a dict entry takes beside the text, about
 class CountCache:
     """Token counts of the texts used last, of at most `max_bytes` together.
 
-    It has two generations. A text that is used again moves from the older to the recent one, and when the recent one is full it
-    becomes the older one. So nothing is reordered on a hit, and a race between threads costs at most a second count of one text.
+    It has two generations. A text that is used again moves from the older to the recent one, and
+    when the recent one is full it becomes the older one. So nothing is reordered on a hit, and a
+    race between threads costs at most a second count of one text.
     """
 
     __slots__ = ("_half", "_older", "_room", "recent")
@@ -186,7 +217,8 @@ class CountCache:
     def __init__(self, max_bytes: int) -> None:
         self._half = self._room = max_bytes // 2
         self.recent: dict[str, int] = {}
-        """The recent generation. It is always the same dict, so that a counter may look into it directly."""
+        """The recent generation. It is always the same dict, so that a counter may look into it
+        directly."""
         self._older: dict[str, int] = {}
 
     def pop_older(self, text: str) -> int | None:

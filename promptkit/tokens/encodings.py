@@ -1,4 +1,7 @@
-"""Encodings by name, without a network. The bundled ones are built from this package's own data, once per process."""
+"""Encodings by name, without a network.
+
+The bundled ones are built from this package's own data, once per process.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,23 @@ from promptkit.errors import TokenizerError
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = ["BUNDLED", "LONGEST_TOKEN", "Bundle", "find_longest_token", "get_encoding", "load_vocabulary", "unpack_vocabulary"]
+__all__ = [
+    "BUNDLED",
+    "LONGEST_TOKEN",
+    "Bundle",
+    "find_longest_token",
+    "get_encoding",
+    "load_vocabulary",
+    "unpack_vocabulary",
+]
 
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _O200K_WORDS = "|".join(
     (
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _CONTRACTION,
-        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + _CONTRACTION,
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+        + _CONTRACTION,
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+        + _CONTRACTION,
         r"\p{N}{1,3}",
         r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
         r"\s*[\r\n]+",
@@ -59,9 +72,12 @@ class Bundle:
     special: Mapping[str, int]
 
 
-# Patterns, special tokens and ranks are OpenAI's (tiktoken_ext/openai_public.py); a test compares them with the installed tiktoken.
+# Patterns, special tokens and ranks are OpenAI's (tiktoken_ext/openai_public.py); a test compares
+# them with the installed tiktoken.
 BUNDLED: Mapping[str, Bundle] = {
-    "o200k_base": Bundle("o200k_base", _O200K_WORDS, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}),
+    "o200k_base": Bundle(
+        "o200k_base", _O200K_WORDS, {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
+    ),
     "o200k_harmony": Bundle(
         "o200k_base",
         _O200K_WORDS,
@@ -88,7 +104,10 @@ BUNDLED: Mapping[str, Bundle] = {
 
 # tiktoken looks for a file named after the sha1 of its address in its cache folder.
 _FILES = {
-    "gpt2": ("6d1cbeee0f20b3d9449abfede4726ed8212e3aee", "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6"),
+    "gpt2": (
+        "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
+        "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
+    ),
     "r50k_base": ("0ea1e91bbb3a60f729a8dc8f777fd2fc07cd8df4",),
     "p50k_base": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
     "p50k_edit": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
@@ -101,8 +120,8 @@ _lock = Lock()
 def get_encoding(name: str) -> Encoding:
     """Return an encoding, built once per process: the one that tiktoken has loaded, else from bundled data, else from tiktoken's cache.
 
-    `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older encodings tiktoken's cache folder
-    must hold the vocabulary.
+    `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older
+    encodings tiktoken's cache folder must hold the vocabulary.
 
     Raises TokenizerError if an encoding does not load; the message says how to provide it.
     """
@@ -117,13 +136,16 @@ def get_encoding(name: str) -> Encoding:
 
 
 LONGEST_TOKEN = 128
-"""The bytes of the longest token of each bundled encoding. To find them takes 30 ms, which a short program need not spend."""
+"""The bytes of the longest token of each bundled encoding. To find them takes 30 ms, which a short
+program need not spend."""
 
 
 @cache
 def find_longest_token(name: str) -> int:
     """Return the bytes of the longest token of an encoding."""
-    return LONGEST_TOKEN if name in BUNDLED else max(map(len, get_encoding(name).token_byte_values()))
+    return (
+        LONGEST_TOKEN if name in BUNDLED else max(map(len, get_encoding(name).token_byte_values()))
+    )
 
 
 def _build(name: str) -> Encoding:
@@ -136,7 +158,9 @@ def _build(name: str) -> Encoding:
     bundle = BUNDLED.get(name)
     if bundle is not None:
         ranks = {token: rank for rank, token in enumerate(load_vocabulary(bundle.vocabulary))}
-        return tiktoken.Encoding(name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special))
+        return tiktoken.Encoding(
+            name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special)
+        )
     _refuse_download(name)
     try:
         return tiktoken.get_encoding(name)
@@ -149,7 +173,9 @@ def load_vocabulary(name: str) -> tuple[bytes, ...]:
     """Return the tokens of a bundled vocabulary (`o200k_base` or `cl100k_base`) in rank order."""
     from importlib.resources import files
 
-    return unpack_vocabulary(files("promptkit.tokens").joinpath("vocab", f"{name}.zlib").read_bytes())
+    return unpack_vocabulary(
+        files("promptkit.tokens").joinpath("vocab", f"{name}.zlib").read_bytes()
+    )
 
 
 _HEADER = 4  # bytes
@@ -158,8 +184,9 @@ _HEADER = 4  # bytes
 def unpack_vocabulary(blob: bytes) -> tuple[bytes, ...]:
     """Return the tokens of a compressed vocabulary in rank order.
 
-    Its form is `zlib(count as 4 bytes little-endian + one length byte per token + the tokens)`. Ranks are exactly 0 to n-1, so they
-    are not stored. `benchmarks/maintenance/build_vocabularies.py` writes it.
+    Its form is `zlib(count as 4 bytes little-endian + one length byte per token + the tokens)`.
+    Ranks are exactly 0 to n-1, so they are not stored.
+    `benchmarks/maintenance/build_vocabularies.py` writes it.
     """
     data = zlib.decompress(blob)
     start = _HEADER + int.from_bytes(data[:_HEADER], "little")
@@ -175,8 +202,11 @@ def _refuse_download(name: str) -> None:
     import tempfile
 
     configured = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    folder = Path(tempfile.gettempdir(), "data-gym-cache") if configured is None else Path(configured)
-    missing = [file for file in files if configured == "" or not (folder / file).is_file()]  # None and "" differ here
+    folder = (
+        Path(tempfile.gettempdir(), "data-gym-cache") if configured is None else Path(configured)
+    )
+    # None and "" differ here
+    missing = [file for file in files if configured == "" or not (folder / file).is_file()]
     if missing:
         message = (
             f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "

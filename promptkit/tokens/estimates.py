@@ -22,29 +22,33 @@ if TYPE_CHECKING:
 __all__ = ["CalibratedTokenizer", "HeuristicTokenizer"]
 
 LEAST_TOKENS = 1_000
-"""Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the provider adds weighs too much."""
+"""Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the
+provider adds weighs too much."""
 
 HEADROOM = 1.05
-"""Factor of a learned margin above the highest ratio that was seen, because later messages may have more tokens per character."""
+"""Factor of a learned margin above the highest ratio that was seen, because later messages may have
+more tokens per character."""
 
 STEP = 0.02
-"""Learned margins are multiples of this, and fall by two steps at least, so that they seldom change."""
+"""Learned margins are multiples of this, and fall by two steps at least, so that they seldom
+change."""
 
 MAX_RATIOS = 5
 """Number of the newest requests that a learned margin is made of."""
 
 RATIO_RANGE = (0.5, 3.0)
-"""The ratios that are learned. Another one has another cause than the way of counting, such as a report without the cached tokens, or with
-content that only the provider has, and is ignored."""
+"""The ratios that are learned. Another one has another cause than the way of counting, such as a
+report without the cached tokens, or with content that only the provider has, and is ignored."""
 
 
 @attrs.frozen
 class CalibratedTokenizer(Tokenizer):
     """Counts with another tokenizer and raises its counts by a margin, for models whose vocabulary is not public.
 
-    `tokenizer_for` returns one for the families in `promptkit.tokens.models.MARGINS`, with margins that were measured. The margin holds
-    for text and for everything that is written as text: framing, tool calls and tool definitions. The counts are never exact. A
-    `ContextWindow` learns from the usage that the provider reports: it continues with the tokenizer that `learn` returns.
+    `tokenizer_for` returns one for the families in `promptkit.tokens.models.MARGINS`, with margins
+    that were measured. The margin holds for text and for everything that is written as text:
+    framing, tool calls and tool definitions. The counts are never exact. A `ContextWindow` learns
+    from the usage that the provider reports: it continues with the tokenizer that `learn` returns.
 
     Args:
         base: Counts the text.
@@ -60,7 +64,8 @@ class CalibratedTokenizer(Tokenizer):
     """The provider's tokens for each token of `base`."""
     floor: float = attrs.field(default=1.0, kw_only=True)
     """The lowest margin that is learned."""
-    ratios: tuple[float, ...] = attrs.field(default=(), kw_only=True, eq=False)  # they do not change what is counted
+    # they do not change what is counted
+    ratios: tuple[float, ...] = attrs.field(default=(), kw_only=True, eq=False)
     """The newest ratios of reported tokens to tokens of `base`, oldest first."""
 
     def __attrs_post_init__(self) -> None:
@@ -108,19 +113,28 @@ class CalibratedTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Estimate the tokens of a message apart from its content: framing, role, name and tool calls."""
-        counted = self._base.count_framing(role, name=name, tool_calls=tool_calls, tool_call_id=tool_call_id, text=text)
+        counted = self._base.count_framing(
+            role, name=name, tool_calls=tool_calls, tool_call_id=tool_call_id, text=text
+        )
         return Count(self.scale(counted.tokens), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count the tokens of a part that is not text, as `base` does: no text, no margin. The text in an opaque part is raised by it."""
+        """Count the tokens of a part that is not text, as `base` does: no text, no margin.
+
+        The text in an opaque part is raised by it.
+        """
         counted = self._base.count_part(part)
         if isinstance(part, OpaquePart) and part.tokens is None:
             return Count(self.scale(counted.tokens), exact=False)
         return counted
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         """Estimate the tokens of a request apart from its messages: the start of the reply, and tool definitions."""
-        return Count(self.scale(self._base.count_overhead(tools, system=system).tokens), exact=False)
+        return Count(
+            self.scale(self._base.count_overhead(tools, system=system).tokens), exact=False
+        )
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return the head or tail that `base` finds within the tokens without the margin."""
@@ -129,9 +143,11 @@ class CalibratedTokenizer(Tokenizer):
     def learn(self, *, counted: int, reported: int) -> Self:
         """Return the tokenizer with the margin that the newest reports of the provider give.
 
-        The margin is the highest ratio of the last five requests and 5 % more, rounded up to a multiple of 0.02, and never below
-        `floor`. It rises at once. It falls when it is 0.04 too high, so that requests are not pruned differently after every reply.
-        Requests below 1,000 counted tokens are ignored, and reports of less than half a token, or more than three, for one of `base`.
+        The margin is the highest ratio of the last five requests and 5 % more, rounded up to a
+        multiple of 0.02, and never below `floor`. It rises at once. It falls when it is 0.04 too
+        high, so that requests are not pruned differently after every reply. Requests below 1,000
+        counted tokens are ignored, and reports of less than half a token, or more than three, for
+        one of `base`.
 
         Args:
             counted: The tokens that this tokenizer counted for the request.
@@ -141,17 +157,23 @@ class CalibratedTokenizer(Tokenizer):
             InvalidArgumentError: A value is no whole number.
         """
         for name, tokens in (("counted", counted), ("reported", reported)):
-            if not isinstance(cast("object", tokens), int) or isinstance(tokens, bool):  # callers without a type checker pass anything
+            # callers without a type checker pass anything
+            if not isinstance(cast("object", tokens), int) or isinstance(tokens, bool):
                 problem = f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
                 raise InvalidArgumentError(problem)
         lowest, highest = RATIO_RANGE
-        if counted < LEAST_TOKENS or not lowest * counted <= reported * self.margin <= highest * counted:
+        if (
+            counted < LEAST_TOKENS
+            or not lowest * counted <= reported * self.margin <= highest * counted
+        ):
             return self
         ratios = (*self.ratios, reported * self.margin / counted)[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
         if self.margin - 2 * STEP < needed <= self.margin:
             return attrs.evolve(self, ratios=ratios)
-        return attrs.evolve(self, ratios=ratios, margin=round(math.ceil(needed / STEP - 1e-9) * STEP, 4))
+        return attrs.evolve(
+            self, ratios=ratios, margin=round(math.ceil(needed / STEP - 1e-9) * STEP, 4)
+        )
 
 
 _LATIN_END = "\u0250"
@@ -165,9 +187,10 @@ _BASE64_PER_TOKEN = 3
 class HeuristicTokenizer(Tokenizer):
     """Counts one token for a number of characters, and adds a margin.
 
-    pi and Claude Code count 4 characters as a token, GSV with a margin of 1.2 or 1.15. A character beyond Latin script counts as a
-    whole token: there, four of them are almost never one. Where a provider has counted a request, `UsageMeter` uses that count, and
-    this one only for the messages after it.
+    pi and Claude Code count 4 characters as a token, GSV with a margin of 1.2 or 1.15. A character
+    beyond Latin script counts as a whole token: there, four of them are almost never one. Where a
+    provider has counted a request, `UsageMeter` uses that count, and this one only for the messages
+    after it.
 
     >>> HeuristicTokenizer().count("Fix the parser.")
     5
@@ -215,8 +238,14 @@ class HeuristicTokenizer(Tokenizer):
     ) -> Count:
         """Estimate the framing of a message, with names, ids and the arguments of tool calls."""
         _ = role, text
-        texts = [name or "", tool_call_id or "", *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls)]
-        return Count(self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False)
+        texts = [
+            name or "",
+            tool_call_id or "",
+            *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls),
+        ]
+        return Count(
+            self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False
+        )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, otherwise by its text or length."""
@@ -228,7 +257,9 @@ class HeuristicTokenizer(Tokenizer):
             return Count(math.ceil(len(part.data) / _BASE64_PER_TOKEN), exact=False)
         return Count(count_opaque(part, self.count).tokens, exact=False)
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""
         _ = system
         texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)

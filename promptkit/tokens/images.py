@@ -1,9 +1,10 @@
 """What an image costs: by tiles or by patches, with the figures of each model family.
 
-The rules are OpenAI's (guide "Images and vision"), the figures of newer models those that litellm bills by. `checked` families
-were compared with billed requests (https://github.com/n0isy/openai-tokens-count). Where users measured other figures than the
-guide's, the table has the measured ones. Nothing is fetched and no picture is decoded: the size of an image comes from its part,
-or from the first bytes of a `data:` URL.
+The rules are OpenAI's (guide "Images and vision"), the figures of newer models those that litellm
+bills by. `checked` families were compared with billed requests
+(https://github.com/n0isy/openai-tokens-count). Where users measured other figures than the guide's,
+the table has the measured ones. Nothing is fetched and no picture is decoded: the size of an image
+comes from its part, or from the first bytes of a `data:` URL.
 """
 
 from __future__ import annotations
@@ -106,7 +107,11 @@ class PatchImages:
             scale = math.sqrt(_PATCH**2 * max_patches / (width * height))
             across, down = width * scale / _PATCH, height * scale / _PATCH
             scale *= min(max(1, math.floor(across)) / across, max(1, math.floor(down)) / down)
-            count = min(max_patches, math.ceil(round(width * scale / _PATCH, 6)) * math.ceil(round(height * scale / _PATCH, 6)))
+            count = min(
+                max_patches,
+                math.ceil(round(width * scale / _PATCH, 6))
+                * math.ceil(round(height * scale / _PATCH, 6)),
+            )
         return math.ceil(count * self.multiplier)
 
 
@@ -125,7 +130,8 @@ IMAGE_RULES: Mapping[str, ImageRule] = {
     "gpt-4o": TileImages(85, 170, checked=True),
     "gpt-4o-mini": TileImages(2833, 5667, checked=True),
     "gpt-5": TileImages(70, 140),
-    "gpt-5-mini": PatchImages(1.2),  # the guide says 1.62; users are billed 1.2 (community.openai.com/t/1344040)
+    # the guide says 1.62; users are billed 1.2 (community.openai.com/t/1344040)
+    "gpt-5-mini": PatchImages(1.2),
     "gpt-5-nano": PatchImages(1.5),  # the guide says 2.46; as above
     "gpt-5.2": PatchImages(1.2),
     "gpt-5.3": PatchImages(1.2),
@@ -137,7 +143,8 @@ IMAGE_RULES: Mapping[str, ImageRule] = {
     "o3": TileImages(75, 150),
     "o4-mini": PatchImages(1.72),
 }
-"""The rule of each family, by the prefix of the models' names. The longest prefix decides; `register_model(images=…)` overrides it."""
+"""The rule of each family, by the prefix of the models' names. The longest prefix decides;
+`register_model(images=…)` overrides it."""
 
 UNKNOWN_IMAGE_RULE = TileImages(85, 170)
 """The rule for models without a published one: an estimate."""
@@ -150,7 +157,10 @@ def find_image_rule(model: str) -> ImageRule:
 
 
 def count_image(part: ImagePart, rule: ImageRule) -> Count:
-    """Count the tokens of an image. An image of unknown size counts as the largest one, and the count is not exact."""
+    """Count the tokens of an image.
+
+    An image of unknown size counts as the largest one, and the count is not exact.
+    """
     size = (part.width, part.height) if part.width and part.height else read_dimensions(part.url)
     detail = part.detail or "auto"
     exact = rule.checked and (size is not None or detail == "low")
@@ -179,7 +189,11 @@ def read_dimensions(url: str) -> tuple[int, int] | None:
     start = match.end()
     data = _decode(url[start : start + _HEADER // 3 * 4])
     # A JPEG's size stands behind metadata of any length.
-    size = _read_jpeg(_decode(url[start:])) if data.startswith(b"\xff\xd8") else _read_png(data) or _read_gif(data) or _read_webp(data)
+    size = (
+        _read_jpeg(_decode(url[start:]))
+        if data.startswith(b"\xff\xd8")
+        else _read_png(data) or _read_gif(data) or _read_webp(data)
+    )
     return size if size and min(size) > 0 else None
 
 
@@ -211,7 +225,9 @@ def _read_webp(data: bytes) -> tuple[int, int] | None:
     if kind == b"VP8L":
         bits = int.from_bytes(data[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(data[28:30], "little") & 0x3FFF
+    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(
+        data[28:30], "little"
+    ) & 0x3FFF
 
 
 def _read_jpeg(data: bytes) -> tuple[int, int] | None:
@@ -221,7 +237,9 @@ def _read_jpeg(data: bytes) -> tuple[int, int] | None:
             return None
         marker = data[place + 1]
         if marker in _JPEG_FRAMES:
-            return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(data[place + 5 : place + 7], "big")
+            return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(
+                data[place + 5 : place + 7], "big"
+            )
         if marker == 0xFF:  # noqa: PLR2004  # padding before a marker
             place += 1
         elif marker in _JPEG_BARE:

@@ -66,46 +66,67 @@ class ModelInfo:
     framing: bool = True
     """Whether the framing of messages is counted exactly as well."""
     margin: float = 1.0
-    """The model's tokens for each token of `encoding`, where that is another model's: see `MARGINS`."""
+    """The model's tokens for each token of `encoding`, where that is another model's: see
+    `MARGINS`."""
 
 
 MARGINS: tuple[tuple[re.Pattern[str], float], ...] = (
     # Claude 3 to 4.6, and all later ones: the tokenizer changed with Opus 4.7.
-    (re.compile(r"claude-(?:instant|v?[123](?!\d)|(?:opus|sonnet|haiku)-4(?:$|[-.][0-6](?!\d)|[-@]20\d{6}|[-@:]latest))"), 1.45),
+    (
+        re.compile(
+            r"claude-(?:instant|v?[123](?!\d)|(?:opus|sonnet|haiku)-4(?:$|[-.][0-6](?!\d)|[-@]20\d{6}|[-@:]latest))"
+        ),
+        1.45,
+    ),
     (re.compile(r"claude"), 1.85),
     (re.compile(r"gemini|gemma"), 1.15),
-    # Mistral's models up to 2024 have SentencePiece vocabularies of 32,768 tokens, all later ones and Nemo have Tekken.
-    (re.compile(r"mixtral|mistral-(?:7b|tiny)|codestral-(?:2[234]|22b|mamba)|mathstral|mistral-(?:small|medium|large)-2[34]"), 1.55),
+    # Mistral's models up to 2024 have SentencePiece vocabularies of 32,768 tokens, all later ones
+    # and Nemo have Tekken.
+    (
+        re.compile(
+            r"mixtral|mistral-(?:7b|tiny)|codestral-(?:2[234]|22b|mamba)|mathstral|mistral-(?:small|medium|large)-2[34]"
+        ),
+        1.55,
+    ),
     (re.compile(r"mistral|ministral|pixtral|codestral|devstral|magistral|voxtral"), 1.25),
     (re.compile(r"code-?llama|llama-?2|vicuna|tinyllama"), 1.55),
     (re.compile(r"llama"), 1.05),
     (re.compile(r"deepseek"), 1.1),
 )
-"""The margins of families whose text o200k_base counts: the first pattern that is found in a model's name decides.
+"""The margins of families whose text o200k_base counts: the first pattern that is found in a
+model's name decides.
 
-A margin is the 95th percentile of the family's tokens for a token of o200k_base, over pieces of 8,000 characters of recorded agent
-conversations, rounded up to a multiple of 0.05. `python -m benchmarks.margins` measures them; docs/budgets.md has the figures and
-their sources.
+A margin is the 95th percentile of the family's tokens for a token of o200k_base, over pieces of
+8,000 characters of recorded agent conversations, rounded up to a multiple of 0.05.
+`python -m benchmarks.margins` measures them; docs/budgets.md has the figures and their sources.
 """
 
 _registered: dict[str, ModelInfo] = {}
 
-_PROVIDER = re.compile(r"(?:(?:openrouter|openai|azure|azure_ai|anthropic|gemini|google|vertex_ai|models)/|ft:)+")
+_PROVIDER = re.compile(
+    r"(?:(?:openrouter|openai|azure|azure_ai|anthropic|gemini|google|vertex_ai|models)/|ft:)+"
+)
 # The names of OpenAI's models, whether in the table or not.
-_OPENAI = re.compile(r"gpt-|chatgpt-|chat-latest|o\d|codex-|computer-use|daybreak-|davinci-|babbage-|text-embedding-")
-# tiktoken 0.14 does not know gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4, so these rules are promptkit's own.
+_OPENAI = re.compile(
+    r"gpt-|chatgpt-|chat-latest|o\d|codex-|computer-use|daybreak-|davinci-|babbage-|text-embedding-"
+)
+# tiktoken 0.14 does not know gpt-6, gpt-4.5, chat-latest and o5, and takes ft:gpt-4.1 for gpt-4, so
+# these rules are promptkit's own.
 _CL100K = re.compile(r"gpt-(?:3\.5|35)|gpt-4(?:$|[-:@])|text-embedding-|davinci-002|babbage-002")
 _FRAMED = re.compile(
     r"gpt-(?:3\.5|35|4)|chatgpt-4o"
-)  # checked against bills, or of the same family; gpt-5 was once billed 1 less (pydantic/pydantic-ai#3447)
+    # checked against bills, or of the same family; gpt-5 was once billed 1 less
+    # (pydantic/pydantic-ai#3447)
+)
 _END = frozenset("-:@")  # between a model's name and a date or an organisation
 
 
 def model_info(name: str) -> ModelInfo:
     """Return what is known about a model, from its registration, the table, or the longest name in the table that it starts with.
 
-    Prefixes of providers (`openai/`, `azure/`, `ft:`) are ignored. An OpenAI name that is in no table gets what all OpenAI models have
-    in common, and no window. Raises UnknownModelError for any other name.
+    Prefixes of providers (`openai/`, `azure/`, `ft:`) are ignored. An OpenAI name that is in no
+    table gets what all OpenAI models have in common, and no window. Raises UnknownModelError for
+    any other name.
 
     >>> model_info("openai/gpt-4o-2024-08-06").window
     128000
@@ -136,15 +157,19 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
     margin: float | None = None,
     images: ImageRule | None = None,
 ) -> ModelInfo:
-    """Register a model for this process, or change what is known about one. Values that are not given come from the table.
+    """Register a model for this process, or change what is known about one.
+
+    Values that are not given come from the table.
 
     Args:
         name: The model's name.
         window: The context window in tokens: input and output together.
         max_input: The most tokens that the input alone may have.
         max_output_tokens: The most tokens that the model can write.
-        encoding: The name of its encoding. With one, counts of text are exact, unless there is a `margin`.
-        margin: The model's tokens for each token of the encoding. Above 1.0, its tokenizer is a `CalibratedTokenizer`.
+        encoding: The name of its encoding. With one, counts of text are exact, unless there is a
+            `margin`.
+        margin: The model's tokens for each token of the encoding. Above 1.0, its tokenizer is a
+            `CalibratedTokenizer`.
         images: The rule that counts images.
 
     Raises:
@@ -153,7 +178,12 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
     >>> register_model("my-model", window=32_000, encoding="o200k_base").window
     32000
     """
-    for prop, value in (("window", window), ("max_input", max_input), ("max_output_tokens", max_output_tokens), ("margin", margin)):
+    for prop, value in (
+        ("window", window),
+        ("max_input", max_input),
+        ("max_output_tokens", max_output_tokens),
+        ("margin", margin),
+    ):
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise InvalidArgumentError(message)
@@ -173,12 +203,13 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
 
 
 def model_name(model: str | NamedModel) -> str:
-    """Return the name of a model that is given by its name or as an object. Raises TypeError for anything else."""
+    """Return the name of a model that is given by its name or as an object.
+
+    Raises TypeError for anything else.
+    """
     name: object = model if isinstance(model, str) else getattr(model, "name", None)
     if not isinstance(name, str):
-        message = (
-            f"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel('gpt-5', client=…), not {model!r:.80}."
-        )
+        message = f"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel('gpt-5', client=…), not {model!r:.80}."
         raise TypeError(message)
     return name
 
@@ -186,9 +217,10 @@ def model_name(model: str | NamedModel) -> str:
 def tokenizer_for(model: str | NamedModel | None) -> Tokenizer:
     """Return the tokenizer of a model: the same object for all models that count alike.
 
-    None means o200k_base with OpenAI's chat framing. For models of other providers, and for unknown names, the counts are estimates
-    (`Count.exact` is False): those of o200k_base, raised by the margin of the family where one was measured, as for Claude, Gemini,
-    Mistral, Llama and DeepSeek. Where a vocabulary is public, `HuggingFaceTokenizer` or `MistralTokenizer` counts exactly. The
+    None means o200k_base with OpenAI's chat framing. For models of other providers, and for unknown
+    names, the counts are estimates (`Count.exact` is False): those of o200k_base, raised by the
+    margin of the family where one was measured, as for Claude, Gemini, Mistral, Llama and DeepSeek.
+    Where a vocabulary is public, `HuggingFaceTokenizer` or `MistralTokenizer` counts exactly. The
     tokenizer raises TokenizerError at its first count if its vocabulary is not available.
     """
     if model is None:
@@ -219,7 +251,11 @@ def _find(name: str) -> ModelInfo | None:
         if start in _registered:
             return _registered[start]
         if start in table:
-            return _openai(start, table[start]) if _OPENAI.match(start) else _other(start, table[start])
+            return (
+                _openai(start, table[start])
+                if _OPENAI.match(start)
+                else _other(start, table[start])
+            )
     return None
 
 
@@ -269,7 +305,8 @@ def _table() -> Mapping[str, Row]:
     from importlib.resources import files
 
     data = json.loads(files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8"))
-    return cast("Mapping[str, Row]", {name: tuple(row) for name, row in data["models"].items()})  # this package's own file
+    # this package's own file
+    return cast("Mapping[str, Row]", {name: tuple(row) for name, row in data["models"].items()})
 
 
 @cache

@@ -11,9 +11,22 @@ if TYPE_CHECKING:
 __all__ = ["find_texts"]
 
 _TEXT_FIELDS = frozenset(
-    {"content", "context", "parts", "reasoning", "reasoning_content", "refusal", "summary", "text", "thinking", "title", "transcript"}
+    {
+        "content",
+        "context",
+        "parts",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "summary",
+        "text",
+        "thinking",
+        "title",
+        "transcript",
+    }
 )
-"""The fields of providers' content parts that hold text for a model to read, or lists with such text."""
+"""The fields of providers' content parts that hold text for a model to read, or lists with such
+text."""
 
 _WRITTEN_FIELDS = frozenset({"arguments", "input", "output", "result"})
 """The fields in which every string is such text, however deep."""
@@ -22,7 +35,8 @@ _WRITTEN_FIELDS = frozenset({"arguments", "input", "output", "result"})
 def find_texts(value: Json) -> list[str]:
     """Return the texts in a provider's content part that a model reads: not its ids, types, signatures, addresses and encrypted content."""
     texts: list[str] = []
-    todo: list[tuple[Json, bool, bool]] = [(value, False, False)]  # a value, whether it is text, and whether everything in it is
+    # a value, whether it is text, and whether everything in it is
+    todo: list[tuple[Json, bool, bool]] = [(value, False, False)]
     while todo:
         item, is_text, is_written = todo.pop()
         if isinstance(item, str):
@@ -32,7 +46,9 @@ def find_texts(value: Json) -> list[str]:
             plain = item.get("type") == "text"  # a text document has its text in `data`
             for key, child in item.items():
                 written = is_written or key in _WRITTEN_FIELDS
-                todo.append((child, written or key in _TEXT_FIELDS or (plain and key == "data"), written))
+                todo.append(
+                    (child, written or key in _TEXT_FIELDS or (plain and key == "data"), written)
+                )
         elif isinstance(item, list | tuple):
             todo.extend((child, is_text, is_written) for child in item)
     return texts

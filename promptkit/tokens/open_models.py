@@ -1,8 +1,8 @@
 """Tokenizers of models whose vocabulary is public, and their chat templates: Hugging Face's `tokenizers`, and `mistral-common`.
 
-Text is counted exactly. What a message costs around its text is measured: sample conversations are written with the model's own chat
-template, with and without the message. Content that merges with the template's text may cost a token less than that, so `Count.exact`
-is False.
+Text is counted exactly. What a message costs around its text is measured: sample conversations are
+written with the model's own chat template, with and without the message. Content that merges with
+the template's text may cost a token less than that, so `Count.exact` is False.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
     from jinja2 import Template
 
-    from promptkit.messages import DocumentPart, ImagePart, Json, OpaquePart, Role, ToolCall, ToolDefinition
+    from promptkit.messages import (
+        DocumentPart,
+        ImagePart,
+        Json,
+        OpaquePart,
+        Role,
+        ToolCall,
+        ToolDefinition,
+    )
 
 __all__ = ["HuggingFaceTokenizer", "MistralTokenizer"]
 
@@ -36,7 +44,8 @@ _TOKENIZERS_HINT = "run `pip install 'tokenizers>=0.21'`, or `pip install '.[hug
 _MISTRAL_HINT = "run `pip install 'mistral-common>=1.8'`, or `pip install '.[mistral]'` in a checkout of promptkit"
 
 _TEXT = "x"  # the content of sample messages
-_FRAME = 4  # tokens of a message without a chat template, as OpenAI counts them, and of the start of the reply
+# tokens of a message without a chat template, as OpenAI counts them, and of the start of the reply
+_FRAME = 4
 _USER: Mapping[str, Json] = {"role": "user", "content": _TEXT}
 _ASSISTANT: Mapping[str, Json] = {"role": "assistant", "content": _TEXT}
 
@@ -55,7 +64,9 @@ class _TemplateTokenizer(Tokenizer):
         ...
 
     @abstractmethod
-    def _measure(self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()) -> int:
+    def _measure(
+        self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
+    ) -> int:
         """Count the tokens of a conversation that ends with a user message or a tool result, and of the start of the reply."""
         ...
 
@@ -75,7 +86,10 @@ class _TemplateTokenizer(Tokenizer):
         ...
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text. Text that looks like a special token counts as text. Counts are cached."""
+        """Count the tokens of a text.
+
+        Text that looks like a special token counts as text. Counts are cached.
+        """
         tokens = self._cache.recent.get(text)
         if tokens is None:
             tokens = self._cache.pop_older(text)
@@ -85,7 +99,10 @@ class _TemplateTokenizer(Tokenizer):
         return tokens
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return a head or tail of at most `tokens`. Only about three times its length is counted."""
+        """Return a head or tail of at most `tokens`.
+
+        Only about three times its length is counted.
+        """
         return truncate_by_counting(text, tokens, self._count, keep=keep)
 
     def count_framing(
@@ -97,7 +114,10 @@ class _TemplateTokenizer(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        """Measure the tokens of a message apart from its content. Chat templates do not write names, and few write ids of tool calls."""
+        """Measure the tokens of a message apart from its content.
+
+        Chat templates do not write names, and few write ids of tool calls.
+        """
         _ = name, tool_call_id
         if tool_calls:
             calls = [_write_call(call) for call in tool_calls]
@@ -117,17 +137,30 @@ class _TemplateTokenizer(Tokenizer):
             return Count(count_opaque(part, self.count).tokens, exact=False)
         return Count(part.tokens or 0, exact=False)
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         """Measure the tokens of a request apart from its messages: what the template writes around them, and tool definitions."""
         definitions = [_write_definition(tool) for tool in tools]
-        before = [{"role": "system", "content": _TEXT}] if system is not False and self._has_system else []
-        # A template may write a system message of its own where there is none, or tools into that message.
-        frames = sum(self.count_framing(_role_of(message)).tokens + self.count(_TEXT) for message in (*before, _USER))
+        before = (
+            [{"role": "system", "content": _TEXT}]
+            if system is not False and self._has_system
+            else []
+        )
+        # A template may write a system message of its own where there is none, or tools into that
+        # message.
+        frames = sum(
+            self.count_framing(_role_of(message)).tokens + self.count(_TEXT)
+            for message in (*before, _USER)
+        )
         return Count(max(0, self._measure([*before, _USER], definitions) - frames), exact=False)
 
     @cached_property
     def _has_system(self) -> bool:
-        """True if the template accepts system messages. Otherwise they are counted as user messages."""
+        """True if the template accepts system messages.
+
+        Otherwise they are counted as user messages.
+        """
         return self._try_measure([{"role": "system", "content": _TEXT}, _USER]) is not None
 
     def _measure_role(self, role: Role) -> int:
@@ -137,7 +170,11 @@ class _TemplateTokenizer(Tokenizer):
         if role == "tool":
             return self._measure_result()
         if role == "system" and self._has_system:
-            return self._measure([{"role": "system", "content": _TEXT}, _USER]) - self._measure([_USER]) - text
+            return (
+                self._measure([{"role": "system", "content": _TEXT}, _USER])
+                - self._measure([_USER])
+                - text
+            )
         both = self._measure([_USER, _ASSISTANT, _USER]) - self._measure([_USER])
         return both - self._measure_assistant() - 2 * text
 
@@ -150,15 +187,20 @@ class _TemplateTokenizer(Tokenizer):
 
 
 class HuggingFaceTokenizer(_TemplateTokenizer):
-    """Counts with a `tokenizer.json` of Hugging Face, and with the model's chat template. Needs the package `tokenizers`.
+    """Counts with a `tokenizer.json` of Hugging Face, and with the model's chat template.
 
-    Nothing is downloaded: take `tokenizer.json` and `tokenizer_config.json` from the model's repository once.
+    Needs the package `tokenizers`.
+
+    Nothing is downloaded: take `tokenizer.json` and `tokenizer_config.json` from the model's
+    repository once.
 
     Args:
         tokenizer: The folder of the model, its `tokenizer.json`, or a `tokenizers.Tokenizer`.
-        chat_template: The chat template, in Jinja. By default that of the folder, in `chat_template.jinja` or
-            `tokenizer_config.json`. Without any, a message counts 4 tokens beside its texts.
-        tokens: What the template calls `bos_token`, `eos_token` and so on. By default those of `tokenizer_config.json`.
+        chat_template: The chat template, in Jinja. By default that of the folder, in
+            `chat_template.jinja` or `tokenizer_config.json`. Without any, a message counts 4 tokens
+            beside its texts.
+        tokens: What the template calls `bos_token`, `eos_token` and so on. By default those of
+            `tokenizer_config.json`.
         image_tokens: Tokens of any image.
         name: The name that receipts and errors show. By default that of the folder.
 
@@ -181,7 +223,8 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         library = _import_package("tokenizers", _TOKENIZERS_HINT)
         folder, definition = _read_tokenizer(tokenizer)
         config = _read_config(folder)
-        # Any: the packages need not be installed, so their types are unknown. Copies, since options are kept in the object.
+        # Any: the packages need not be installed, so their types are unknown. Copies, since options
+        # are kept in the object.
         self._text: Any = library.Tokenizer.from_str(definition)
         self._text.encode_special_tokens = True
         self._chat: Any = library.Tokenizer.from_str(definition)  # Any: as above
@@ -190,7 +233,8 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             each.no_padding()
         self._name = name or (folder.name if folder else "tokenizers")
         chat_template = chat_template or config.template
-        self._template: Any = _compile_template(chat_template) if chat_template else None  # Any: of jinja2, imported late
+        # Any: of jinja2, imported late
+        self._template: Any = _compile_template(chat_template) if chat_template else None
         self._variables = {**config.tokens, **(tokens or {})}
         self._safe_cut = CUT_BEFORE_SPACE if _cuts_before_spaces(json.loads(definition)) else None
 
@@ -205,9 +249,13 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         return self._safe_cut
 
     def _count(self, text: str) -> int:
-        return len(self._text.encode_batch_fast([_replace_surrogates(text)], add_special_tokens=False)[0])
+        return len(
+            self._text.encode_batch_fast([_replace_surrogates(text)], add_special_tokens=False)[0]
+        )
 
-    def _measure(self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()) -> int:
+    def _measure(
+        self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
+    ) -> int:
         return self._measure_written(messages, tools, reply=True)
 
     def _measure_assistant(self) -> int:
@@ -216,32 +264,70 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
 
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         # Most templates take arguments as an object, some as text, and some take no calls.
-        for written in (calls, [_write_arguments(call) for call in calls]) if self._template else ():
-            message: dict[str, Json] = {"role": "assistant", "content": content, "tool_calls": list(written)}
+        for written in (
+            (calls, [_write_arguments(call) for call in calls]) if self._template else ()
+        ):
+            message: dict[str, Json] = {
+                "role": "assistant",
+                "content": content,
+                "tool_calls": list(written),
+            }
             with suppress(TokenizerError):
-                before, after = (self._measure_written(each, reply=False) for each in ([_USER], [_USER, message]))
+                before, after = (
+                    self._measure_written(each, reply=False) for each in ([_USER], [_USER, message])
+                )
                 return max(0, after - before - self.count(content))
-        return _FRAME * (1 + len(calls)) + sum(self.count(json.dumps(call["function"])) for call in calls)
+        return _FRAME * (1 + len(calls)) + sum(
+            self.count(json.dumps(call["function"])) for call in calls
+        )
 
     def _measure_result(self) -> int:
-        call: Json = {"id": "call00000", "type": "function", "function": {"name": _TEXT, "arguments": {}}}
-        asked: list[Mapping[str, Json]] = [_USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
-        result: Mapping[str, Json] = {"role": "tool", "name": _TEXT, "tool_call_id": "call00000", "content": _TEXT}
+        call: Json = {
+            "id": "call00000",
+            "type": "function",
+            "function": {"name": _TEXT, "arguments": {}},
+        }
+        asked: list[Mapping[str, Json]] = [
+            _USER,
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+        result: Mapping[str, Json] = {
+            "role": "tool",
+            "name": _TEXT,
+            "tool_call_id": "call00000",
+            "content": _TEXT,
+        }
         try:
-            before, after = (self._measure_written(each, reply=False) for each in (asked, [*asked, result]))
+            before, after = (
+                self._measure_written(each, reply=False) for each in (asked, [*asked, result])
+            )
         except TokenizerError:  # the template has no tools
             return self.count_framing("user").tokens
         return after - before - self.count(_TEXT)
 
-    def _measure_written(self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = (), *, reply: bool) -> int:
+    def _measure_written(
+        self,
+        messages: Sequence[Mapping[str, Json]],
+        tools: Sequence[Mapping[str, Json]] = (),
+        *,
+        reply: bool,
+    ) -> int:
         if self._template is None:
-            texts = [str(message["content"]) for message in messages] + [json.dumps(tool) for tool in tools]
-            return sum(map(self.count, texts)) + _FRAME * (len(messages) + len(tools)) + _FRAME * reply
+            texts = [str(message["content"]) for message in messages] + [
+                json.dumps(tool) for tool in tools
+            ]
+            return (
+                sum(map(self.count, texts)) + _FRAME * (len(messages) + len(tools)) + _FRAME * reply
+            )
         import jinja2
 
         try:
             written = self._template.render(
-                messages=messages, tools=list(tools) or None, documents=None, add_generation_prompt=reply, **self._variables
+                messages=messages,
+                tools=list(tools) or None,
+                documents=None,
+                add_generation_prompt=reply,
+                **self._variables,
             )
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             problem = f"The chat template of {self.name} does not take {json.dumps(messages):.200}: {error}"
@@ -250,11 +336,14 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
 
 
 class MistralTokenizer(_TemplateTokenizer):
-    """Counts as Mistral's models do. Needs the package `mistral-common`, which has the vocabularies up to 2024 in it.
+    """Counts as Mistral's models do.
+
+    Needs the package `mistral-common`, which has the vocabularies up to 2024 in it.
 
     Args:
-        tokenizer: A `MistralTokenizer` of `mistral_common`, or the model's `tekken.json` or `tokenizer.model`. By default Tekken, as of
-            Mistral Nemo; later models have a `tekken.json` in their repository.
+        tokenizer: A `MistralTokenizer` of `mistral_common`, or the model's `tekken.json` or
+            `tokenizer.model`. By default Tekken, as of Mistral Nemo; later models have a
+            `tekken.json` in their repository.
         image_tokens: Tokens of any image.
 
     Raises:
@@ -279,7 +368,10 @@ class MistralTokenizer(_TemplateTokenizer):
         self._requests: Any = _import_package(
             "mistral_common.protocol.instruct.request", "MistralTokenizer"
         ).ChatCompletionRequest  # Any: as above
-        self._refusals: Any = _import_package("mistral_common.exceptions", _MISTRAL_HINT).MistralCommonException  # Any: as above
+        # Any stands for as above
+        self._refusals: Any = _import_package(
+            "mistral_common.exceptions", _MISTRAL_HINT
+        ).MistralCommonException
 
     @property
     def name(self) -> str:
@@ -294,8 +386,12 @@ class MistralTokenizer(_TemplateTokenizer):
     def _count(self, text: str) -> int:
         return len(self._vocabulary.encode(_replace_surrogates(text), bos=False, eos=False))
 
-    def _measure(self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()) -> int:
-        request = self._requests.from_openai(messages=[dict(message) for message in messages], tools=list(tools) or None)
+    def _measure(
+        self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
+    ) -> int:
+        request = self._requests.from_openai(
+            messages=[dict(message) for message in messages], tools=list(tools) or None
+        )
         try:
             return len(self._chat.encode_chat_completion(request).tokens)
         except self._refusals as error:
@@ -306,17 +402,24 @@ class MistralTokenizer(_TemplateTokenizer):
         return 1  # the end of the message, in every version
 
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
-        # mistral-common takes only ids of nine letters, no conversation that ends with calls, and before v7 no text beside them.
+        # mistral-common takes only ids of nine letters, no conversation that ends with calls, and
+        # before v7 no text beside them.
         _ = content
-        named: list[Json] = [{**call, "id": f"call{number:05}"} for number, call in enumerate(calls)]
-        results = [{"role": "tool", "tool_call_id": f"call{number:05}", "content": _TEXT} for number in range(len(calls))]
+        named: list[Json] = [
+            {**call, "id": f"call{number:05}"} for number, call in enumerate(calls)
+        ]
+        results = [
+            {"role": "tool", "tool_call_id": f"call{number:05}", "content": _TEXT}
+            for number in range(len(calls))
+        ]
         message: dict[str, Json] = {"role": "assistant", "content": "", "tool_calls": named}
         started = self._measured.setdefault("", self._measure([_USER]))
         answered = (self._measure_result() + self.count(_TEXT)) * len(calls)
         return max(0, self._measure([_USER, message, *results]) - started - answered)
 
     def _measure_result(self) -> int:
-        return self.count_framing("user").tokens  # both are framed by two tokens; what is left counts with the call
+        # both are framed by two tokens; what is left counts with the call
+        return self.count_framing("user").tokens
 
 
 def _role_of(message: Mapping[str, Json]) -> Literal["system", "user"]:
@@ -329,7 +432,11 @@ def _write_call(call: ToolCall) -> dict[str, Json]:
         arguments: Json = json.loads(call.arguments or "{}")
     except ValueError:
         arguments = {"arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
 
 
 def _write_arguments(call: Mapping[str, Json]) -> dict[str, Json]:
@@ -341,13 +448,26 @@ def _write_arguments(call: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _write_definition(tool: ToolDefinition) -> dict[str, Json]:
-    parameters: Json = dict(tool.parameters) if tool.parameters else {"type": "object", "properties": {}}
-    return {"type": "function", "function": {"name": tool.name, "description": tool.description or "", "parameters": parameters}}
+    parameters: Json = (
+        dict(tool.parameters) if tool.parameters else {"type": "object", "properties": {}}
+    )
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description or "",
+            "parameters": parameters,
+        },
+    }
 
 
 def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, as tiktoken does: Rust has no strings with them."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii()
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def _import_package(module: str, hint: str) -> Any:  # noqa: ANN401  # as above
@@ -382,12 +502,21 @@ def _read_config(folder: Path | None) -> _Config:
     if folder is None:
         return _Config()
     config, jinja = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-    data: dict[str, Any] = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}  # Any: JSON
+    # Any stands for JSON
+    data: dict[str, Any] = (
+        json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    )
     template = jinja.read_text(encoding="utf-8") if jinja.is_file() else data.get("chat_template")
     if not isinstance(template, str | None):  # several, each with a name
-        template = next((str(each["template"]) for each in template if each["name"] == "default"), None)
+        template = next(
+            (str(each["template"]) for each in template if each["name"] == "default"), None
+        )
     # A token is written as its text, or with its options.
-    named = {key: getattr(value, "get", {"content": value}.get)("content") for key, value in data.items() if key.endswith("_token")}
+    named = {
+        key: getattr(value, "get", {"content": value}.get)("content")
+        for key, value in data.items()
+        if key.endswith("_token")
+    }
     return _Config(template, {key: text for key, text in named.items() if isinstance(text, str)})
 
 
@@ -399,14 +528,24 @@ def _compile_template(template: str) -> Template:
     def refuse(problem: str) -> None:
         raise TemplateError(problem)
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     environment.filters["tojson"] = _write_json
     # A tag of transformers that marks what the assistant writes, and writes nothing itself.
-    plain = template.replace("endgeneration", "endif").replace("{% generation", "{% if true").replace("{%- generation", "{%- if true")
-    return environment.from_string(plain, globals={"raise_exception": refuse, "strftime_now": _format_now})
+    plain = (
+        template.replace("endgeneration", "endif")
+        .replace("{% generation", "{% if true")
+        .replace("{%- generation", "{%- if true")
+    )
+    return environment.from_string(
+        plain, globals={"raise_exception": refuse, "strftime_now": _format_now}
+    )
 
 
-def _write_json(value: object, *, ensure_ascii: bool = False, indent: int | None = None, sort_keys: bool = False) -> str:
+def _write_json(
+    value: object, *, ensure_ascii: bool = False, indent: int | None = None, sort_keys: bool = False
+) -> str:
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
 
 
@@ -424,4 +563,6 @@ def _cuts_before_spaces(definition: Mapping[str, Any]) -> bool:  # Any: JSON
     if not byte_level or any(step.get("add_prefix_space") for step in byte_level):
         return False
     patterns = [str(step["pattern"]) for step in steps if step.get("type") == "Split"]
-    return any(step.get("use_regex", True) for step in byte_level) or any(r"\\s+(?!\\S)" in pattern for pattern in patterns)
+    return any(step.get("use_regex", True) for step in byte_level) or any(
+        r"\\s+(?!\\S)" in pattern for pattern in patterns
+    )

@@ -1,6 +1,7 @@
 """OpenAI's tokens: text by its encodings, and what the chat format adds around text.
 
-Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images: see `tool_schemas.py` and `images.py`.
+Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images: see
+`tool_schemas.py` and `images.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from promptkit.messages import ImagePart, OpaquePart
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
-from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, count_line_break, count_tool_calls
+from promptkit.tokens.tool_schemas import (
+    SYSTEM_DISCOUNT,
+    count_definitions,
+    count_line_break,
+    count_tool_calls,
+)
 
 if TYPE_CHECKING:
     import re
@@ -33,7 +39,8 @@ class OpenAITokenizer(Tokenizer):
     Args:
         encoding: The encoding's name.
         images: The rule that counts images.
-        exact: Whether the models' chat framing is known. Where it is not, it counts as for gpt-4o, and counts are not exact.
+        exact: Whether the models' chat framing is known. Where it is not, it counts as for gpt-4o,
+            and counts are not exact.
         max_text_bytes: The longest text in UTF-8 bytes. Longer ones raise TextTooLongError.
         counter: Counts text; it may be shared with other tokenizers of the same encoding.
 
@@ -53,7 +60,8 @@ class OpenAITokenizer(Tokenizer):
         self._counter = counter or TextCounter(encoding, max_text_bytes=max_text_bytes)
         self._images = images
         self._exact = exact
-        # A render calls it thousands of times, so this is the counter's own method without another call around it.
+        # A render calls it thousands of times, so this is the counter's own method without another
+        # call around it.
         self.__dict__["count"] = self._counter.count
 
     @property
@@ -67,7 +75,9 @@ class OpenAITokenizer(Tokenizer):
         return self._counter.safe_cut
 
     def count(self, text: str) -> int:
-        """Count the tokens of a text. Text that looks like a special token counts as text. Counts are cached.
+        """Count the tokens of a text.
+
+        Text that looks like a special token counts as text. Counts are cached.
 
         Raises TextTooLongError.
         """
@@ -82,7 +92,10 @@ class OpenAITokenizer(Tokenizer):
         return -(-len(text) // self._counter.longest_token)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return a head or tail of at most `tokens`, or the text itself exactly if it fits. The rest of a long text is not encoded."""
+        """Return a head or tail of at most `tokens`, or the text itself exactly if it fits.
+
+        The rest of a long text is not encoded.
+        """
         return self._counter.truncate(text, tokens, keep)
 
     def count_framing(
@@ -96,7 +109,8 @@ class OpenAITokenizer(Tokenizer):
     ) -> Count:
         """Count the tokens of a message apart from its content: framing, role, name and tool calls.
 
-        Tool calls beside a text count as a message of their own. Where `text` is None, they count as if there were a text.
+        Tool calls beside a text count as a message of their own. Where `text` is None, they count
+        as if there were a text.
         """
         _ = tool_call_id
         if role == "tool":
@@ -105,12 +119,16 @@ class OpenAITokenizer(Tokenizer):
         if not tool_calls:
             return Count(tokens, self._exact)
         calls = count_tool_calls(tool_calls, self.count)
-        return Count(calls.tokens + (0 if text is False else tokens), self._exact and calls.exact and text is not None)
+        return Count(
+            calls.tokens + (0 if text is False else tokens),
+            self._exact and calls.exact and text is not None,
+        )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of a part that is not text: images by their formula, others by their `tokens`.
 
-        Without `tokens`, an opaque part counts the text in it, and a document nothing; that is exact only for a refusal.
+        Without `tokens`, an opaque part counts the text in it, and a document nothing; that is
+        exact only for a refusal.
         """
         if isinstance(part, ImagePart):
             tokens, exact = count_image(part, self._images)
@@ -119,16 +137,21 @@ class OpenAITokenizer(Tokenizer):
             return count_opaque(part, self.count)
         return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         """Count the tokens of a request apart from its messages: the start of the reply, and tool definitions.
 
-        With `system=True` instead of the text, the line break after the system message, which definitions need, counts as a token of
-        its own. So the count is never too low, and at times one too high.
+        With `system=True` instead of the text, the line break after the system message, which
+        definitions need, counts as a token of its own. So the count is never too low, and at times
+        one too high.
         """
         if not tools:
             return Count(_REPLY_START, self._exact)
         definitions = count_definitions(tools, self.count)
         tokens = _REPLY_START + definitions.tokens
         if system is not False:
-            tokens += (1 if system is True else count_line_break(system, self.count)) - SYSTEM_DISCOUNT
+            tokens += (
+                1 if system is True else count_line_break(system, self.count)
+            ) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)

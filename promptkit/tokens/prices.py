@@ -63,9 +63,16 @@ class Price:
     """For input written to the prompt cache for an hour; None: as `cache_write`."""
 
     def cost(self, tokens: BilledTokens, *, one_hour_cache: bool = False) -> float:
-        """Return the cost of tokens in US dollars. With `one_hour_cache`, cache writes have the price for an hour."""
+        """Return the cost of tokens in US dollars.
+
+        With `one_hour_cache`, cache writes have the price for an hour.
+        """
         cached = self.input if self.cached_input is None else self.cached_input
-        write = self.cache_write_1h if one_hour_cache and self.cache_write_1h is not None else self.cache_write
+        write = (
+            self.cache_write_1h
+            if one_hour_cache and self.cache_write_1h is not None
+            else self.cache_write
+        )
         written = self.input if write is None else write
         uncached = tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens
         products = (
@@ -85,7 +92,9 @@ class Prices:
     source: str
 
     def for_model(self, model: str) -> Price:
-        """Return the price of a model. A provider's prefix is ignored: `openai/gpt-5` has the price of `gpt-5`.
+        """Return the price of a model.
+
+        A provider's prefix is ignored: `openai/gpt-5` has the price of `gpt-5`.
 
         Raises:
             PriceError: The table has no price for the model.
@@ -105,8 +114,8 @@ class Prices:
 def read_prices(path: Path | None = None) -> Prices:
     """Read a price table from a JSON or TOML file, or the packaged table, which names its source and date.
 
-    A table has an object `models`. It contains for each model `input` and `output`, and optionally `cached_input`, `cache_write` and
-    `cache_write_1h`, in US dollars for a million tokens.
+    A table has an object `models`. It contains for each model `input` and `output`, and optionally
+    `cached_input`, `cache_write` and `cache_write_1h`, in US dollars for a million tokens.
 
     Raises:
         PriceError: The file cannot be read, or is not a price table.
@@ -122,27 +131,39 @@ def read_prices(path: Path | None = None) -> Prices:
     except (ValueError, RecursionError) as error:
         message = f"{file} is not valid {file_format}: {error}."
         raise PriceError(message) from error
-    models = cast("JsonObject", value).get("models") if isinstance(value, dict) else None  # its values are checked below
+    # its values are checked below
+    models = cast("JsonObject", value).get("models") if isinstance(value, dict) else None
     if not isinstance(models, dict) or not models:
         message = f"{file} is not a price table: it needs an object `models`, with the prices of each model."
         raise PriceError(message)
-    rows = cast("dict[str, object]", models)  # the keys of a JSON object or a TOML table are strings
+    # the keys of a JSON object or a TOML table are strings
+    rows = cast("dict[str, object]", models)
     return Prices(
-        models={name: _read_price(file, name, row) for name, row in rows.items()}, source=str(path or "the packaged table of prices")
+        models={name: _read_price(file, name, row) for name, row in rows.items()},
+        source=str(path or "the packaged table of prices"),
     )
 
 
 def _read_price(file: Path, name: str, row: object) -> Price:
     known = {field.name: field.default is None for field in attrs.fields(Price)}
-    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}  # the keys are strings, as above
+    # the keys are strings, as above
+    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}
     for column, value in values.items():
         if column not in known:
-            message = f"{file}: {name} has the unknown price {column!r}. Use one of: {', '.join(known)}."
+            message = (
+                f"{file}: {name} has the unknown price {column!r}. Use one of: {', '.join(known)}."
+            )
             raise PriceError(message)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value < float("inf")
+        ):
             message = f"{file}: {column} of {name} must be a number of dollars for a million tokens, not {value!r}."
             raise PriceError(message)
-    missing = [column for column, optional in known.items() if not optional and column not in values]
+    missing = [
+        column for column, optional in known.items() if not optional and column not in values
+    ]
     if missing:
         message = f"{file}: {name} has no price for {' and '.join(missing)}."
         raise PriceError(message)

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, cast
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count
-from promptkit.tokens.tool_schemas import SYSTEM_DISCOUNT, count_definitions, count_line_break, count_tool_choice
+from promptkit.tokens.tool_schemas import (
+    SYSTEM_DISCOUNT,
+    count_definitions,
+    count_line_break,
+    count_tool_choice,
+)
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, Role
@@ -25,13 +30,15 @@ _SYSTEM = ("system", "developer")
 def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None = None) -> Count:
     """Count the input tokens that a Chat Completions request is billed.
 
-    The count is not exact where no checked formula is known: audio, files, structured output, and the framing of reasoning models. For
-    models of other providers it is an estimate, raised as a whole by the margin of their family.
+    The count is not exact where no checked formula is known: audio, files, structured output, and
+    the framing of reasoning models. For models of other providers it is an estimate, raised as a
+    whole by the margin of their family.
 
     Args:
-        request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools`, `tool_choice` and the older
-            `functions` and `function_call`.
-        model: The model's name, or an object with a `name`. Default: the request's `model`, or gpt-4o.
+        request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools`,
+            `tool_choice` and the older `functions` and `function_call`.
+        model: The model's name, or an object with a `name`. Default: the request's `model`, or
+            gpt-4o.
 
     Raises:
         TypeError: `request` is no mapping.
@@ -41,7 +48,8 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     >>> count_request({"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]})
     Count(tokens=8, exact=True)
     """
-    if not isinstance(cast("object", request), Mapping):  # callers without a type checker pass anything
+    # callers without a type checker pass anything
+    if not isinstance(cast("object", request), Mapping):
         problem = f"request must be the arguments of the call, not {request!r:.80}: write count_request({{'messages': messages}})."
         raise TypeError(problem)
     named = request.get("model")
@@ -51,7 +59,9 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     messages = [_mapping(message) for message in _sequence(request.get("messages"))]
     parts = [_count_message(message, base) for message in messages]
     parts += (_count_definitions(request, messages, base), Count(0, _has_known_format(request)))
-    return Count(tokenizer.scale(sum(part.tokens for part in parts)), all(part.exact for part in parts))
+    return Count(
+        tokenizer.scale(sum(part.tokens for part in parts)), all(part.exact for part in parts)
+    )
 
 
 def _has_known_format(request: Mapping[str, Json]) -> bool:
@@ -59,10 +69,16 @@ def _has_known_format(request: Mapping[str, Json]) -> bool:
     return form == "text" and not request.get("prediction")
 
 
-def _count_definitions(request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: Tokenizer) -> Count:
+def _count_definitions(
+    request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: Tokenizer
+) -> Count:
     count = tokenizer.count
-    system = next((_last_text(message) for message in messages if message.get("role") in _SYSTEM), None)
-    tools = [_read_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))]
+    system = next(
+        (_last_text(message) for message in messages if message.get("role") in _SYSTEM), None
+    )
+    tools = [
+        _read_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))
+    ]
     functions = [_read_definition(function) for function in _sequence(request.get("functions"))]
     tokens, exact = tokenizer.count_overhead(tools, system=False if system is None else system)
     if functions:
@@ -92,7 +108,11 @@ def _count_message(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
         tokens += _FUNCTION_RESULT
     call = _mapping(message.get("function_call"))
     if call:
-        tokens += _FUNCTION_CALL + count(str(call.get("name", ""))) + count(str(call.get("arguments", "")))
+        tokens += (
+            _FUNCTION_CALL
+            + count(str(call.get("name", "")))
+            + count(str(call.get("arguments", "")))
+        )
     return Count(tokens, frame.exact and content.exact)
 
 
@@ -103,7 +123,10 @@ def _count_content(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     if isinstance(content, str):
         return Count(tokens + tokenizer.count(content))
     parts = [_count_part(_mapping(part), tokenizer) for part in _sequence(content)]
-    return Count(tokens + sum(part.tokens for part in parts), all(part.exact for part in parts) and not message.get("audio"))
+    return Count(
+        tokens + sum(part.tokens for part in parts),
+        all(part.exact for part in parts) and not message.get("audio"),
+    )
 
 
 def _count_part(part: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
@@ -113,7 +136,9 @@ def _count_part(part: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     image = _mapping(part.get("image_url"))
     url, detail = image.get("url"), image.get("detail")
     if isinstance(url, str):
-        return tokenizer.count_part(ImagePart(url=url, detail=detail if isinstance(detail, str) else None))
+        return tokenizer.count_part(
+            ImagePart(url=url, detail=detail if isinstance(detail, str) else None)
+        )
     return Count(0, exact=False)
 
 
@@ -128,7 +153,11 @@ def _last_text(message: Mapping[str, Json]) -> str:
 def _read_call(call: Json) -> ToolCall:
     outer = _mapping(call)
     function = _mapping(outer.get("function"))
-    return ToolCall(id=str(outer.get("id", "")), name=str(function.get("name", "")), arguments=str(function.get("arguments", "")))
+    return ToolCall(
+        id=str(outer.get("id", "")),
+        name=str(function.get("name", "")),
+        arguments=str(function.get("arguments", "")),
+    )
 
 
 def _read_definition(function: Json) -> ToolDefinition:

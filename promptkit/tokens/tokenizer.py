@@ -1,7 +1,8 @@
 """The protocol of tokenizers: what the renderer asks of one.
 
-A tokenizer counts text and knows what a message costs around its text. `count` is all that a new one must define: subclass
-`Tokenizer` explicitly, and the rest has defaults (no framing, media cost nothing, no cut is safe).
+A tokenizer counts text and knows what a message costs around its text. `count` is all that a new
+one must define: subclass `Tokenizer` explicitly, and the rest has defaults (no framing, media cost
+nothing, no cut is safe).
 """
 
 from __future__ import annotations
@@ -17,9 +18,27 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Sequence
 
-    from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, ToolDefinition
+    from promptkit.messages import (
+        DocumentPart,
+        ImagePart,
+        Message,
+        OpaquePart,
+        Part,
+        Role,
+        ToolCall,
+        ToolDefinition,
+    )
 
-__all__ = ["Count", "Tokenizer", "count_frame", "count_message", "count_opaque", "count_part", "is_exact", "truncate_by_counting"]
+__all__ = [
+    "Count",
+    "Tokenizer",
+    "count_frame",
+    "count_message",
+    "count_opaque",
+    "count_part",
+    "is_exact",
+    "truncate_by_counting",
+]
 
 
 class Count(NamedTuple):
@@ -46,8 +65,9 @@ class Tokenizer(Protocol):
     def safe_cut(self) -> re.Pattern[str] | None:
         """A zero-width pattern that matches where counting is additive.
 
-        At such a position p of a text s, `count(s) == count(s[:p]) + count(s[p:])`. None means that no position is known to be safe.
-        Rendering works without it, but counts a message of many parts again for every part.
+        At such a position p of a text s, `count(s) == count(s[:p]) + count(s[p:])`. None means that
+        no position is known to be safe. Rendering works without it, but counts a message of many
+        parts again for every part.
         """
         return None
 
@@ -55,16 +75,22 @@ class Tokenizer(Protocol):
     def base(self) -> Tokenizer:
         """The tokenizer whose counts are added up before they are scaled: this one, or the one that a `CalibratedTokenizer` scales.
 
-        The texts of a message are counted by it and added; `scale` turns the sum into tokens. So `count(text) == scale(base.count(text))`.
+        The texts of a message are counted by it and added; `scale` turns the sum into tokens. So
+        `count(text) == scale(base.count(text))`.
         """
         return self
 
     def scale(self, tokens: int) -> int:
-        """Return the tokens of texts for which `base` counts `tokens`. It is 0 for 0, and never falls when `tokens` grows."""
+        """Return the tokens of texts for which `base` counts `tokens`.
+
+        It is 0 for 0, and never falls when `tokens` grows.
+        """
         return tokens
 
     def learn(self, *, counted: int, reported: int) -> Self:
-        """Return the tokenizer to use after a provider reported the size of a request. Only those that estimate return another one.
+        """Return the tokenizer to use after a provider reported the size of a request.
+
+        Only those that estimate return another one.
 
         Args:
             counted: The tokens that this tokenizer counted for the request.
@@ -75,7 +101,10 @@ class Tokenizer(Protocol):
 
     @abstractmethod
     def count(self, text: str) -> int:
-        """Count the tokens of a text. Text that looks like a special token counts as text; the empty string counts 0."""
+        """Count the tokens of a text.
+
+        Text that looks like a special token counts as text; the empty string counts 0.
+        """
         ...
 
     def upper_bound(self, text: str) -> int | None:
@@ -114,12 +143,15 @@ class Tokenizer(Protocol):
         _ = part
         return Count(0)
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         """Count the tokens of a request apart from its messages: tool definitions, and the tokens that start the reply.
 
         Args:
             tools: The tools that the request offers.
-            system: The text of the first system message, or whether there is one. With True the count may be too high, never too low.
+            system: The text of the first system message, or whether there is one. With True the
+                count may be too high, never too low.
         """
         _ = tools, system
         return Count(0)
@@ -154,7 +186,11 @@ def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
     """Count the tokens around the content of a message."""
     has_text = any(isinstance(part, str) for part in message.content)
     return tokenizer.count_framing(
-        message.role, name=message.name, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id, text=has_text
+        message.role,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        text=has_text,
     )
 
 
@@ -168,14 +204,16 @@ def count_part(part: Part, tokenizer: Tokenizer) -> int:
 def is_exact(message: Message, tokenizer: Tokenizer) -> bool:
     """Return whether the tokens of a message are the number that the provider bills."""
     parts = (part for part in message.content if not isinstance(part, str | CacheBreakpointPart))
-    return count_frame(message, tokenizer).exact and all(tokenizer.count_part(part).exact for part in parts)
+    return count_frame(message, tokenizer).exact and all(
+        tokenizer.count_part(part).exact for part in parts
+    )
 
 
 def count_opaque(part: OpaquePart, count: Callable[[str], int]) -> Count:
     """Count the tokens of an opaque part: its `tokens`, or those of the text in it.
 
-    The text of a refusal in Chat Completions is billed as text. For any other text in an opaque part no rule is known, so that count is not
-    exact.
+    The text of a refusal in Chat Completions is billed as text. For any other text in an opaque
+    part no rule is known, so that count is not exact.
 
     Args:
         part: The part.
@@ -184,8 +222,14 @@ def count_opaque(part: OpaquePart, count: Callable[[str], int]) -> Count:
     if part.tokens is not None:
         return Count(part.tokens)
     value = part.value
-    is_refusal = isinstance(value, Mapping) and isinstance(value.get("refusal"), str) and value.keys() <= _REFUSAL
-    return Count(sum(map(count, find_texts(value))), is_refusal and part.provider in ("chat", "chat.message"))
+    is_refusal = (
+        isinstance(value, Mapping)
+        and isinstance(value.get("refusal"), str)
+        and value.keys() <= _REFUSAL
+    )
+    return Count(
+        sum(map(count, find_texts(value))), is_refusal and part.provider in ("chat", "chat.message")
+    )
 
 
 _REFUSAL = {"type", "refusal"}
@@ -193,16 +237,23 @@ _REFUSAL = {"type", "refusal"}
 
 _FIRST_GUESS = 4  # characters per token, about as many as in English text
 _SLACK = 64  # characters that the first guess has besides
-_CONTEXT = 64  # characters before a short piece that are counted with it, so that its first token is the same as in the whole text
-_STEPS = 64  # steps of a walk; more are taken only where short pieces of a text say nothing of its tokens, as in a run of one letter
+# characters before a short piece that are counted with it, so that its first token is the same as
+# in the whole text
+_CONTEXT = 64
+# steps of a walk; more are taken only where short pieces of a text say nothing of its tokens, as in
+# a run of one letter
+_STEPS = 64
 _ROUNDS = 6  # guesses that are counted as a whole before the search goes on by halves
 
 
-def truncate_by_counting(text: str, tokens: int, count: Callable[[str], int], *, keep: Literal["head", "tail"] = "head") -> str:
+def truncate_by_counting(
+    text: str, tokens: int, count: Callable[[str], int], *, keep: Literal["head", "tail"] = "head"
+) -> str:
     """Return a head or tail of at most `tokens`, for a tokenizer that can only count.
 
-    A first guess is counted as a whole. From there the search walks on by counting only what lies between, and the end of the walk is
-    counted as a whole again. So about three times the length of the result is counted, however long the text is.
+    A first guess is counted as a whole. From there the search walks on by counting only what lies
+    between, and the end of the walk is counted as a whole again. So about three times the length of
+    the result is counted, however long the text is.
 
     Args:
         text: The text.
@@ -238,8 +289,14 @@ def truncate_by_counting(text: str, tokens: int, count: Callable[[str], int], *,
     return cut(0, low)
 
 
-def _walk(place: int, counted: int, tokens: int, size: int, count: Callable[[int, int], int]) -> int:  # places and tokens
-    """Return the greatest length that seems to fit, from a length whose tokens are known. Counts only what lies between the two."""
+# places and tokens
+def _walk(
+    place: int, counted: int, tokens: int, size: int, count: Callable[[int, int], int]
+) -> int:
+    """Return the greatest length that seems to fit, from a length whose tokens are known.
+
+    Counts only what lies between the two.
+    """
 
     def count_between(start: int, end: int) -> int:
         before = max(0, start - _CONTEXT)

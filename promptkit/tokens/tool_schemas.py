@@ -1,10 +1,12 @@
 """What tools cost: their definitions, a forced choice, tool calls and tool results, for one way of counting text.
 
-OpenAI writes the schemas of tools into the prompt as TypeScript declarations. The declarations of `functions` and of `tools` differ
-in how they write nested objects. Both were worked out from billed requests: https://github.com/hmarr/openai-chat-tokens (`functions`),
-https://github.com/n0isy/openai-tokens-count (`tools`), both MIT. The other figures are fitted to the billed requests of these two
-projects and of the OpenAI cookbook ("How to count tokens with tiktoken"), and meet all of them: definitions, choices, messages with one call, and the one
-with two.
+OpenAI writes the schemas of tools into the prompt as TypeScript declarations. The declarations of
+`functions` and of `tools` differ in how they write nested objects. Both were worked out from billed
+requests: https://github.com/hmarr/openai-chat-tokens (`functions`),
+https://github.com/n0isy/openai-tokens-count (`tools`), both MIT. The other figures are fitted to
+the billed requests of these two projects and of the OpenAI cookbook ("How to count tokens with
+tiktoken"), and meet all of them: definitions, choices, messages with one call, and the one with
+two.
 """
 
 from __future__ import annotations
@@ -37,28 +39,35 @@ __all__ = [
 ]
 
 Dialect: TypeAlias = Literal["functions", "tools"]
-"""The way in which declarations are written: for the older `functions` of a request, or for its `tools`."""
+"""The way in which declarations are written: for the older `functions` of a request, or for its
+`tools`."""
 
 Counter: TypeAlias = Callable[[str], int]
 
 SYSTEM_DISCOUNT = 4
-"""Tokens that definitions cost less beside a system message: they stand in one, and its framing is needed only once."""
+"""Tokens that definitions cost less beside a system message: they stand in one, and its framing is
+needed only once."""
 
 MAX_DEPTH = 64
-"""Schemas that nest deeper are declared as `any` from there on: a prompt must not depend on a recursion limit."""
+"""Schemas that nest deeper are declared as `any` from there on: a prompt must not depend on a
+recursion limit."""
 
 _DEFINITIONS: Mapping[Dialect, int] = {"functions": 9, "tools": 2}
-_CALL = 10  # the framing of a message with a call, and what names the tool in the call and in its result
+# the framing of a message with a call, and what names the tool in the call and in its result
+_CALL = 10
 _PARALLEL = 9  # one billed request with two calls is known; more are taken to cost as much each
 _NO_CHOICE = 1
 _CHOICE = 4
 
 
-def count_definitions(tools: Sequence[ToolDefinition], count: Counter, dialect: Dialect = "tools") -> Count:
+def count_definitions(
+    tools: Sequence[ToolDefinition], count: Counter, dialect: Dialect = "tools"
+) -> Count:
     """Count the tokens of tool definitions, without a system message.
 
-    The count is exact for schemas with the keywords that the fitted requests have. Others, such as `$ref`, cost at least what is
-    known of them and at least their JSON, so that the estimate is rather too high.
+    The count is exact for schemas with the keywords that the fitted requests have. Others, such as
+    `$ref`, cost at least what is known of them and at least their JSON, so that the estimate is
+    rather too high.
 
     Args:
         tools: The tools that a request offers.
@@ -69,12 +78,16 @@ def count_definitions(tools: Sequence[ToolDefinition], count: Counter, dialect: 
         return Count(0)
     tokens = count(format_declarations(tools, dialect)) + _DEFINITIONS[dialect]
     odd = [tool for tool in tools if not has_known_keywords(tool)]
-    tokens += sum(max(0, count(_to_json(tool)) - count(format_declarations([tool], dialect))) for tool in odd)
+    tokens += sum(
+        max(0, count(_to_json(tool)) - count(format_declarations([tool], dialect))) for tool in odd
+    )
     return Count(tokens, exact=not odd)
 
 
 def _to_json(tool: ToolDefinition) -> str:
-    return json.dumps([tool.name, tool.description, tool.parameters], ensure_ascii=False, default=str)
+    return json.dumps(
+        [tool.name, tool.description, tool.parameters], ensure_ascii=False, default=str
+    )
 
 
 def count_tool_choice(choice: Json, count: Counter) -> int:
@@ -96,7 +109,9 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = sum(_CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls)
+    tokens = sum(
+        _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls
+    )
     return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
 
 
@@ -112,17 +127,26 @@ def _rewrite(arguments: str) -> str:
         return arguments
 
 
-_SHORT = 4_096  # characters: the arguments of a call are counted in every request, and most are short
+# characters: the arguments of a call are counted in every request, and most are short
+_SHORT = 4_096
 _compact_short = lru_cache(maxsize=4_096)(_rewrite)
 
-_TYPES = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_TYPES = {
+    "string": "string",
+    "number": "number",
+    "integer": "number",
+    "boolean": "boolean",
+    "null": "null",
+}
 
 
 def format_declarations(tools: Iterable[ToolDefinition], dialect: Dialect) -> str:
     """Write tools as the prompt of a request holds them."""
     heading = "# Tools\n\n## functions\n\n" if dialect == "tools" else ""
     declared = "".join(_Declaration(dialect).format_tool(tool) for tool in tools)
-    return f"{heading}namespace functions {{\n\n{declared}}} // namespace functions" + ("\n" if dialect == "tools" else "")
+    return f"{heading}namespace functions {{\n\n{declared}}} // namespace functions" + (
+        "\n" if dialect == "tools" else ""
+    )
 
 
 @attrs.frozen
@@ -142,12 +166,19 @@ class _Declaration:
         lines = text.split("\n") if self.dialect == "tools" else [text]
         return [f"// {line}".rstrip(" ") for line in lines]
 
-    def format_properties(self, schema: Mapping[str, Json], depth: int, level: int = 0) -> Iterator[str]:
+    def format_properties(
+        self, schema: Mapping[str, Json], depth: int, level: int = 0
+    ) -> Iterator[str]:
         required = schema.get("required")
-        needed = {item for item in required if isinstance(item, str)} if isinstance(required, Sequence) else set[str]()
+        needed = (
+            {item for item in required if isinstance(item, str)}
+            if isinstance(required, Sequence)
+            else set[str]()
+        )
         for name, value in _mapping(schema.get("properties")).items():
             prop = _mapping(value)
-            # In `functions` only the outermost properties keep their descriptions, and the others are indented.
+            # In `functions` only the outermost properties keep their descriptions, and the others
+            # are indented.
             indent = "  " * depth if self.dialect == "functions" else ""
             if depth == 0 or self.dialect == "tools":
                 yield from self.format_comment(prop.get("description"))
@@ -191,7 +222,19 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 
 
 # What the fitted requests had in their schemas. `const` and `additionalProperties` change nothing.
-_PLAIN = frozenset({"type", "properties", "required", "items", "enum", "description", "anyOf", "const", "additionalProperties"})
+_PLAIN = frozenset(
+    {
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "description",
+        "anyOf",
+        "const",
+        "additionalProperties",
+    }
+)
 
 
 def has_known_keywords(tool: ToolDefinition) -> bool:

@@ -27,7 +27,8 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
 ) -> str:
     """Truncate a text to at most `tokens`, marker included. A text that fits is returned as it is.
 
-    The cut is at the end of a line where one is near (within 15 % of the kept text), and never inside a grapheme cluster.
+    The cut is at the end of a line where one is near (within 15 % of the kept text), and never
+    inside a grapheme cluster.
 
     Args:
         text: The text.
@@ -70,7 +71,9 @@ def _cut_head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
 
 
 def _cut_tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    start = len(text) - len(tokenizer.truncate(text, tokens, keep="tail")) if tokens > 0 else len(text)
+    start = (
+        len(text) - len(tokenizer.truncate(text, tokens, keep="tail")) if tokens > 0 else len(text)
+    )
     line = text.find("\n", start, start + int((len(text) - start) * _LINE))
     if line < 0:
         place = _last_boundary(text, start)
@@ -78,7 +81,8 @@ def _cut_tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
     if marker.endswith("\n"):
         return text[line + 1 :]
     if text.startswith("\r", line - 1):
-        line = line - 1 if line > start else line + 1  # a line break of two characters is one cluster
+        # a line break of two characters is one cluster
+        line = line - 1 if line > start else line + 1
     return text[line:]
 
 
@@ -93,7 +97,8 @@ class _Patterns:
 def _patterns() -> _Patterns:
     import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
-    # Where clusters always end (UAX 29): between characters that neither extend, join nor pair with anything.
+    # Where clusters always end (UAX 29): between characters that neither extend, join nor pair with
+    # anything.
     plain, flag = r"[\p{GCB=Other}\p{GCB=LV}\p{GCB=LVT}]", r"\p{GCB=Regional_Indicator}"
     certain = rf"(?r)(?<={plain})(?=(?:{plain}|{flag}))|(?<={flag})(?={plain})"
     return _Patterns(regex.compile(r"\X"), regex.compile(certain), regex.compile(rf"(?r){flag}+"))
@@ -121,7 +126,8 @@ def _earlier_boundary(text: str, place: int) -> int:
             start: int = found.start()
             return start
         if patterns.flags.search(text, place - size, place):
-            # Flags are pairs, counted from the start of their run; \X would count again at each of them.
+            # Flags are pairs, counted from the start of their run; \X would count again at each of
+            # them.
             run = patterns.flags.search(text, 0, place)
             first: int = run.start()
             pairs: int = (run.end() - first - 1) // 2

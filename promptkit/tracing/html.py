@@ -1,7 +1,7 @@
 """The trace page: one HTML file that contains a trace and the viewer.
 
-The JSON stores the items as columns: a list for each property that most items have, and an object by item id for each other
-property. Paths are not stored, since labels and parents determine them.
+The JSON stores the items as columns: a list for each property that most items have, and an object
+by item id for each other property. Paths are not stored, since labels and parents determine them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ SCRIPTS = (
     "controls",
     "app",
 )
-"""The parts of the script, each after the parts that it uses. The first two do not use the document."""
+"""The parts of the script, each after the parts that it uses. The first two do not use the
+document."""
 
 STYLES = ("page", "panels")
 """The style sheets, in order."""
@@ -107,15 +108,22 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
         "used": _values_by_id(items, lambda item: item.used),
         "limit": _values_by_id(items, lambda item: item.limit),
         "reserve": _values_by_id(items, lambda item: item.reserve or None),
-        "seconds": _values_by_id(items, lambda item: None if item.seconds is None else round(item.seconds, 7)),
+        "seconds": _values_by_id(
+            items, lambda item: None if item.seconds is None else round(item.seconds, 7)
+        ),
         "role": _values_by_id(items, lambda item: item.role),
         "name": _values_by_id(items, lambda item: item.name),
         "callId": _values_by_id(items, lambda item: item.call_id),
-        "calls": _values_by_id(items, lambda item: [[*_build_call_row(item, at)] for at in range(len(item.calls))] or None),
+        "calls": _values_by_id(
+            items,
+            lambda item: [[*_build_call_row(item, at)] for at in range(len(item.calls))] or None,
+        ),
         "text": [item.text for item in items],
         # Python and JavaScript define white space differently.
         "blank": _ids_where(items, lambda item: item.text is not None and item.text.isspace()),
-        "part": _values_by_id(items, lambda item: None if item.part is None else describe_part(item.part)),
+        "part": _values_by_id(
+            items, lambda item: None if item.part is None else describe_part(item.part)
+        ),
         "starts": "".join(_STARTS[item.starts_line] for item in items),
         "ends": _ids_where(items, lambda item: item.ends_line),
         "own": _ids_where(items, lambda item: item.is_element),
@@ -145,7 +153,9 @@ def _ids_where(items: Iterable[TraceItem], test: Callable[[TraceItem], bool]) ->
     return [item.id for item in items if test(item)]
 
 
-def _values_by_id(items: Iterable[TraceItem], fact: Callable[[TraceItem], object]) -> dict[int, object]:
+def _values_by_id(
+    items: Iterable[TraceItem], fact: Callable[[TraceItem], object]
+) -> dict[int, object]:
     return {item.id: value for item in items if (value := fact(item)) is not None}
 
 
@@ -154,11 +164,30 @@ def _encode_priority(priority: float | None) -> float | None:
     return None if priority is None else max(priority, -sys.float_info.max)
 
 
-def _build_removal_row(removal: TraceRemoval, ids: Mapping[str, int], names: _NameTable) -> list[object]:
+def _build_removal_row(
+    removal: TraceRemoval, ids: Mapping[str, int], names: _NameTable
+) -> list[object]:
     partner = None if removal.partner is None else ids.get(removal.partner)
-    return [removal.step, removal.item, removal.call, _encode_priority(removal.priority), removal.tokens, names[removal.reason], partner]
+    return [
+        removal.step,
+        removal.item,
+        removal.call,
+        _encode_priority(removal.priority),
+        removal.tokens,
+        names[removal.reason],
+        partner,
+    ]
 
 
 def _build_flex_group_row(group: TraceFlexGroup) -> list[object]:
     members = [[share.item, share.basis, share.budget, share.used] for share in group.members]
-    return [group.container, group.grow, group.available, group.reserved, group.plain, group.plain_share, group.plain_used, members]
+    return [
+        group.container,
+        group.grow,
+        group.available,
+        group.reserved,
+        group.plain,
+        group.plain_share,
+        group.plain_used,
+        members,
+    ]

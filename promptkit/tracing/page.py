@@ -1,8 +1,9 @@
 """Self-contained HTML pages: one file with the data, the script and the style sheet.
 
-No content becomes markup. A page contains its data as JSON in a block that browsers do not run, and its script inserts texts into the
-document as text. A Content-Security-Policy allows exactly the page's own script and style sheet: no network, no images, no inline
-handlers, no markup from strings.
+No content becomes markup. A page contains its data as JSON in a block that browsers do not run, and
+its script inserts texts into the document as text. A Content-Security-Policy allows exactly the
+page's own script and style sheet: no network, no images, no inline handlers, no markup from
+strings.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["VIEWER", "Facts", "build_page", "describe_part"]
 
 VIEWER = Path(__file__).with_name("viewer")
-"""The folder with the scripts, the style sheets and the template of the trace page, some of which other pages share."""
+"""The folder with the scripts, the style sheets and the template of the trace page, some of which
+other pages share."""
 
 Facts: TypeAlias = "dict[str, str | int]"
 """The properties of a part that a page shows."""
@@ -33,11 +35,19 @@ Facts: TypeAlias = "dict[str, str | int]"
 _SHOWN_CHARACTERS = 4_000  # longer opaque parts, such as audio in base64, are shown as a hash
 
 
-def build_page(template: Path, *, scripts: Sequence[Path], styles: Sequence[Path], data: Mapping[str, object], title: str) -> str:
+def build_page(
+    template: Path,
+    *,
+    scripts: Sequence[Path],
+    styles: Sequence[Path],
+    data: Mapping[str, object],
+    title: str,
+) -> str:
     """Build a page.
 
     Args:
-        template: The Jinja template with places for `title`, `data`, `script`, `style` and the hashes of the last two.
+        template: The Jinja template with places for `title`, `data`, `script`, `style` and the
+            hashes of the last two.
         scripts: The parts of the script, each after the parts that it uses.
         styles: The style sheets, in order.
         data: The data as JSON values. The page gets the title with them.
@@ -46,10 +56,17 @@ def build_page(template: Path, *, scripts: Sequence[Path], styles: Sequence[Path
     from jinja2 import Environment
     from markupsafe import Markup
 
-    script = "(() => {\n'use strict';\n" + "\n".join(path.read_text(encoding="utf-8") for path in scripts) + "\n})();\n"
+    script = (
+        "(() => {\n'use strict';\n"
+        + "\n".join(path.read_text(encoding="utf-8") for path in scripts)
+        + "\n})();\n"
+    )
     style = "\n".join(path.read_text(encoding="utf-8") for path in styles)
-    title = title.encode("utf-8", "replace").decode()  # a lone surrogate cannot be written to a file
-    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(template.read_text(encoding="utf-8"))
+    # a lone surrogate cannot be written to a file
+    title = title.encode("utf-8", "replace").decode()
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(
+        template.read_text(encoding="utf-8")
+    )
     return page.render(
         title=title,
         data=Markup(_dump_json({**data, "title": title})),  # noqa: S704  # _dump_json escapes `<`
@@ -78,10 +95,20 @@ def describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
             facts = {"kind": "cache breakpoint", "type": kind, "ttl": ttl}
         case ImagePart(url=url):
             size = (part.width, part.height) if part.width and part.height else read_dimensions(url)
-            facts = {"kind": "image", "type": part.media_type, "detail": part.detail, "size": f"{size[0]}×{size[1]}" if size else None}  # noqa: RUF001  # the sign between two sizes
+            facts = {
+                "kind": "image",
+                "type": part.media_type,
+                "detail": part.detail,
+                "size": f"{size[0]}×{size[1]}" if size else None,  # noqa: RUF001  # the sign between two sizes
+            }
             facts |= _describe_data_url(url) if url[:5].lower() == "data:" else {"url": url}
         case DocumentPart():
-            facts = {"kind": "document", "name": part.name, "type": part.media_type, **_hash_content(_decode_base64(part.data))}
+            facts = {
+                "kind": "document",
+                "name": part.name,
+                "type": part.media_type,
+                **_hash_content(_decode_base64(part.data)),
+            }
         case OpaquePart():
             facts = {"kind": "opaque", "provider": part.provider, **_describe_json(part.value)}
     return {name: fact for name, fact in facts.items() if fact is not None}
@@ -95,7 +122,11 @@ def _describe_json(value: Json) -> Facts:
 def _describe_data_url(url: str) -> Facts:
     head, _, data = url[5:].partition(",")
     kind, *parameters = head.split(";")
-    content = _decode_base64(data) if "base64" in (each.strip().lower() for each in parameters) else unquote_to_bytes(_encode(data))
+    content = (
+        _decode_base64(data)
+        if "base64" in (each.strip().lower() for each in parameters)
+        else unquote_to_bytes(_encode(data))
+    )
     return {**({"type": kind} if kind else {}), **_hash_content(content)}
 
 

@@ -1,9 +1,11 @@
 """The trace of one render: the tree, the budget of each element, and every state of the removal order.
 
-A trace consists of plain values without a reference to the renderer, so it can be stored, walked, drawn and sent elsewhere.
+A trace consists of plain values without a reference to the renderer, so it can be stored, walked,
+drawn and sent elsewhere.
 
-A state is a number: in state k, the first k steps of the removal order have been applied. The order is the same for every budget.
-A budget only determines the number of steps, which `Trace.state_at` returns.
+A state is a number: in state k, the first k steps of the removal order have been applied. The order
+is the same for every budget. A budget only determines the number of steps, which `Trace.state_at`
+returns.
 """
 
 from __future__ import annotations
@@ -15,9 +17,24 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart, Role, ToolCall
+    from promptkit.messages import (
+        CacheBreakpointPart,
+        DocumentPart,
+        ImagePart,
+        OpaquePart,
+        Role,
+        ToolCall,
+    )
 
-__all__ = ["Trace", "TraceCall", "TraceFlexGroup", "TraceItem", "TraceRemoval", "TraceShare", "TraceTiming"]
+__all__ = [
+    "Trace",
+    "TraceCall",
+    "TraceFlexGroup",
+    "TraceItem",
+    "TraceRemoval",
+    "TraceShare",
+    "TraceTiming",
+]
 
 Kind = Literal["container", "message", "text", "part"]
 
@@ -29,13 +46,15 @@ class Trace:
     items: tuple[TraceItem, ...]
     """The tree in document order; `items[0]` is the root."""
     flex_groups: tuple[TraceFlexGroup, ...]
-    """The flex groups, in the order of their containers and, within a container, in the order of rendering."""
+    """The flex groups, in the order of their containers and, within a container, in the order of
+    rendering."""
     removals: tuple[TraceRemoval, ...]
     """All possible removals, in order. Those with `step < state` were applied."""
     counts: tuple[int, ...]
     """The exact number of tokens of the request in each state."""
     costs: tuple[int, ...]
-    """The tokens that decide which state is chosen. They equal `counts` except with `prune_step`, which compares whole joints only."""
+    """The tokens that decide which state is chosen. They equal `counts` except with `prune_step`,
+    which compares whole joints only."""
     unfit: frozenset[int] = frozenset()
     """The states that no budget may choose, because a fallback would exceed a token limit."""
     state: int | None
@@ -54,7 +73,10 @@ class Trace:
     """The duration of each stage."""
 
     def state_at(self, budget: int) -> int | None:
-        """Return the state of a render with this budget (tokens), as `Rendered.at_budget` does. None if no state fits."""
+        """Return the state of a render with this budget (tokens), as `Rendered.at_budget` does.
+
+        None if no state fits.
+        """
         room = budget - self.reserved
         costs = self.costs
         states = range(len(costs))
@@ -63,7 +85,10 @@ class Trace:
             return None
         if self.prune_step:
             first = self._round_up_to_step(first, room)
-        return next((state for state in states[first:] if state not in self.unfit and costs[state] <= room), None)
+        return next(
+            (state for state in states[first:] if state not in self.unfit and costs[state] <= room),
+            None,
+        )
 
     def kept(self, state: int) -> Iterator[TraceItem]:
         """Iterate over the items that are kept in a state, in document order."""
@@ -90,7 +115,10 @@ class Trace:
 
 @attrs.frozen(kw_only=True)
 class TraceItem:
-    """One item of the tree: a container, a message, a text, or another part. Sizes are in tokens."""
+    """One item of the tree: a container, a message, a text, or another part.
+
+    Sizes are in tokens.
+    """
 
     id: int
     """The index in `Trace.items`."""
@@ -109,7 +137,8 @@ class TraceItem:
     element_label: str | None = None
     """The label of the element, if it has one. Receipts show it in place of the path."""
     passes_on: bool = False
-    """True if the item only groups its children, so that receipts leave it out of paths if it is an only child."""
+    """True if the item only groups its children, so that receipts leave it out of paths if it is an
+    only child."""
     priority: float | None
     """None: it has none, which is the highest."""
     required: bool = False
@@ -118,13 +147,16 @@ class TraceItem:
     since: int = 0
     """The first state that keeps the item: later than 0 for a fallback."""
     until: int | None = None
-    """The last state that keeps the item. None: every state keeps it. -1: a token limit removes it at every budget."""
+    """The last state that keeps the item. None: every state keeps it. -1: a token limit removes it
+    at every budget."""
     tokens: int = 0
-    """The tokens of the text, the part or the message framing, without descendants and without joints."""
+    """The tokens of the text, the part or the message framing, without descendants and without
+    joints."""
     budget: int | None = None
     """The budget of the item; None if it is not a member of a flex group."""
     used: int | None = None
-    """The tokens that the item reported to its container: at most its budget, unless it always stays."""
+    """The tokens that the item reported to its container: at most its budget, unless it always
+    stays."""
     limit: int | None = None
     """The token limit of a TokenLimit."""
     reserve: int = 0
@@ -143,11 +175,13 @@ class TraceItem:
     """The text of a text item, or of a message that consists of one text."""
     part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None
     starts_line: Literal["never", "always", "first"] = "never"
-    """When a text starts on a new line. `first`: unless text of the container around its own container is right before it."""
+    """When a text starts on a new line. `first`: unless text of the container around its own
+    container is right before it."""
     ends_line: bool = False
     """Whether the item after a text starts on a new line."""
     is_element: bool = False
-    """Whether a text is an element of its own (TextChunk, Text). Its priority is compared like that of a container."""
+    """Whether a text is an element of its own (TextChunk, Text). Its priority is compared like that
+    of a container."""
 
     def kept(self, state: int) -> bool:
         """Return whether a state keeps the item."""
@@ -205,11 +239,13 @@ class TraceRemoval:
     order: int
     """The position in the removal order."""
     step: int
-    """The step that makes the removal, counted from 0. -1: a token limit makes it at every budget."""
+    """The step that makes the removal, counted from 0. -1: a token limit makes it at every
+    budget."""
     item: int
     """The id of the removed item."""
     call: int | None = None
-    """The index of the tool call that is removed from the message `item`; None if the item is removed."""
+    """The index of the tool call that is removed from the message `item`; None if the item is
+    removed."""
     path: str
     label: str
     """The name of the item in receipts, as in `Removal.label`."""

@@ -39,7 +39,10 @@ from .redaction import (
 )
 from .search import extract_words as extract_words
 from .sql import SqlStore as SqlStore
-from .statistics import TranscriptStatistics as TranscriptStatistics, compute_statistics as compute_statistics
+from .statistics import (
+    TranscriptStatistics as TranscriptStatistics,
+    compute_statistics as compute_statistics,
+)
 from .store import (
     ArchivingStore as ArchivingStore,
     EarlierEntries as EarlierEntries,

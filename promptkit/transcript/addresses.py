@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import ReadProblem, TranscriptStore
 
-__all__ = ["StoreReader", "create_conversation", "is_conversation", "is_url", "list_transcripts", "open_reader", "open_store"]
+__all__ = [
+    "StoreReader",
+    "create_conversation",
+    "is_conversation",
+    "is_url",
+    "list_transcripts",
+    "open_reader",
+    "open_store",
+]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
@@ -32,9 +40,10 @@ def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
     """Open the store of a transcript by its address.
 
     Args:
-        address: The path of a file, or a URL: `sqlite:///talks.db#42`, `postgresql://user@host/name#42`, `s3://bucket/talks#42`, `gs://…`,
-            `az://…` or `file:///folder#42`. Characters other than letters, digits, `-`, `_`, `.` and `~` after the `#` are written as
-            `%20`.
+        address: The path of a file, or a URL: `sqlite:///talks.db#42`,
+            `postgresql://user@host/name#42`, `s3://bucket/talks#42`, `gs://…`, `az://…` or
+            `file:///folder#42`. Characters other than letters, digits, `-`, `_`, `.` and `~` after
+            the `#` are written as `%20`.
 
     Returns:
         A `JsonlStore`, a `SqlStore` or an `ObjectStore`.
@@ -54,21 +63,28 @@ def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
     """Return the addresses of the transcripts at a place, sorted.
 
     Args:
-        place: A folder, whose `.jsonl` files are listed, or a URL without `#`, whose conversations are listed.
+        place: A folder, whose `.jsonl` files are listed, or a URL without `#`, whose conversations
+            are listed.
 
     Raises:
         InvalidArgumentError: The URL names a place of another kind.
-        TranscriptError: The place cannot be read, or the library that the URL needs is not installed.
+        TranscriptError: The place cannot be read, or the library that the URL needs is not
+            installed.
     """
     if not is_url(place):
         return sorted(str(file) for file in Path(place).glob("*.jsonl") if file.is_file())
     url = str(place).partition("#")[0]
-    conversations = list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
+    conversations = (
+        list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
+    )
     return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
 
 
 def open_reader(address: str | os.PathLike[str]) -> TranscriptReader | StoreReader:
-    """Open a transcript for reading it entry by entry, with numbers of lines. Raises what `open_store` and reading raise."""
+    """Open a transcript for reading it entry by entry, with numbers of lines.
+
+    Raises what `open_store` and reading raise.
+    """
     return StoreReader(str(address)) if is_url(address) else TranscriptReader(Path(address))
 
 
@@ -125,4 +141,8 @@ def is_url(address: str | os.PathLike[str]) -> bool:
 def is_conversation(address: str | os.PathLike[str]) -> bool:
     """Return whether an address is the URL of a conversation in a database or in object storage, and not of a file."""
     text = str(address)
-    return is_url(address) and not _FILES_ONLY.match(text) and ("#" in text or _DATABASE.match(text) is not None)
+    return (
+        is_url(address)
+        and not _FILES_ONLY.match(text)
+        and ("#" in text or _DATABASE.match(text) is not None)
+    )

@@ -24,10 +24,13 @@ __all__ = ["AsyncTranscript", "AsyncTranscriptStore", "BlockingStore"]
 
 
 class AsyncTranscript:
-    """A transcript that is opened and written in an event loop. The store works in threads, so other tasks go on meanwhile.
+    """A transcript that is opened and written in an event loop.
 
-    Calls from several tasks are done one after the other. A call that is cancelled is finished first, so no batch is written by halves.
-    Everything that only reads what is in memory (`path`, `entries`, `leaf`, `labels`) is read from `transcript`.
+    The store works in threads, so other tasks go on meanwhile.
+
+    Calls from several tasks are done one after the other. A call that is cancelled is finished
+    first, so no batch is written by halves. Everything that only reads what is in memory (`path`,
+    `entries`, `leaf`, `labels`) is read from `transcript`.
 
     >>> talk = await AsyncTranscript.open(SqlStore("postgresql://…/talks", "42"))
     >>> await talk.append_messages(Message(role="user", content="Hello."))
@@ -44,7 +47,8 @@ class AsyncTranscript:
         """Open a transcript.
 
         Args:
-            store: The store, or a function that opens it, for stores that connect when they are made.
+            store: The store, or a function that opens it, for stores that connect when they are
+                made.
 
         Raises:
             TranscriptError: The store cannot be read.
@@ -58,7 +62,9 @@ class AsyncTranscript:
     async def append(self, *payloads: EntryPayload, expect: str | None = None) -> list[Entry]:
         """Append a batch, as `Transcript.append` does, and raise what it raises."""
         async with self._lock:
-            return await anyio.to_thread.run_sync(partial(self.transcript.append, *payloads, expect=expect))
+            return await anyio.to_thread.run_sync(
+                partial(self.transcript.append, *payloads, expect=expect)
+            )
 
     async def append_messages(self, *messages: Message) -> list[Entry]:
         """Append messages as one batch, as `Transcript.append_messages` does."""
@@ -73,11 +79,16 @@ class AsyncTranscript:
     async def rewind(self, entry_id: str | None, *payloads: EntryPayload) -> Entry:
         """Continue from another entry, as `Transcript.rewind` does."""
         async with self._lock:
-            return await anyio.to_thread.run_sync(partial(self.transcript.rewind, entry_id, *payloads))
+            return await anyio.to_thread.run_sync(
+                partial(self.transcript.rewind, entry_id, *payloads)
+            )
 
 
 class AsyncTranscriptStore(Protocol):
-    """A store whose driver is asynchronous. Its methods are those of `TranscriptStore`, as coroutine functions, with the same promises."""
+    """A store whose driver is asynchronous.
+
+    Its methods are those of `TranscriptStore`, as coroutine functions, with the same promises.
+    """
 
     @property
     def address(self) -> str | None:

@@ -1,7 +1,8 @@
 """The entries of a transcript: frozen values that are written once and never changed.
 
-Every entry names its parent, so a transcript is a tree. The path from the root to a leaf is one conversation. Checkpoints, edits and
-resets change how earlier entries are viewed; each of them is an entry itself.
+Every entry names its parent, so a transcript is a tree. The path from the root to a leaf is one
+conversation. Checkpoints, edits and resets change how earlier entries are viewed; each of them is
+an entry itself.
 """
 
 from __future__ import annotations
@@ -35,7 +36,17 @@ __all__ = [
 ]
 
 EntryKind = Literal[
-    "message", "checkpoint", "branch_summary", "edit", "reset", "custom", "custom_message", "setting", "label", "observation", "unknown"
+    "message",
+    "checkpoint",
+    "branch_summary",
+    "edit",
+    "reset",
+    "custom",
+    "custom_message",
+    "setting",
+    "label",
+    "observation",
+    "unknown",
 ]
 """The kind of an entry, as the transcript file names it."""
 
@@ -49,7 +60,8 @@ class Quote:
     entry: str
     """The id of the earlier entry."""
     start: int
-    """The first character of the passage in the earlier entry's text, whose lines end with line feeds."""
+    """The first character of the passage in the earlier entry's text, whose lines end with line
+    feeds."""
     end: int
     """The character after the passage."""
 
@@ -59,28 +71,33 @@ class MessageEntry:
     """A message of the conversation: a system, user or assistant message, or a tool result."""
 
     message: Message
-    """The message. A tool result that repeats earlier entries has the mark `[…]` in place of each of its quotes."""
+    """The message. A tool result that repeats earlier entries has the mark `[…]` in place of each
+    of its quotes."""
     quotes: tuple[Quote, ...] = ()
-    """The passages of earlier entries that the message repeats, in order. The view shows their text."""
+    """The passages of earlier entries that the message repeats, in order. The view shows their
+    text."""
     usage: Usage | None = None
     """The usage of the request that this message answered. Only assistant messages have it."""
     model: str | None = None
     """The model that wrote the message."""
     finish: str | None = None
-    """The finish reason: `stop`, `tool_calls`, `length`, `content_filter`, `error` or `aborted`; None if it is unknown."""
+    """The finish reason: `stop`, `tool_calls`, `length`, `content_filter`, `error` or `aborted`;
+    None if it is unknown."""
 
 
 @attrs.frozen(kw_only=True)
 class Checkpoint:
     """A compaction: from here on, the view shows the summary instead of the entries before `first_kept`.
 
-    The summary text is final: the breadcrumb and the file lists are part of it and are not computed again.
+    The summary text is final: the breadcrumb and the file lists are part of it and are not computed
+    again.
     """
 
     summary: str
     """The summary as the model is shown it, without the tags around it."""
     first_kept: str | None = None
-    """The id of the first entry that the view keeps unchanged; None if it keeps no entry before this checkpoint."""
+    """The id of the first entry that the view keeps unchanged; None if it keeps no entry before
+    this checkpoint."""
     replacement: tuple[Message, ...] | None = None
     """The messages that replace the earlier ones, if they are not just one summary message."""
     own: tuple[int, ...] = ()
@@ -89,9 +106,11 @@ class Checkpoint:
     The next compaction generates them again instead of summarizing them.
     """
     portable: tuple[Message, ...] | None = None
-    """A form of `replacement` for every provider, if `replacement` contains parts that only one provider can read."""
+    """A form of `replacement` for every provider, if `replacement` contains parts that only one
+    provider can read."""
     trigger: str = "manual"
-    """Why the compaction ran: `manual`, `foreground`, `background`, or the word of another policy."""
+    """Why the compaction ran: `manual`, `foreground`, `background`, or the word of another
+    policy."""
     instructions: str | None = None
     """The user's instructions for the summary."""
     tokens_before: int | None = None
@@ -103,7 +122,8 @@ class Checkpoint:
     usage: Usage | None = None
     """The usage of the summary requests."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """Data that each checkpoint hands to the next one, such as the files that were read and changed."""
+    """Data that each checkpoint hands to the next one, such as the files that were read and
+    changed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -127,12 +147,16 @@ SUPERSEDED_REASON = "superseded"
 
 @attrs.frozen(kw_only=True)
 class Edit:
-    """A change of how an earlier entry is viewed: with other content, or hidden. The entry itself is not changed."""
+    """A change of how an earlier entry is viewed: with other content, or hidden.
+
+    The entry itself is not changed.
+    """
 
     target: str
     """The id of the entry. It must be on the same path."""
     content: tuple[Part, ...] | None
-    """The content that the view shows from here on; None hides the entry. Hiding a checkpoint, a reset or an edit undoes it."""
+    """The content that the view shows from here on; None hides the entry. Hiding a checkpoint, a
+    reset or an edit undoes it."""
     reason: str
     """Why the edit was made, in one word: `pruned`, `undone`, `redacted`."""
 
@@ -187,7 +211,10 @@ class Label:
 
 @attrs.frozen(kw_only=True)
 class Observation:
-    """A measurement or an event around a request, such as a truncation. The model is never shown it."""
+    """A measurement or an event around a request, such as a truncation.
+
+    The model is never shown it.
+    """
 
     name: str
     """What was measured or what happened."""
@@ -206,7 +233,17 @@ class UnknownEntry:
 
 
 EntryPayload: TypeAlias = (
-    MessageEntry | Checkpoint | BranchSummary | Edit | Reset | CustomEntry | CustomMessage | Setting | Label | Observation | UnknownEntry
+    MessageEntry
+    | Checkpoint
+    | BranchSummary
+    | Edit
+    | Reset
+    | CustomEntry
+    | CustomMessage
+    | Setting
+    | Label
+    | Observation
+    | UnknownEntry
 )
 """The content of an entry: a message, a checkpoint, an edit or another record."""
 
@@ -247,4 +284,6 @@ class Entry:
     @property
     def message(self) -> Message | None:
         """The message of a `MessageEntry` or a `CustomMessage`; None for every other kind."""
-        return self.payload.message if isinstance(self.payload, MessageEntry | CustomMessage) else None
+        return (
+            self.payload.message if isinstance(self.payload, MessageEntry | CustomMessage) else None
+        )

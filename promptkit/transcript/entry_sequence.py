@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import EarlierEntries
 
-__all__ = ["AllNumbers", "EntrySequence", "PathNumbers", "find_entry", "iter_marks", "iter_redactions"]
+__all__ = [
+    "AllNumbers",
+    "EntrySequence",
+    "PathNumbers",
+    "find_entry",
+    "iter_marks",
+    "iter_redactions",
+]
 
 PAGE = 128
 """Entries that are read at once."""
@@ -44,13 +51,17 @@ class EntryNumbers(Protocol):
 
 
 class PathNumbers:
-    """The numbers of the entries from the root to an entry. They are found from the end on, as far back as is needed."""
+    """The numbers of the entries from the root to an entry.
+
+    They are found from the end on, as far back as is needed.
+    """
 
     def __init__(self, earlier: EarlierEntries, leaf: int) -> None:
         self.earlier = earlier
         self.leaf = leaf
         self._length = earlier.get_node(leaf).depth + 1
-        self._runs: list[tuple[int, range]] = []  # newest first: the index of its first entry, and its numbers
+        # newest first: the index of its first entry, and its numbers
+        self._runs: list[tuple[int, range]] = []
         self._next: int | None = leaf
 
     def __len__(self) -> int:
@@ -131,7 +142,9 @@ class AllNumbers:
 
 
 class EntrySequence(Sequence["Entry"]):
-    """Entries that are read when they are needed, followed by entries in memory. It equals every sequence of the same entries.
+    """Entries that are read when they are needed, followed by entries in memory.
+
+    It equals every sequence of the same entries.
 
     Args:
         numbers: The entries that are read.
@@ -140,7 +153,14 @@ class EntrySequence(Sequence["Entry"]):
         stop: The index after the last one. None: all.
     """
 
-    def __init__(self, numbers: EntryNumbers, tail: Sequence[Entry], *, start: int = 0, stop: int | None = None) -> None:
+    def __init__(
+        self,
+        numbers: EntryNumbers,
+        tail: Sequence[Entry],
+        *,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> None:
         self.numbers = numbers
         self._tail = tail
         self._start, self._stop = start, stop
@@ -159,7 +179,12 @@ class EntrySequence(Sequence["Entry"]):
     def __getitem__(self, index: int | slice) -> Entry | Sequence[Entry]:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            part = EntrySequence(self.numbers, self._tail, start=self._start + start, stop=self._start + max(start, stop))
+            part = EntrySequence(
+                self.numbers,
+                self._tail,
+                start=self._start + start,
+                stop=self._start + max(start, stop),
+            )
             if step != 1:
                 return tuple(part)[::step] if step > 0 else tuple(self)[index]
             return part if len(part) > MAX_TUPLE else tuple(part)
@@ -184,7 +209,10 @@ class EntrySequence(Sequence["Entry"]):
         stop, size = min(self._end, earlier), 1
         while stop > self._start:  # who reads backwards as a rule ends soon
             start = max(self._start, stop - size)
-            pages = (self.numbers.earlier.read(page.start, page.stop) for page in self.numbers.iter_ranges(start, stop))
+            pages = (
+                self.numbers.earlier.read(page.start, page.stop)
+                for page in self.numbers.iter_ranges(start, stop)
+            )
             yield from reversed([*chain.from_iterable(pages)])
             stop, size = start, min(2 * size, PAGE)
 
@@ -192,7 +220,9 @@ class EntrySequence(Sequence["Entry"]):
         if not isinstance(other, tuple | list | EntrySequence):
             return NotImplemented
         others = cast("Sequence[object]", other)  # of whatever a list of another type holds
-        return len(self) == len(others) and all(one == two for one, two in zip(self, others, strict=True))
+        return len(self) == len(others) and all(
+            one == two for one, two in zip(self, others, strict=True)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
@@ -207,10 +237,15 @@ class EntrySequence(Sequence["Entry"]):
                 return place - self._start
         number = self.numbers.earlier.find(entry_id)
         found = None if number is None else self.numbers.index(number)
-        return found - self._start if found is not None and self._start <= found < self._end else None
+        return (
+            found - self._start if found is not None and self._start <= found < self._end else None
+        )
 
     def find_text(self, texts: Sequence[str]) -> Iterator[int]:
-        """Yield the indices of the entries whose message may contain one of these texts, which are in lower case. All of the tail may."""
+        """Yield the indices of the entries whose message may contain one of these texts, which are in lower case.
+
+        All of the tail may.
+        """
         for number in self.numbers.earlier.find_text(texts, lower=True):
             index = self.numbers.index(number)
             if index is not None and self._start <= index < self._end:
@@ -224,7 +259,11 @@ class EntrySequence(Sequence["Entry"]):
         stop = min(self._end, earlier)
         ends = [at for at in (stop, self._start) if at and stop > self._start]
         before = [self.numbers.earlier.get_node(self.numbers.get(at - 1)).messages for at in ends]
-        return sum(entry.message is not None for entry in tail) + (before[0] if before else 0) - (before[1] if before[1:] else 0)
+        return (
+            sum(entry.message is not None for entry in tail)
+            + (before[0] if before else 0)
+            - (before[1] if before[1:] else 0)
+        )
 
     def iter_marks(self, *, redactions: bool = False) -> Iterator[tuple[int, Entry]]:
         """Yield the checkpoints, resets, edits and settings of a path with their indices, newest first.
@@ -260,7 +299,11 @@ def iter_marks(path: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
     """Yield the edits of a path that redact an entry, newest first."""
-    entries = (entry for _, entry in path.iter_marks(redactions=True)) if isinstance(path, EntrySequence) else reversed(path)
+    entries = (
+        (entry for _, entry in path.iter_marks(redactions=True))
+        if isinstance(path, EntrySequence)
+        else reversed(path)
+    )
     for entry in entries:
         if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted":
             yield entry.payload
@@ -270,7 +313,9 @@ def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:
     """Return the index of the entry of a path with an id; None if there is none."""
     if isinstance(path, EntrySequence):
         return path.find(entry_id)
-    return next((index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None)
+    return next(
+        (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+    )
 
 
 def _is_mark(entry: Entry, *, redactions: bool = False) -> bool:

@@ -1,7 +1,8 @@
 """The store of transcripts in object storage: S3, Google Cloud Storage, Azure, or a folder.
 
-Each batch is an object that is created once, under the next number: `CONVERSATION/0000000007.jsonl`. The storage refuses to create a
-number that is there, so of two writers one finds out that the other was first. An archive is one compressed object in place of many
+Each batch is an object that is created once, under the next number:
+`CONVERSATION/0000000007.jsonl`. The storage refuses to create a number that is there, so of two
+writers one finds out that the other was first. An archive is one compressed object in place of many
 batches. These are emptied and not deleted, so that their numbers stay taken.
 """
 
@@ -18,7 +19,13 @@ from urllib.request import url2pathname
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+)
 from promptkit.transcript.jsonl.format import (
     MIGRATIONS,
     EntryLine,
@@ -55,15 +62,18 @@ _HINT = "run `pip install 'obstore>=0.8'`, or `pip install '.[objects]'` in a ch
 class ObjectStore:
     """Keep the entries of a conversation in object storage: S3, Google Cloud Storage, Azure, or a folder.
 
-    Several processes may append to one conversation. The storage must support conditional writes, as the ones named above do. The
-    settings of the provider, such as its keys, are read from the environment. For others, pass a store of obstore.
+    Several processes may append to one conversation. The storage must support conditional writes,
+    as the ones named above do. The settings of the provider, such as its keys, are read from the
+    environment. For others, pass a store of obstore.
 
     Args:
-        url: A place for conversations, such as `s3://bucket/talks`, `gs://…`, `az://…` or `file:///folder`, with the conversation after a
-            `#` unless that is given apart. Or a store of obstore.
-        conversation: The id of the conversation: up to 200 characters, and 240 bytes where each byte that is not an ASCII letter, a digit,
-            `-` or `_` counts as 3.
-        read_archives: Read entries that were archived. Without them a transcript begins later and loads faster.
+        url: A place for conversations, such as `s3://bucket/talks`, `gs://…`, `az://…` or
+            `file:///folder`, with the conversation after a `#` unless that is given apart. Or a
+            store of obstore.
+        conversation: The id of the conversation: up to 200 characters, and 240 bytes where each
+            byte that is not an ASCII letter, a digit, `-` or `_` counts as 3.
+        read_archives: Read entries that were archived. Without them a transcript begins later and
+            loads faster.
 
     Raises:
         InvalidArgumentError: The URL names no conversation, or is not one of object storage.
@@ -72,7 +82,9 @@ class ObjectStore:
     >>> transcript = Transcript(ObjectStore("s3://bucket/talks#42"))
     """
 
-    def __init__(self, url: str | Bucket, conversation: str | None = None, *, read_archives: bool = True) -> None:
+    def __init__(
+        self, url: str | Bucket, conversation: str | None = None, *, read_archives: bool = True
+    ) -> None:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
         self._conversation = check_conversation(conversation)
@@ -107,7 +119,12 @@ class ObjectStore:
         return LoadedEntries(
             entries=entries,
             problems=tuple(problem for batch in shown for problem in batch.problems),
-            line_numbers=tuple(range(start + 1 + sum(len(batch.entries) for batch in batches) - len(entries), self._count + 1)),
+            line_numbers=tuple(
+                range(
+                    start + 1 + sum(len(batch.entries) for batch in batches) - len(entries),
+                    self._count + 1,
+                )
+            ),
             last_id=self._last_id,
             partial=len(shown) < len(batches),
         )
@@ -117,8 +134,8 @@ class ObjectStore:
 
         Args:
             entries: The batch.
-            expect: The id of the entry that the caller believes to be the last; an empty string for an empty conversation. None: append
-                whatever the last entry is.
+            expect: The id of the entry that the caller believes to be the last; an empty string for
+                an empty conversation. None: append whatever the last entry is.
 
         Raises:
             TranscriptConflictError: Another writer appended entries since. The error carries them.
@@ -126,13 +143,15 @@ class ObjectStore:
         """
         if not entries:
             return
-        # The same entries may be there already, so the object has a mark by which its writer knows it.
+        # The same entries may be there already, so the object has a mark by which its writer knows
+        # it.
         mark = f',"write":"{uuid.uuid4().hex}"}}\n'.encode()
         content = encode_header(Header()).removesuffix(b"}\n") + mark + encode_batch(entries)
         number, last_id = self._batch, self._last_id
         for _ in range(ATTEMPTS if expect is not None else 50 * ATTEMPTS):
             if expect in {None, last_id} and self._create(number + 1, content):
-                if number == self._batch:  # otherwise the next refresh reads what is between, and these entries again
+                # otherwise the next refresh reads what is between, and these entries again
+                if number == self._batch:
                     self._batch, self._last_id = number + 1, entries[-1].id
                     self._count += len(entries)
                 return
@@ -140,11 +159,16 @@ class ObjectStore:
             if unread:
                 number, last_id = unread[-1].number, unread[-1].last_id
             if expect not in {None, last_id}:
-                raise TranscriptConflictError(expect or "", [entry for batch in unread for entry in batch.entries])
+                raise TranscriptConflictError(
+                    expect or "", [entry for batch in unread for entry in batch.entries]
+                )
         self._fail("other processes wrote all the time; nothing was written.", None)
 
     def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages of at least `size`, the last page first. Raises what `load` raises."""
+        """Yield the entries in pages of at least `size`, the last page first.
+
+        Raises what `load` raises.
+        """
         page: list[Entry] = []
         sources = self._list()
         step = max(1, min(size, CONNECTIONS))
@@ -153,7 +177,9 @@ class ObjectStore:
             if batches is None:  # archived meanwhile: what was yielded is not read again
                 loaded = self.load().entries
                 first = page[0].id if page else None
-                index = next((at for at, entry in enumerate(loaded) if entry.id == first), len(loaded))
+                index = next(
+                    (at for at, entry in enumerate(loaded) if entry.id == first), len(loaded)
+                )
                 page[:0] = loaded[:index]
                 break
             page[:0] = [entry for batch in batches for entry in batch.entries]
@@ -166,14 +192,26 @@ class ObjectStore:
     def archive(self, *, through: str) -> None:
         """Put the batches up to that of an entry into one compressed object.
 
-        Raises TranscriptError if there is no such entry or no batch after it, TranscriptWriteError if an object cannot be written.
+        Raises TranscriptError if there is no such entry or no batch after it, TranscriptWriteError
+        if an object cannot be written.
         """
         import obstore
 
         batches = self._read_after(0)
-        at = next((at for at, batch in enumerate(batches) if any(entry.id == through for entry in batch.entries)), None)
+        at = next(
+            (
+                at
+                for at, batch in enumerate(batches)
+                if any(entry.id == through for entry in batch.entries)
+            ),
+            None,
+        )
         if at is None or at == len(batches) - 1:
-            why = f"there is no entry {through!r}." if at is None else f"no entry follows {through!r}: archive up to an earlier entry."
+            why = (
+                f"there is no entry {through!r}."
+                if at is None
+                else f"no entry follows {through!r}: archive up to an earlier entry."
+            )
             problem = f"{self.address}: {why}"
             raise TranscriptError(problem)
         moved = [batch for batch in batches[: at + 1] if not batch.archived]
@@ -196,14 +234,20 @@ class ObjectStore:
         import obstore
 
         try:
-            obstore.put(self._bucket, self._make_name(number), content, mode="create", use_multipart=False)
+            obstore.put(
+                self._bucket, self._make_name(number), content, mode="create", use_multipart=False
+            )
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
-            return self._get(self._make_name(number)) == content  # an answer was lost, and the request was sent again
+            # an answer was lost, and the request was sent again
+            return self._get(self._make_name(number)) == content
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
             try:
                 done = self._get(self._make_name(number)) == content
             except TranscriptError:
-                self._fail(f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.", error)
+                self._fail(
+                    f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.",
+                    error,
+                )
             if not done:
                 self._fail(f"nothing was written: {describe_object_error(error)}.", error)
         return True
@@ -261,7 +305,8 @@ class ObjectStore:
         if not all(contents):
             return None
         parsed = (
-            self._parse(source.number, content or b"", archived=source.archived) for source, content in zip(sources, contents, strict=True)
+            self._parse(source.number, content or b"", archived=source.archived)
+            for source, content in zip(sources, contents, strict=True)
         )
         return [batch for batches in parsed for batch in batches]
 
@@ -295,7 +340,9 @@ class ObjectStore:
                 batches[-1].entries.append(parsed.entry)
                 batches[-1].lines += line + b"\n"
             elif parsed:
-                batches[-1].problems.append(ReadProblem(line=at, detail=f"in {self._make_name(number)}: {parsed}"))
+                batches[-1].problems.append(
+                    ReadProblem(line=at, detail=f"in {self._make_name(number)}: {parsed}")
+                )
         return batches
 
     def _fail(self, why: str, error: Exception | None) -> NoReturn:
@@ -328,7 +375,10 @@ class _Batch:
 
 
 def list_object_conversations(url: str) -> list[str]:
-    """Return the ids of the conversations at a place, sorted. Raises TranscriptError if it cannot be read."""
+    """Return the ids of the conversations at a place, sorted.
+
+    Raises TranscriptError if it cannot be read.
+    """
     bucket = open_bucket(url)
     import obstore
 
@@ -343,7 +393,8 @@ def list_object_conversations(url: str) -> list[str]:
 def open_bucket(url: str) -> Bucket:
     """Open a place of objects: a bucket or a folder in one, a folder of this machine, or a web server.
 
-    Raises InvalidArgumentError if the URL is none of them, TranscriptError if obstore is not installed.
+    Raises InvalidArgumentError if the URL is none of them, TranscriptError if obstore is not
+    installed.
     """
     parts = urlsplit(url)
     try:
@@ -358,7 +409,11 @@ def open_bucket(url: str) -> Bucket:
     try:
         if parts.scheme == "file":
             return LocalStore(url2pathname(parts.path), mkdir=True)
-        return from_url(url, client_options={"allow_http": True}) if parts.scheme == "http" else from_url(url)
+        return (
+            from_url(url, client_options={"allow_http": True})
+            if parts.scheme == "http"
+            else from_url(url)
+        )
     except (BaseError, ValueError) as error:
         problem = f"{url!r} is not a place for objects: {describe_object_error(error)}."
         raise InvalidArgumentError(problem) from error
@@ -374,9 +429,13 @@ def _encode(conversation: str) -> str:
 
 
 def _decode(folder: str) -> str:
-    return re.sub(rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), folder.encode()).decode("utf-8", "replace")
+    return re.sub(
+        rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), folder.encode()
+    ).decode("utf-8", "replace")
 
 
 def describe_object_error(error: Exception) -> str:
     """Return the first line of what obstore says of an error; details follow it."""
-    return (str(error).partition("<?xml")[0].strip().splitlines() or [type(error).__name__])[0].rstrip(".: ")
+    return (str(error).partition("<?xml")[0].strip().splitlines() or [type(error).__name__])[
+        0
+    ].rstrip(".: ")

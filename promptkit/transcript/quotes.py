@@ -1,6 +1,7 @@
 """Quotes: a tool result that repeats earlier entries is stored with references to them, and its text is put together again for the view.
 
-Otherwise each look back into the transcript would be written into it in full. Entries never change, so a quote gives the same text for good.
+Otherwise each look back into the transcript would be written into it in full. Entries never change,
+so a quote gives the same text for good.
 """
 
 from __future__ import annotations
@@ -28,17 +29,22 @@ MIN_QUOTE_CHARACTERS = 200
 """A shorter repetition is stored as it is: a reference takes about 80 bytes."""
 
 MAX_SEARCHES = 100
-"""Searches in earlier entries for one result, so that a result of very many lines takes no long time."""
+"""Searches in earlier entries for one result, so that a result of very many lines takes no long
+time."""
 
-_HEADING = re.compile(r"^\[(?:[^\]\n]{0,200}?\bentry ([^\s;,\]]{1,200})[^\]\n]*+\]$|there is more: )", re.MULTILINE)
-"""A heading in the results of the tool `recall`: it names the entry that the following lines are from. Or the line that ends them."""
+_HEADING = re.compile(
+    r"^\[(?:[^\]\n]{0,200}?\bentry ([^\s;,\]]{1,200})[^\]\n]*+\]$|there is more: )", re.MULTILINE
+)
+"""A heading in the results of the tool `recall`: it names the entry that the following lines are
+from. Or the line that ends them."""
 
 
 def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> MessageEntry:
     """Return the entry of a tool result, with quotes in place of long passages of the entries that its headings name.
 
     Args:
-        message: The message. Messages that are not tool results, or not one text, get an entry as they are.
+        message: The message. Messages that are not tool results, or not one text, get an entry as
+            they are.
         find: Returns the entry with an id, or None if there is none before the message.
     """
     if message.role != "tool" or len(message.content) != 1 or "[" not in message.text:
@@ -59,7 +65,10 @@ def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> Mess
 
 
 def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> Message:
-    """Return the message of an entry with the text of its quotes. A quote of an entry that is not found stays a mark."""
+    """Return the message of an entry with the text of its quotes.
+
+    A quote of an entry that is not found stays a mark.
+    """
     text = entry.message.text
     pieces: list[str] = []
     done = 0
@@ -68,7 +77,11 @@ def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> 
         if source is not None and text.startswith(QUOTE_MARK, quote.at):
             pieces += (text[done : quote.at], _get_source_text(source)[quote.start : quote.end])
             done = quote.at + len(QUOTE_MARK)
-    return attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),)) if pieces else entry.message
+    return (
+        attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),))
+        if pieces
+        else entry.message
+    )
 
 
 def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
@@ -86,7 +99,10 @@ def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
 
 
 def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[tuple[int, Quote]]:
-    """Yield the passages that are quotes, in order: where each begins in the text, and what it quotes. Their `at` is not set."""
+    """Yield the passages that are quotes, in order: where each begins in the text, and what it quotes.
+
+    Their `at` is not set.
+    """
     headings = list(_HEADING.finditer(text))
     searches = MAX_SEARCHES
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
@@ -102,12 +118,16 @@ def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[t
         if whole >= 0:
             yield start, Quote(entry=source.id, start=whole, end=whole + len(body))
             continue
-        for match in re.finditer(r"[^…\n][^\n]+[^…\n]", body):  # a line that was cut has a mark at each cut
+        # a line that was cut has a mark at each cut
+        for match in re.finditer(r"[^…\n][^\n]+[^…\n]", body):
             if match.end() - match.start() < MIN_QUOTE_CHARACTERS or searches <= 0:
                 continue
             searches -= 1
             if (at := origin.find(match[0])) >= 0:
-                yield start + match.start(), Quote(entry=source.id, start=at, end=at + len(match[0]))
+                yield (
+                    start + match.start(),
+                    Quote(entry=source.id, start=at, end=at + len(match[0])),
+                )
 
 
 def _get_source_text(source: Entry) -> str:

@@ -1,4 +1,6 @@
-"""Removal of secrets from what leaves a conversation: summaries, their facts, exports. It is off unless a redactor is passed.
+"""Removal of secrets from what leaves a conversation: summaries, their facts, exports.
+
+It is off unless a redactor is passed.
 
 Redaction never changes the transcript or the messages that the model is shown.
 """
@@ -26,12 +28,15 @@ __all__ = ["Redactor", "load_scanner", "redact_json", "redact_message", "redact_
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.
 
-An exception of the redactor ends the compaction or the export that called it, so no text leaves without having been checked.
+An exception of the redactor ends the compaction or the export that called it, so no text leaves
+without having been checked.
 """
 
 
 def redact_secrets(text: str) -> str:
-    """Remove secrets of common shapes from a text. Remove secrets whose value you know with a redactor of your own.
+    """Remove secrets of common shapes from a text.
+
+    Remove secrets whose value you know with a redactor of your own.
 
     >>> redact_secrets("curl -H 'Authorization: Bearer abcdefghijklmnop1234'")
     "curl -H 'Authorization: Bearer [redacted: bearer token]'"
@@ -44,13 +49,15 @@ def redact_secrets(text: str) -> str:
 def load_scanner(*, confidence: Literal["low", "medium", "high"] = "medium") -> Redactor:
     """Return a redactor that applies `redact_secrets`, and then the rules of the scanner Kingfisher, which know some hundred services.
 
-    Needs the extra `scanner`. Load it once: its rules are compiled for some seconds, and then kept in the user's cache directory. Nothing
-    is sent anywhere: the scanner could ask services whether a secret is valid, and is not told to.
+    Needs the extra `scanner`. Load it once: its rules are compiled for some seconds, and then kept
+    in the user's cache directory. Nothing is sent anywhere: the scanner could ask services whether
+    a secret is valid, and is not told to.
 
     >>> session = AgentSession(model="gpt-5", redactor=load_scanner())
 
     Args:
-        confidence: The least confidence of the rules that are used. With `low` more is taken for a secret.
+        confidence: The least confidence of the rules that are used. With `low` more is taken for a
+            secret.
 
     Raises:
         ImportError: The scanner is not installed.
@@ -64,7 +71,11 @@ def load_scanner(*, confidence: Literal["low", "medium", "high"] = "medium") -> 
 
     def redact(text: str) -> str:
         text = redact_secrets(text)
-        while secrets := {found.secret for found in scanner.scan(text.encode("utf-8", "replace")) if found.visible and found.secret}:
+        while secrets := {
+            found.secret
+            for found in scanner.scan(text.encode("utf-8", "replace"))
+            if found.visible and found.secret
+        }:
             redacted = text
             for secret in sorted(secrets, key=len, reverse=True):
                 redacted = redacted.replace(secret, "[redacted: secret]")
@@ -79,18 +90,25 @@ def load_scanner(*, confidence: Literal["low", "medium", "high"] = "medium") -> 
 def redact_message(message: Message, redactor: Redactor) -> Message:
     """Remove secrets from a message. Returns the same message if it contains none.
 
-    Texts, tool call arguments (which stay valid JSON), URLs of images and names of documents are redacted; images and documents
-    themselves are not read. An opaque part that contains a secret is dropped as a whole, because it may be signed.
+    Texts, tool call arguments (which stay valid JSON), URLs of images and names of documents are
+    redacted; images and documents themselves are not read. An opaque part that contains a secret is
+    dropped as a whole, because it may be signed.
     """
     content = tuple(_redact_parts(message.content, redactor))
-    calls = tuple(attrs.evolve(call, arguments=_redact_arguments(call.arguments, redactor)) for call in message.tool_calls)
+    calls = tuple(
+        attrs.evolve(call, arguments=_redact_arguments(call.arguments, redactor))
+        for call in message.tool_calls
+    )
     if content == message.content and calls == message.tool_calls:
         return message
     return attrs.evolve(message, content=content, tool_calls=calls)
 
 
 def redact_json(value: Json, redactor: Redactor) -> Json:
-    """Remove secrets from the strings and the keys of a JSON value. The value itself is not changed."""
+    """Remove secrets from the strings and the keys of a JSON value.
+
+    The value itself is not changed.
+    """
     root: list[Json] = [value]
     pending: list[tuple[Json, Callable[[Json], object]]] = [(value, partial(root.__setitem__, 0))]
     while pending:
@@ -100,11 +118,15 @@ def redact_json(value: Json, redactor: Redactor) -> Json:
         elif isinstance(item, Mapping):
             mapping = {redactor(name): child for name, child in item.items()}
             store(mapping)
-            pending.extend((child, partial(mapping.__setitem__, name)) for name, child in mapping.items())
+            pending.extend(
+                (child, partial(mapping.__setitem__, name)) for name, child in mapping.items()
+            )
         elif isinstance(item, list):
             items = list(item)
             store(items)
-            pending.extend((child, partial(items.__setitem__, index)) for index, child in enumerate(items))
+            pending.extend(
+                (child, partial(items.__setitem__, index)) for index, child in enumerate(items)
+            )
     return root[0]
 
 
@@ -138,7 +160,9 @@ def _redact_arguments(text: str, redactor: Redactor) -> str:
     try:
         value = cast("Json", json.loads(text))  # json.loads returns JSON
         redacted_value = redact_json(value, redactor)
-        redacted = text if redacted_value == value else json.dumps(redacted_value, ensure_ascii=False)
+        redacted = (
+            text if redacted_value == value else json.dumps(redacted_value, ensure_ascii=False)
+        )
     except (ValueError, RecursionError):
         return redactor(text)
     redacted_text = redactor(redacted)

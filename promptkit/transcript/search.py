@@ -24,7 +24,8 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U000323af]+"
 )
-"""Characters of scripts without spaces between words, and of Korean, whose words have endings: Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
+"""Characters of scripts without spaces between words, and of Korean, whose words have endings:
+Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
 
 
 def list_lines(entry: Entry) -> list[str]:
@@ -32,7 +33,10 @@ def list_lines(entry: Entry) -> list[str]:
     message = entry.message
     if message is None:
         return []
-    return [*message.text.splitlines(), *(f"{call.name} {call.arguments}" for call in message.tool_calls)]
+    return [
+        *message.text.splitlines(),
+        *(f"{call.name} {call.arguments}" for call in message.tool_calls),
+    ]
 
 
 def extract_words(text: str) -> frozenset[str]:
@@ -52,11 +56,16 @@ def extract_words(text: str) -> frozenset[str]:
         words.add(match[0])
         words.update(_SEGMENT.findall(match[0]))
         words.update(_PART.findall(match[0]))
-    return frozenset(pairs.union(word for word in words if len(word) > 2 and word not in STOP_WORDS))  # noqa: PLR2004  # letters; shorter words are too common
+    return frozenset(
+        pairs.union(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
+    )
 
 
 def encode_words(words: Iterable[str]) -> list[str]:
-    """Write words as short ASCII letters and digits, so that every index takes them for what they are. Sorted, each once."""
+    """Write words as short ASCII letters and digits, so that every index takes them for what they are.
+
+    Sorted, each once.
+    """
     return sorted({_encode_word(word) for word in words})
 
 
@@ -64,7 +73,11 @@ def _encode_word(word: str) -> str:
     if word.isascii() and word.isalnum() and len(word) <= MAX_WORD_CHARACTERS:
         return f"w{word}"
     data = word.encode("utf-8", "surrogatepass")
-    return f"x{data.hex()}" if len(data) <= MAX_WORD_CHARACTERS // 2 else f"h{blake2b(data, digest_size=12).hexdigest()}"
+    return (
+        f"x{data.hex()}"
+        if len(data) <= MAX_WORD_CHARACTERS // 2
+        else f"h{blake2b(data, digest_size=12).hexdigest()}"
+    )
 
 
 STOP_WORDS = frozenset(

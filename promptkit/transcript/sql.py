@@ -1,7 +1,8 @@
 """The store of transcripts in a SQL database, SQLite or PostgreSQL: many conversations in one database, and an index of their words.
 
-A writer locks its conversation, compares the last entry, and inserts the batch in one transaction, so that entries have their numbers in
-the order of their commits. The words of messages are in an index of the database: FTS5 in SQLite, a `tsvector` column in PostgreSQL.
+A writer locks its conversation, compares the last entry, and inserts the batch in one transaction,
+so that entries have their numbers in the order of their commits. The words of messages are in an
+index of the database: FTS5 in SQLite, a `tsvector` column in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
-from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+)
 from promptkit.transcript.jsonl.format import EntryLine, encode_batch, line_from_bytes
 from promptkit.transcript.search import encode_words, extract_words, list_lines
 from promptkit.transcript.store import LoadedEntries, ReadProblem, check_conversation, split_address
@@ -38,9 +45,12 @@ LOCK_SECONDS = 30
 """Seconds to wait while another process writes to the same SQLite file."""
 
 MAX_VECTOR_BYTES = 500_000
-"""PostgreSQL refuses a `tsvector` of 1 MiB. A message with more words than these is not in the index, and always looked at."""
+"""PostgreSQL refuses a `tsvector` of 1 MiB. A message with more words than these is not in the
+index, and always looked at."""
 
-_SQL_HINT = "run `pip install 'sqlalchemy>=2.0'`, or `pip install '.[sql]'` in a checkout of promptkit"
+_SQL_HINT = (
+    "run `pip install 'sqlalchemy>=2.0'`, or `pip install '.[sql]'` in a checkout of promptkit"
+)
 _POSTGRES_HINT = "run `pip install 'psycopg[binary]>=3.2'`, or `pip install '.[postgres]'` in a checkout of promptkit"
 
 _COMMON_SCHEMA = (
@@ -70,14 +80,16 @@ _SCHEMA = {
 class SqlStore:
     """Keep the entries of a conversation in a SQL database, SQLite or PostgreSQL.
 
-    The first append creates the tables, which begin with `promptkit_`. Several processes may append to one conversation. Stores with the
-    same URL share a pool of connections. SQLite files are used with a write-ahead log, and must be on a local disk.
+    The first append creates the tables, which begin with `promptkit_`. Several processes may append
+    to one conversation. Stores with the same URL share a pool of connections. SQLite files are used
+    with a write-ahead log, and must be on a local disk.
 
     Args:
-        url: The database, such as `sqlite:///talks.db` or `postgresql://user@host/name`, with the conversation after a `#` unless that is
-            given apart. Or an engine of SQLAlchemy.
+        url: The database, such as `sqlite:///talks.db` or `postgresql://user@host/name`, with the
+            conversation after a `#` unless that is given apart. Or an engine of SQLAlchemy.
         conversation: The id of the conversation: up to 200 characters.
-        read_archives: Read entries that were archived. Without them a transcript begins later and loads faster.
+        read_archives: Read entries that were archived. Without them a transcript begins later and
+            loads faster.
 
     Raises:
         InvalidArgumentError: The URL names no conversation, or a database of another kind.
@@ -86,7 +98,9 @@ class SqlStore:
     >>> transcript = Transcript(SqlStore("sqlite:///talks.db#42"))
     """
 
-    def __init__(self, url: str | Engine, conversation: str | None = None, *, read_archives: bool = True) -> None:
+    def __init__(
+        self, url: str | Engine, conversation: str | None = None, *, read_archives: bool = True
+    ) -> None:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
         self._database = _Database(url)
@@ -102,7 +116,8 @@ class SqlStore:
     def load(self) -> LoadedEntries:
         """Read all entries.
 
-        Raises TranscriptFormatError if the database was written by a newer version, TranscriptError if it cannot be read.
+        Raises TranscriptFormatError if the database was written by a newer version, TranscriptError
+        if it cannot be read.
         """
         self._number = 0
         return self.refresh()
@@ -112,10 +127,13 @@ class SqlStore:
         with self._database.read() as connection:
             if connection is None:
                 return LoadedEntries()
-            last_number, last_id, archived = self._read_row(connection)  # before the entries, so that all up to this number are read
+            # before the entries, so that all up to this number are read
+            last_number, last_id, archived = self._read_row(connection)
             if self._read_archives:
                 archived = 0
-            loaded = self._select(connection, "number > :after ORDER BY number", after=max(self._number, archived))
+            loaded = self._select(
+                connection, "number > :after ORDER BY number", after=max(self._number, archived)
+            )
             if loaded.line_numbers and loaded.line_numbers[-1] >= last_number:
                 last_number, last_id = loaded.line_numbers[-1], loaded.last_id
             self._number = last_number
@@ -132,8 +150,8 @@ class SqlStore:
 
         Args:
             entries: The batch.
-            expect: The id of the entry that the caller believes to be the last; an empty string for an empty conversation. None: append
-                whatever the last entry is.
+            expect: The id of the entry that the caller believes to be the last; an empty string for
+                an empty conversation. None: append whatever the last entry is.
 
         Raises:
             TranscriptConflictError: Another writer appended entries since. The error carries them.
@@ -146,10 +164,18 @@ class SqlStore:
         with self._database.write(lambda: self._holds(entries[0].id)) as connection:
             last_number, last_id, _ = self._read_row(connection, lock=True)
             if expect not in {None, last_id}:
-                new = self._select(connection, "number > :after ORDER BY number", after=self._number)
+                new = self._select(
+                    connection, "number > :after ORDER BY number", after=self._number
+                )
                 raise TranscriptConflictError(expect or "", new.entries)
             rows = [
-                {"c": self._conversation, "n": last_number + at, "i": _escape(entry.id), "r": record, "w": _extract_terms(entry)}
+                {
+                    "c": self._conversation,
+                    "n": last_number + at,
+                    "i": _escape(entry.id),
+                    "r": record,
+                    "w": _extract_terms(entry),
+                }
                 for at, (entry, record) in enumerate(zip(entries, records, strict=True), 1)
             ]
             self._database.insert(connection, rows)
@@ -158,7 +184,8 @@ class SqlStore:
                 "UPDATE promptkit_conversations SET last_number = :n, last_id = :i WHERE id = :c",
                 {"c": self._conversation, "n": rows[-1]["n"], "i": rows[-1]["i"]},
             )
-        if self._number == last_number:  # otherwise the next refresh reads what is between, and these entries again
+        # otherwise the next refresh reads what is between, and these entries again
+        if self._number == last_number:
             self._number += len(entries)
 
     def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
@@ -168,7 +195,12 @@ class SqlStore:
             with self._database.read() as connection:
                 if connection is None:
                     return
-                page = self._select(connection, "number < :before ORDER BY number DESC LIMIT :size", before=before, size=size)
+                page = self._select(
+                    connection,
+                    "number < :before ORDER BY number DESC LIMIT :size",
+                    before=before,
+                    size=size,
+                )
             if not page.line_numbers:
                 return
             before = page.line_numbers[-1]
@@ -177,14 +209,19 @@ class SqlStore:
     def archive(self, *, through: str) -> None:
         """Mark the entries up to one as archived: `read_archives=False` leaves them out.
 
-        Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the database cannot be written.
+        Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if
+        the database cannot be written.
         """
         with self._database.write(None) as connection:
             last_number, _, archived = self._read_row(connection, lock=True)
             found = self._select(connection, "id = :id ORDER BY number", id=_escape(through))
             number = found.line_numbers[0] if found.line_numbers else 0
             if number in {0, last_number}:
-                why = f"no entry follows {through!r}: archive up to an earlier entry." if number else f"there is no entry {through!r}."
+                why = (
+                    f"no entry follows {through!r}: archive up to an earlier entry."
+                    if number
+                    else f"there is no entry {through!r}."
+                )
                 problem = f"{self.address}: {why}"
                 raise TranscriptError(problem)
             _execute(
@@ -204,12 +241,16 @@ class SqlStore:
 
     def _holds(self, entry_id: str) -> bool:
         with self._database.read() as connection:
-            return connection is not None and bool(self._select(connection, "id = :id", id=_escape(entry_id)).line_numbers)
+            return connection is not None and bool(
+                self._select(connection, "id = :id", id=_escape(entry_id)).line_numbers
+            )
 
     def _read_row(self, connection: Connection, *, lock: bool = False) -> tuple[int, str, int]:
         """Return the number and the id of the last entry, and the number up to which entries are archived."""
         if lock:
-            values = "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING"
+            values = (
+                "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING"
+            )
             _execute(connection, values, {"c": self._conversation})
         for_update = " FOR UPDATE" if lock and not self._database.is_sqlite else ""
         query = f"SELECT last_number, last_id, archived_through FROM promptkit_conversations WHERE id = :c{for_update}"  # noqa: S608  # constants
@@ -218,7 +259,9 @@ class SqlStore:
 
     def _select(self, connection: Connection, condition: str, **values: object) -> LoadedEntries:
         """Read the entries that meet a condition, a constant of this module."""
-        query = f"SELECT number, record FROM promptkit_entries WHERE conversation = :c AND {condition}"  # noqa: S608  # as above
+        query = (
+            f"SELECT number, record FROM promptkit_entries WHERE conversation = :c AND {condition}"  # noqa: S608  # as above
+        )
         entries: list[Entry] = []
         numbers: list[int] = []
         problems: list[ReadProblem] = []
@@ -228,17 +271,34 @@ class SqlStore:
                 entries.append(parsed.entry)
                 numbers.append(int(number))
             else:
-                problems.append(ReadProblem(line=int(number), detail=parsed or "the record is empty."))
+                problems.append(
+                    ReadProblem(line=int(number), detail=parsed or "the record is empty.")
+                )
         last_id = entries[-1].id if entries else ""
-        return LoadedEntries(entries=tuple(entries), problems=tuple(problems), line_numbers=tuple(numbers), last_id=last_id)
+        return LoadedEntries(
+            entries=tuple(entries),
+            problems=tuple(problems),
+            line_numbers=tuple(numbers),
+            last_id=last_id,
+        )
 
 
 def list_conversations(url: str) -> list[str]:
-    """Return the ids of the conversations in a database, sorted. Raises TranscriptError if it cannot be read."""
+    """Return the ids of the conversations in a database, sorted.
+
+    Raises TranscriptError if it cannot be read.
+    """
     with _Database(url).read() as connection:
         if connection is None:
             return []
-        return [str(row[0]) for row in _execute(connection, "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id", {})]
+        return [
+            str(row[0])
+            for row in _execute(
+                connection,
+                "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id",
+                {},
+            )
+        ]
 
 
 class _Database:
@@ -254,12 +314,22 @@ class _Database:
             self._file = Path(location.database or "").absolute()
             location = location.set(database=str(self._file))
         # Without the password, and without options, which may contain one.
-        location = location.create(location.get_backend_name(), location.username, None, location.host, location.port, location.database)
+        location = location.create(
+            location.get_backend_name(),
+            location.username,
+            None,
+            location.host,
+            location.port,
+            location.database,
+        )
         self.address = location.render_as_string()
 
     @contextmanager
     def read(self) -> Generator[Connection | None]:
-        """Open a connection for reading. None: there is no database yet, or it has no tables of promptkit."""
+        """Open a connection for reading.
+
+        None: there is no database yet, or it has no tables of promptkit.
+        """
         from sqlalchemy.exc import SQLAlchemyError
 
         if self._file is not None and not self._file.exists():
@@ -277,7 +347,8 @@ class _Database:
     def write(self, is_done: Callable[[], bool] | None) -> Generator[Connection]:
         """Open a connection in a transaction, which is committed at the end.
 
-        If the connection breaks, `is_done` finds out whether the transaction was committed nevertheless.
+        If the connection breaks, `is_done` finds out whether the transaction was committed
+        nevertheless.
         """
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -301,18 +372,30 @@ class _Database:
             try:
                 done = committing and is_done is not None and is_done()
             except TranscriptError:
-                self._fail(f"{_describe(error)}. The connection broke, so it is not known if the batch was written.", error)
+                self._fail(
+                    f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
+                    error,
+                )
             if not done:
                 self._fail(f"nothing was written: {_describe(error)}.", error)
 
-    def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:  # Any: numbers, texts, and the list of words
+    # Any: numbers, texts, and the list of words
+    def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
         """Insert entries, and their words into the index."""
         if self.is_sqlite:
             values = [{name: row[name] for name in "cnir"} for row in rows]
-            _execute(connection, "INSERT INTO promptkit_entries (conversation, number, id, record) VALUES (:c, :n, :i, :r)", values)
-            words = [{"c": row["c"], "n": row["n"], "w": " ".join(row["w"])} for row in rows if row["w"]]
+            _execute(
+                connection,
+                "INSERT INTO promptkit_entries (conversation, number, id, record) VALUES (:c, :n, :i, :r)",
+                values,
+            )
+            words = [
+                {"c": row["c"], "n": row["n"], "w": " ".join(row["w"])} for row in rows if row["w"]
+            ]
             if words:
-                select = "SELECT key, :w FROM promptkit_entries WHERE conversation = :c AND number = :n"
+                select = (
+                    "SELECT key, :w FROM promptkit_entries WHERE conversation = :c AND number = :n"
+                )
                 _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)
             return
         values = [row | {"w": _format_vector(row["w"])} for row in rows]
@@ -337,10 +420,15 @@ class _Database:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def _check_schema(self, connection: Connection) -> bool:
-        """Return whether the database has tables of promptkit. Raises TranscriptFormatError for those of a newer version."""
+        """Return whether the database has tables of promptkit.
+
+        Raises TranscriptFormatError for those of a newer version.
+        """
         if not _has_table(connection):
             return False
-        version = int(_execute(connection, "SELECT version FROM promptkit_schema", {}).scalar() or 0)
+        version = int(
+            _execute(connection, "SELECT version FROM promptkit_schema", {}).scalar() or 0
+        )
         if version > SCHEMA_VERSION:
             problem = (
                 f"the database has version {version} of the schema, and this promptkit knows up to {SCHEMA_VERSION}: use a newer promptkit. "
@@ -354,16 +442,20 @@ class _Database:
         from sqlalchemy.exc import OperationalError
 
         if self.is_sqlite:
-            with suppress(OperationalError):  # another process creates the file; without the log it is slower, and as safe
+            # another process creates the file; without the log it is slower, and as safe
+            with suppress(OperationalError):
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
         try:
             if not self.is_sqlite:
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7205759403)")  # any number that is always the same
+                # any number that is always the same
+                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7205759403)")
             if not _has_table(connection):
                 for statement in _SCHEMA[self._engine.dialect.name]:
                     connection.exec_driver_sql(statement)
-                _execute(connection, "INSERT INTO promptkit_schema VALUES (:v)", {"v": SCHEMA_VERSION})
+                _execute(
+                    connection, "INSERT INTO promptkit_schema VALUES (:v)", {"v": SCHEMA_VERSION}
+                )
             connection.exec_driver_sql("COMMIT")
         except BaseException:
             _roll_back(connection)
@@ -376,7 +468,10 @@ class _Database:
 
 @lru_cache(maxsize=64)
 def _open_engine(url: str, _process: int) -> Engine:
-    """Return the engine for a URL, one for each process. Raises InvalidArgumentError for a database that is not supported."""
+    """Return the engine for a URL, one for each process.
+
+    Raises InvalidArgumentError for a database that is not supported.
+    """
     try:
         import sqlalchemy as sa
         from sqlalchemy import event
@@ -394,7 +489,9 @@ def _open_engine(url: str, _process: int) -> Engine:
         problem = f"the database must be SQLite or PostgreSQL, not {kind!r}: write a URL such as sqlite:///talks.db."
         raise InvalidArgumentError(problem)
     if kind == "sqlite" and location.database in {None, "", ":memory:"}:
-        problem = f"{url!r} names no file: write one such as sqlite:///talks.db, or use InMemoryStore."
+        problem = (
+            f"{url!r} names no file: write one such as sqlite:///talks.db, or use InMemoryStore."
+        )
         raise InvalidArgumentError(problem)
     if location.drivername == kind == "postgresql":
         location = location.set(drivername="postgresql+psycopg")
@@ -406,7 +503,8 @@ def _open_engine(url: str, _process: int) -> Engine:
         raise TranscriptError(problem) from error
     if kind == "sqlite":
         event.listen(engine, "connect", _sync_fully)
-    # Connections are closed with their engine, but not by a child process, to which they do not belong.
+    # Connections are closed with their engine, but not by a child process, to which they do not
+    # belong.
     weakref.finalize(engine, _close_pool, engine.pool, os.getpid())
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(_forget_connections, weakref.ref(engine)))
@@ -436,7 +534,9 @@ def _has_table(connection: Connection) -> bool:
 
 
 def _execute(
-    connection: Connection, statement: str, values: Mapping[str, object] | Sequence[Mapping[str, object]]
+    connection: Connection,
+    statement: str,
+    values: Mapping[str, object] | Sequence[Mapping[str, object]],
 ) -> CursorResult[*tuple[Any, ...]]:  # Any: the columns of the statement
     import sqlalchemy as sa
 

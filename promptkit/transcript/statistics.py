@@ -1,4 +1,7 @@
-"""Statistics of a transcript, added up entry by entry. Every entry counts, also before a checkpoint and on abandoned branches."""
+"""Statistics of a transcript, added up entry by entry.
+
+Every entry counts, also before a checkpoint and on abandoned branches.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,9 @@ class TranscriptTotals:
         partial: Whether older entries are missing, as in `LoadedEntries.partial`.
     """
 
-    def __init__(self, *, count_tokens: Callable[[Message], int] | None = None, partial: bool = False) -> None:
+    def __init__(
+        self, *, count_tokens: Callable[[Message], int] | None = None, partial: bool = False
+    ) -> None:
         self.tree = EntryTree(partial=partial)
         """The ids of the entries that were added."""
         self._count_tokens = count_tokens
@@ -101,8 +106,13 @@ class TranscriptTotals:
         )
 
 
-def compute_statistics(entries: Iterable[Entry], *, count_tokens: Callable[[Message], int] | None = None) -> TranscriptStatistics:
-    """Compute the statistics of entries. `count_tokens` counts the tokens of a message; None: tokens are not counted."""
+def compute_statistics(
+    entries: Iterable[Entry], *, count_tokens: Callable[[Message], int] | None = None
+) -> TranscriptStatistics:
+    """Compute the statistics of entries.
+
+    `count_tokens` counts the tokens of a message; None: tokens are not counted.
+    """
     totals = TranscriptTotals(count_tokens=count_tokens)
     for entry in entries:
         totals.add(entry)
@@ -110,4 +120,9 @@ def compute_statistics(entries: Iterable[Entry], *, count_tokens: Callable[[Mess
 
 
 def _add_usage(first: Usage, second: Usage) -> Usage:
-    return Usage(**{field.name: getattr(first, field.name) + getattr(second, field.name) for field in attrs.fields(Usage)})
+    return Usage(
+        **{
+            field.name: getattr(first, field.name) + getattr(second, field.name)
+            for field in attrs.fields(Usage)
+        }
+    )

@@ -36,14 +36,18 @@ MAX_CONVERSATION_CHARACTERS = 200
 class TranscriptStore(Protocol):
     """Keep the entries of a transcript.
 
-    A batch is stored completely or not at all, and it survives a crash once `append` has returned. A store belongs to one transcript.
-    Two transcripts on the same file, in one process or in two, each open a store of their own. The tests of
-    `promptkit.testing.store_contracts` check all of this for any store.
+    A batch is stored completely or not at all, and it survives a crash once `append` has returned.
+    A store belongs to one transcript. Two transcripts on the same file, in one process or in two,
+    each open a store of their own. The tests of `promptkit.testing.store_contracts` check all of
+    this for any store.
     """
 
     @property
     def address(self) -> str | None:
-        """The place of the transcript, for people and models: an absolute path or a URL without secrets. None if it is only in memory."""
+        """The place of the transcript, for people and models: an absolute path or a URL without secrets.
+
+        None if it is only in memory.
+        """
         ...
 
     def load(self) -> LoadedEntries:
@@ -51,7 +55,10 @@ class TranscriptStore(Protocol):
         ...
 
     def refresh(self) -> LoadedEntries:
-        """Read what other writers appended since the last read. The result may repeat entries that were returned before."""
+        """Read what other writers appended since the last read.
+
+        The result may repeat entries that were returned before.
+        """
         ...
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
@@ -59,11 +66,12 @@ class TranscriptStore(Protocol):
 
         Args:
             entries: The batch.
-            expect: The id of the entry that the caller believes to be the last in the store; an empty string for an empty store.
-                None: append whatever the last entry is.
+            expect: The id of the entry that the caller believes to be the last in the store; an
+                empty string for an empty store. None: append whatever the last entry is.
 
         Raises:
-            TranscriptConflictError: Another writer appended entries since. The error carries them; nothing was written.
+            TranscriptConflictError: Another writer appended entries since. The error carries them;
+                nothing was written.
             TranscriptWriteError: The batch cannot be written.
         """
         ...
@@ -74,7 +82,9 @@ class PagedStore(Protocol):
     """A store that can read from the end, without what is before."""
 
     def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages, the last page first. The entries of a page are in the order in which they were written.
+        """Yield the entries in pages, the last page first.
+
+        The entries of a page are in the order in which they were written.
 
         Args:
             size: Entries on a page. A store may return more, to keep a batch together.
@@ -89,13 +99,16 @@ class IndexedStore(Protocol):
     def load_latest(self) -> LoadedEntries:
         """Read as little as possible: `earlier` holds the entries that come before the ones that were read.
 
-        All other promises are those of `load`. A store returns what `load` returns where it has no index.
+        All other promises are those of `load`. A store returns what `load` returns where it has no
+        index.
         """
         ...
 
 
 class EarlierEntries(Protocol):
-    """Entries of a store that are read when they are needed. They have numbers from 0, in the order in which they were written.
+    """Entries of a store that are read when they are needed.
+
+    They have numbers from 0, in the order in which they were written.
 
     Every method raises TranscriptError if the entries can no longer be read.
     """
@@ -116,7 +129,9 @@ class EarlierEntries(Protocol):
         ...
 
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
-        """Yield the numbers of the entries whose message may contain one of these texts, in order. More entries do no harm.
+        """Yield the numbers of the entries whose message may contain one of these texts, in order.
+
+        More entries do no harm.
 
         Args:
             texts: The texts, in lower case with `lower`.
@@ -145,9 +160,11 @@ class EntryNode(NamedTuple):
     depth: int
     """Entries before it on its path."""
     run: int
-    """The number of the first entry of its run: of the entries up to it that each follow the one before them."""
+    """The number of the first entry of its run: of the entries up to it that each follow the one
+    before them."""
     mark: int | None
-    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an edit or a setting."""
+    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an
+    edit or a setting."""
     redaction: int | None
     """The number of the last edit on its path, itself included, that redacts an entry."""
     messages: int
@@ -159,7 +176,9 @@ class ArchivingStore(Protocol):
     """A store that can put old entries where opening the transcript need not read them one by one."""
 
     def archive(self, *, through: str) -> None:
-        """Move the entries up to one, with the rest of its batch, into an archive. They can still be read.
+        """Move the entries up to one, with the rest of its batch, into an archive.
+
+        They can still be read.
 
         Archiving entries again that are archived changes nothing. A crash in between loses nothing.
 
@@ -175,7 +194,10 @@ class ArchivingStore(Protocol):
 
 @runtime_checkable
 class SearchableStore(Protocol):
-    """A store with an index of the words in its messages. `recall` searches the messages that the index returns, not all of them."""
+    """A store with an index of the words in its messages.
+
+    `recall` searches the messages that the index returns, not all of them.
+    """
 
     def find_entries(self, words: Iterable[str]) -> frozenset[str]:
         """Return the ids of all entries whose messages contain one of the words, as `extract_words` returns them.
@@ -198,11 +220,13 @@ class LoadedEntries:
     last_id: str = ""
     """The id of the last entry in the store, returned here or before; empty for an empty store."""
     torn_bytes: int = 0
-    """Bytes at the end of the file from a write that was cut short. They belong to no entry; the next append removes them."""
+    """Bytes at the end of the file from a write that was cut short. They belong to no entry; the
+    next append removes them."""
     partial: bool = False
     """Whether older entries were not read, so that parents may be missing."""
     earlier: EarlierEntries | None = None
-    """The entries before these, which are read when they are needed. Only `IndexedStore.load_latest` returns them."""
+    """The entries before these, which are read when they are needed. Only
+    `IndexedStore.load_latest` returns them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -223,14 +247,21 @@ class InMemoryStore:
 
     def load(self) -> LoadedEntries:
         """Return all entries."""
-        return LoadedEntries(entries=tuple(self._entries), line_numbers=tuple(range(1, len(self._entries) + 1)), last_id=self._last_id)
+        return LoadedEntries(
+            entries=tuple(self._entries),
+            line_numbers=tuple(range(1, len(self._entries) + 1)),
+            last_id=self._last_id,
+        )
 
     def refresh(self) -> LoadedEntries:
         """Return all entries."""
         return self.load()
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
-        """Append a batch. Raises TranscriptConflictError if `expect` is not the id of the last entry."""
+        """Append a batch.
+
+        Raises TranscriptConflictError if `expect` is not the id of the last entry.
+        """
         if expect not in {None, self._last_id}:
             raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
         self._entries.extend(entries)
@@ -258,13 +289,22 @@ def split_address(address: str) -> tuple[str, str | None]:
 
 
 def check_conversation(conversation: str | None) -> str:
-    """Return the id of a conversation. Raises InvalidArgumentError if there is none, or if databases would refuse it."""
+    """Return the id of a conversation.
+
+    Raises InvalidArgumentError if there is none, or if databases would refuse it.
+    """
     if not conversation:
-        problem = "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
+        problem = (
+            "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
+        )
         raise InvalidArgumentError(problem)
-    unprintable = any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
+    unprintable = any(
+        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
+    )
     if unprintable or len(conversation) > MAX_CONVERSATION_CHARACTERS:
-        why = f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        why = (
+            f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        )
         problem = f"the id {conversation[:40]!r} of the conversation {why}."
         raise InvalidArgumentError(problem)
     return conversation

@@ -11,7 +11,13 @@ import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Setting
-from promptkit.transcript.entry_sequence import AllNumbers, EntrySequence, PathNumbers, find_entry, iter_marks
+from promptkit.transcript.entry_sequence import (
+    AllNumbers,
+    EntrySequence,
+    PathNumbers,
+    find_entry,
+    iter_marks,
+)
 from promptkit.transcript.quotes import quote_sources
 from promptkit.transcript.store import IndexedStore, InMemoryStore, ReadProblem
 
@@ -25,13 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["LEAF_SETTING", "EntryTree", "Transcript"]
 
 MAX_CONFLICTS = 1_000
-"""Other writers that may append first before `append` gives up. Each of them means that the conversation has grown."""
+"""Other writers that may append first before `append` gives up. Each of them means that the
+conversation has grown."""
 
 RECENT_ENTRIES = 512
 """Entries in which the call of a tool result is looked for before the whole file is searched."""
 
 LEAF_SETTING = "leaf"
-"""The name of the setting that `Transcript.rewind` writes where the conversation continues from an earlier entry."""
+"""The name of the setting that `Transcript.rewind` writes where the conversation continues from an
+earlier entry."""
 
 
 def _new_id() -> str:
@@ -41,11 +49,11 @@ def _new_id() -> str:
 class Transcript:
     """The full record of a conversation. Entries are appended durably and never changed.
 
-    The leaf is the entry that the next entry follows. After loading it is the entry that was written last. Several threads may append
-    to one transcript.
+    The leaf is the entry that the next entry follows. After loading it is the entry that was
+    written last. Several threads may append to one transcript.
 
-    From a store with an index, such as `JsonlStore` for a long file, only the newest entries are read. Others are read when they are needed,
-    and not all of them are kept in memory.
+    From a store with an index, such as `JsonlStore` for a long file, only the newest entries are
+    read. Others are read when they are needed, and not all of them are kept in memory.
 
     Args:
         store: Where the entries are kept. None: in memory.
@@ -68,8 +76,12 @@ class Transcript:
         self._clock = clock
         self._new_id = new_id
         self._lock = threading.RLock()
-        loaded = self.store.load_latest() if isinstance(self.store, IndexedStore) else self.store.load()
-        self._earlier = loaded.earlier if loaded.earlier is not None and len(loaded.earlier) else None
+        loaded = (
+            self.store.load_latest() if isinstance(self.store, IndexedStore) else self.store.load()
+        )
+        self._earlier = (
+            loaded.earlier if loaded.earlier is not None and len(loaded.earlier) else None
+        )
         self._entries: list[Entry] = []  # after those of `_earlier`, as in all that follow
         self._by_id: dict[str, Entry] = {}
         self._labels: dict[str, str] = {}
@@ -78,18 +90,31 @@ class Transcript:
         self._path_ids: set[str] = set()
         self._call_ids: set[str] = set()  # ids of the tool calls on the path
         self._tree = EntryTree(
-            partial=loaded.partial, last_id="" if self._earlier is None else self._read_earlier(-1).id, has=self._is_earlier
+            partial=loaded.partial,
+            last_id="" if self._earlier is None else self._read_earlier(-1).id,
+            has=self._is_earlier,
         )
         self._last_stored_id = loaded.last_id
-        self.problems: tuple[ReadProblem, ...] = (*loaded.problems, *(self._earlier.misplaced if self._earlier else ()))
-        """What could not be read, or has a place in the tree other than the one it names, as far as the store has been read."""
+        self.problems: tuple[ReadProblem, ...] = (
+            *loaded.problems,
+            *(self._earlier.misplaced if self._earlier else ()),
+        )
+        """What could not be read, or has a place in the tree other than the one it names, as far as
+        the store has been read."""
         self._add_loaded(loaded, is_first_load=True)
         self._set_leaf(self._entries[-1].id if self._entries else self._tree.last_id or None)
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """Every entry of every branch, in the order in which they were written. The sequence grows; do not change it."""
-        return self._entries if self._earlier is None else EntrySequence(AllNumbers(self._earlier), self._entries)
+        """Every entry of every branch, in the order in which they were written.
+
+        The sequence grows; do not change it.
+        """
+        return (
+            self._entries
+            if self._earlier is None
+            else EntrySequence(AllNumbers(self._earlier), self._entries)
+        )
 
     @property
     def leaf(self) -> str | None:
@@ -100,8 +125,15 @@ class Transcript:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The ids of labelled entries by label. If a label was used twice, the later entry has it."""
-        earlier = {} if self._earlier is None else dict(map(self._read_label, self._earlier.list_labels()))
+        """The ids of labelled entries by label.
+
+        If a label was used twice, the later entry has it.
+        """
+        earlier = (
+            {}
+            if self._earlier is None
+            else dict(map(self._read_label, self._earlier.list_labels()))
+        )
         return earlier | self._labels
 
     def __len__(self) -> int:
@@ -130,9 +162,12 @@ class Transcript:
         return self.get(labels[label])
 
     def path(self, leaf: str | None = None) -> Sequence[Entry]:
-        """Return the entries from the root to `leaf`, by default the present leaf. Raises TranscriptError for an unknown id.
+        """Return the entries from the root to `leaf`, by default the present leaf.
 
-        The result does not change. In a long conversation it reads older entries when they are asked for; otherwise it is a tuple.
+        Raises TranscriptError for an unknown id.
+
+        The result does not change. In a long conversation it reads older entries when they are
+        asked for; otherwise it is a tuple.
         """
         if leaf is None or leaf == self.leaf:
             stem, tail = self._stem, tuple(self._path)
@@ -143,26 +178,41 @@ class Transcript:
     def settings(self, leaf: str | None = None) -> dict[str, Json]:
         """Return the settings that apply at `leaf`: for each name the latest value on the path."""
         found = [
-            (entry.payload.name, entry.payload.value) for _, entry in iter_marks(self.path(leaf)) if isinstance(entry.payload, Setting)
+            (entry.payload.name, entry.payload.value)
+            for _, entry in iter_marks(self.path(leaf))
+            if isinstance(entry.payload, Setting)
         ]
         return dict(reversed(found))
 
     def leaves(self) -> list[Entry]:
         """Return the entries without children, oldest first: one for each branch."""
-        return [*self._find_earlier_leaves(), *(self._by_id[entry_id] for entry_id in self._tree.leaves())]
+        return [
+            *self._find_earlier_leaves(),
+            *(self._by_id[entry_id] for entry_id in self._tree.leaves()),
+        ]
 
     def children(self, parent: str | None) -> list[Entry]:
-        """Return the children of an entry, oldest first; for None the roots. Raises TranscriptError for an unknown id."""
+        """Return the children of an entry, oldest first; for None the roots.
+
+        Raises TranscriptError for an unknown id.
+        """
         parent_id = parent if parent is None else self.get(parent).id
         earlier = self._earlier
         found: list[Entry] = []
         if earlier is not None and parent_id not in self._by_id:
             number = -1 if parent_id is None else self._find_earlier(parent_id)
-            found = [self._read_earlier(at) for at, its_parent in enumerate(earlier.iter_parents()) if its_parent == number]
+            found = [
+                self._read_earlier(at)
+                for at, its_parent in enumerate(earlier.iter_parents())
+                if its_parent == number
+            ]
         return [*found, *(self._by_id[entry_id] for entry_id in self._tree.children(parent_id))]
 
     def parent(self, entry_id: str) -> Entry | None:
-        """Return the parent of an entry; None for a root. Raises TranscriptError for an unknown id."""
+        """Return the parent of an entry; None for a root.
+
+        Raises TranscriptError for an unknown id.
+        """
         entry_id = self.get(entry_id).id
         number = None if entry_id in self._by_id else self._find_earlier(entry_id)
         if number is not None and self._earlier is not None:
@@ -180,39 +230,49 @@ class Transcript:
         return tuple(entry for entry in path if entry.id not in shared)
 
     def append_messages(self, *messages: Message) -> list[Entry]:
-        """Append messages as one batch of `MessageEntry`, after what other writers have appended. Raises what `append` raises.
+        """Append messages as one batch of `MessageEntry`, after what other writers have appended.
+
+        Raises what `append` raises.
 
         A tool result that repeats entries is stored with quotes of them.
         """
         return self.append(*(quote_sources(message, self._find_on_path) for message in messages))
 
     def append(self, *payloads: EntryPayload, expect: str | None = None) -> list[Entry]:
-        """Append a batch after the leaf. When this returns, the batch survives a crash. If it raises, nothing was appended.
+        """Append a batch after the leaf.
 
-        Several processes that append to one conversation make one line: what another process appended after the leaf is read first, and
-        the batch follows it. Where another process went on from an earlier entry, its branch and this one stay apart.
+        When this returns, the batch survives a crash. If it raises, nothing was appended.
+
+        Several processes that append to one conversation make one line: what another process
+        appended after the leaf is read first, and the batch follows it. Where another process went
+        on from an earlier entry, its branch and this one stay apart.
 
         Args:
             *payloads: What the new entries hold.
-            expect: The id of the leaf for which the caller prepared the batch; an empty string for an empty transcript. None: append
-                after whatever the leaf is, the entries of other processes included.
+            expect: The id of the leaf for which the caller prepared the batch; an empty string for
+                an empty transcript. None: append after whatever the leaf is, the entries of other
+                processes included.
 
         Returns:
             The new entries.
 
         Raises:
-            TranscriptConflictError: The conversation has continued since, in this transcript or in another process. The entries of
-                the other process have been read.
-            TranscriptError: A payload refers to an entry that does not exist: a tool result whose call is not on the path, an edit
-                of an entry that is not on the path.
+            TranscriptConflictError: The conversation has continued since, in this transcript or in
+                another process. The entries of the other process have been read.
+            TranscriptError: A payload refers to an entry that does not exist: a tool result whose
+                call is not on the path, an edit of an entry that is not on the path.
         """
         with self._lock:
             if expect not in {None, self.leaf or ""}:
                 raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
             return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
 
-    def _append(self, payloads: Sequence[EntryPayload], *, attempts: int, stay: bool = False) -> list[Entry]:
-        """Append a batch after the leaf. After a conflict, read what was appended and try again, as often as `attempts` says.
+    def _append(
+        self, payloads: Sequence[EntryPayload], *, attempts: int, stay: bool = False
+    ) -> list[Entry]:
+        """Append a batch after the leaf.
+
+        After a conflict, read what was appended and try again, as often as `attempts` says.
 
         With `stay`, the leaf stays where it is, whatever others appended after it.
         """
@@ -239,7 +299,10 @@ class Transcript:
         return entries
 
     def refresh(self) -> tuple[Entry, ...]:
-        """Read and return the entries that other processes appended. The leaf moves to the last of them that continues from it."""
+        """Read and return the entries that other processes appended.
+
+        The leaf moves to the last of them that continues from it.
+        """
         with self._lock:
             loaded = self.store.refresh()
             new_entries = self._add_loaded(loaded)
@@ -249,7 +312,9 @@ class Transcript:
             return new_entries
 
     def rewind(self, entry_id: str | None, *payloads: EntryPayload) -> Entry:
-        """Continue from another entry, an earlier one or one on another branch. Later entries stay in the transcript as a branch.
+        """Continue from another entry, an earlier one or one on another branch.
+
+        Later entries stay in the transcript as a branch.
 
         A setting records the new leaf, so the conversation also continues there after loading.
 
@@ -267,7 +332,11 @@ class Transcript:
             previous_leaf = self.leaf
             self._set_leaf(None if entry_id is None else self.get(entry_id).id)
             try:
-                return self._append((Setting(name=LEAF_SETTING, value=entry_id), *payloads), attempts=MAX_CONFLICTS, stay=True)[-1]
+                return self._append(
+                    (Setting(name=LEAF_SETTING, value=entry_id), *payloads),
+                    attempts=MAX_CONFLICTS,
+                    stay=True,
+                )[-1]
             except BaseException:
                 self._set_leaf(previous_leaf)
                 raise
@@ -288,7 +357,13 @@ class Transcript:
         """
         path = self.path(at)
         parents = [None, *(entry.id for entry in path)]
-        store.append([attrs.evolve(entry, parent_id=parent) for entry, parent in zip(path, parents, strict=False)], expect="")
+        store.append(
+            [
+                attrs.evolve(entry, parent_id=parent)
+                for entry, parent in zip(path, parents, strict=False)
+            ],
+            expect="",
+        )
         return Transcript(store, clock=self._clock, new_id=self._new_id)
 
     def _find_on_path(self, entry_id: str) -> Entry | None:
@@ -306,7 +381,11 @@ class Transcript:
         for payload in payloads:
             entry = Entry(id=self._new_id(), parent_id=parent, time=self._clock(), payload=payload)
             # A random id need not be looked up in a long file.
-            is_used = entry.id in self._by_id or entry.id in ids or (self._new_id is not _new_id and entry.id in self)
+            is_used = (
+                entry.id in self._by_id
+                or entry.id in ids
+                or (self._new_id is not _new_id and entry.id in self)
+            )
             if is_used or not entry.id:
                 message = f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
                 raise TranscriptError(message)
@@ -317,10 +396,15 @@ class Transcript:
         return entries
 
     def _check_references(self, entry: Entry, call_ids: set[str]) -> None:
-        """Raise TranscriptError if an entry refers to one that does not exist. `call_ids` are the tool calls of the same batch."""
+        """Raise TranscriptError if an entry refers to one that does not exist.
+
+        `call_ids` are the tool calls of the same batch.
+        """
         scope: str | None = None
         match entry.payload:
-            case Edit(target=target) | Checkpoint(first_kept=str() as target) if not self._is_on_path(target):
+            case Edit(target=target) | Checkpoint(first_kept=str() as target) if (
+                not self._is_on_path(target)
+            ):
                 scope = "on this path"
             case BranchSummary(leaf=target) | Label(target=target) if target not in self:
                 scope = "in this transcript"
@@ -334,7 +418,12 @@ class Transcript:
             return
         call_ids.update(call.id for call in message.tool_calls)
         call_id = message.tool_call_id
-        if message.role == "tool" and call_id not in call_ids and call_id not in self._call_ids and not self._is_earlier_call(call_id):
+        if (
+            message.role == "tool"
+            and call_id not in call_ids
+            and call_id not in self._call_ids
+            and not self._is_earlier_call(call_id)
+        ):
             problem = f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
             raise TranscriptError(problem)
 
@@ -343,24 +432,36 @@ class Transcript:
         index = find_entry(path, entry_id)
         return path[0 if index is None else index + 1 :]
 
-    def _add_loaded(self, loaded: LoadedEntries, *, is_first_load: bool = False) -> tuple[Entry, ...]:
-        """Add the entries that a store returned, and record problems. Later loads may repeat entries that are known."""
+    def _add_loaded(
+        self, loaded: LoadedEntries, *, is_first_load: bool = False
+    ) -> tuple[Entry, ...]:
+        """Add the entries that a store returned, and record problems.
+
+        Later loads may repeat entries that are known.
+        """
         self._tree.partial = loaded.partial
-        # Another writer's entry may precede the latest one of ours in the store although it was read after it.
+        # Another writer's entry may precede the latest one of ours in the store although it was
+        # read after it.
         self._last_stored_id = loaded.last_id
         problems: list[ReadProblem] = []
         new_entries: list[Entry] = []
         for entry, line in zip(loaded.entries, loaded.line_numbers, strict=True):
             if entry.id in self:
                 if is_first_load:
-                    detail = f"the id {entry.id!r} was used by an earlier entry; this entry was ignored."
+                    detail = (
+                        f"the id {entry.id!r} was used by an earlier entry; this entry was ignored."
+                    )
                     problems.append(ReadProblem(line=line, detail=detail))
                 continue
             if problem := self._add_entry(entry):
                 problems.append(ReadProblem(line=line, detail=problem))
             new_entries.append(entry)
         known = set(self.problems)
-        self.problems += tuple(problem for problem in (*(() if is_first_load else loaded.problems), *problems) if problem not in known)
+        self.problems += tuple(
+            problem
+            for problem in (*(() if is_first_load else loaded.problems), *problems)
+            if problem not in known
+        )
         return tuple(new_entries)
 
     def _add_entry(self, entry: Entry) -> str | None:
@@ -399,7 +500,9 @@ class Transcript:
             path.append(self._by_id[entry_id])
             entry_id = self._tree.parents[entry_id]
         number = None if entry_id is None else self._find_earlier(entry_id)
-        return None if number is None or self._earlier is None else PathNumbers(self._earlier, number), tuple(path[::-1])
+        return None if number is None or self._earlier is None else PathNumbers(
+            self._earlier, number
+        ), tuple(path[::-1])
 
     def _read_earlier(self, number: int) -> Entry:
         """Read one of the earlier entries, counted from the end if the number is below 0."""
@@ -416,18 +519,30 @@ class Transcript:
 
     def _find_earlier_on_path(self, entry_id: str) -> int | None:
         number = None if self._stem is None else self._find_earlier(entry_id)
-        return None if number is None or self._stem is None or self._stem.index(number) is None else number
+        return (
+            None
+            if number is None or self._stem is None or self._stem.index(number) is None
+            else number
+        )
 
     def _is_on_path(self, entry_id: str) -> bool:
         return entry_id in self._path_ids or self._find_earlier_on_path(entry_id) is not None
 
     def _is_earlier_call(self, call_id: str | None) -> bool:
-        """Return whether an earlier entry of the path has this tool call. The newest ones are looked at first, and then all."""
+        """Return whether an earlier entry of the path has this tool call.
+
+        The newest ones are looked at first, and then all.
+        """
         stem = self._stem
         if stem is None or call_id is None:
             return False
         newest = EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES))
-        if any(call.id == call_id for entry in reversed(newest) if entry.message for call in entry.message.tool_calls):
+        if any(
+            call.id == call_id
+            for entry in reversed(newest)
+            if entry.message
+            for call in entry.message.tool_calls
+        ):
             return True
         return any(
             call.id == call_id
@@ -445,7 +560,9 @@ class Transcript:
             if parent >= 0:
                 is_parent[parent] = 1
         for parent_id in set(self._tree.parents.values()):
-            number = None if parent_id is None or parent_id in self._by_id else earlier.find(parent_id)
+            number = (
+                None if parent_id is None or parent_id in self._by_id else earlier.find(parent_id)
+            )
             if number is not None:
                 is_parent[number] = 1
         at = is_parent.find(0)
@@ -460,7 +577,9 @@ class Transcript:
     def _extend_path(self, entries: Sequence[Entry]) -> None:
         self._path.extend(entries)
         self._path_ids.update(entry.id for entry in entries)
-        self._call_ids.update(call.id for entry in entries if entry.message for call in entry.message.tool_calls)
+        self._call_ids.update(
+            call.id for entry in entries if entry.message for call in entry.message.tool_calls
+        )
 
 
 def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
@@ -481,13 +600,16 @@ class EntryTree:
     Only an entry that was added can be a parent, so the tree has no cycles.
 
     Args:
-        partial: Whether older entries are missing. If so, an entry whose parent is missing becomes a root; otherwise it becomes the
-            child of the entry that was added before it.
-        last_id: The id of the last of the entries that come before the first one to be added; empty if there is none.
+        partial: Whether older entries are missing. If so, an entry whose parent is missing becomes
+            a root; otherwise it becomes the child of the entry that was added before it.
+        last_id: The id of the last of the entries that come before the first one to be added; empty
+            if there is none.
         has: Returns whether an id is one of those. None: there are none.
     """
 
-    def __init__(self, *, partial: bool = False, last_id: str = "", has: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self, *, partial: bool = False, last_id: str = "", has: Callable[[str], bool] | None = None
+    ) -> None:
         self.partial = partial
         self._has = has
         self.parents: dict[str, str | None] = {}
@@ -504,7 +626,12 @@ class EntryTree:
     def add(self, entry_id: str, parent: str | None) -> str | None:
         """Add a new id. Returns what is wrong with its parent, in words, or None."""
         problem = None
-        is_known = parent is None or parent == self.last_id or parent in self.parents or (self._has is not None and self._has(parent))
+        is_known = (
+            parent is None
+            or parent == self.last_id
+            or parent in self.parents
+            or (self._has is not None and self._has(parent))
+        )
         if not is_known:
             if self.partial:
                 parent = None

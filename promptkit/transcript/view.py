@@ -1,8 +1,9 @@
 """The view of a transcript: the messages that the model is shown.
 
-A view is a pure function of a path; it uses no clock, no model and no store. The latest checkpoint on the path applies: its summary
-replaces what it summarized, and the entries that it kept and all later ones are shown as they were written. The same path always gives
-the same messages, byte for byte, so that the provider's prompt cache applies.
+A view is a pure function of a path; it uses no clock, no model and no store. The latest checkpoint
+on the path applies: its summary replaces what it summarized, and the entries that it kept and all
+later ones are shown as they were written. The same path always gives the same messages, byte for
+byte, so that the provider's prompt cache applies.
 """
 
 from __future__ import annotations
@@ -50,13 +51,16 @@ __all__ = [
 ]
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
-"""Finish reasons of assistant messages that are not shown again if they contain tool calls: the calls will never be answered."""
+"""Finish reasons of assistant messages that are not shown again if they contain tool calls: the
+calls will never be answered."""
 
 CUT_FINISH = "length"
-"""The finish reason of a reply that was cut off. It is shown without the tool calls that have no result: any of them may be cut in two."""
+"""The finish reason of a reply that was cut off. It is shown without the tool calls that have no
+result: any of them may be cut in two."""
 
 INCOMPLETE_FINISHES = frozenset({CUT_FINISH, "content_filter"})
-"""The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown again."""
+"""The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown
+again."""
 
 BLOCK_TAGS = (
     "conversation-summary",
@@ -85,14 +89,19 @@ class ViewItem:
     entry_id: str
     """The id of the entry."""
     recorded: Message | None = None
-    """The message as it is stored, if it repeats earlier entries: with marks in place of its quotes."""
+    """The message as it is stored, if it repeats earlier entries: with marks in place of its
+    quotes."""
     unpruned: Message | None = None
-    """The message as it was before its text gave way to a placeholder, if it is a tool result that was pruned. None if a program edited it."""
-    kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = "message"
+    """The message as it was before its text gave way to a placeholder, if it is a tool result that
+    was pruned. None if a program edited it."""
+    kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = (
+        "message"
+    )
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
 
-_get_message = attrgetter("message")  # faster than a loop: views are long, and there is one for each new message
+# faster than a loop: views are long, and there is one for each new message
+_get_message = attrgetter("message")
 
 
 @attrs.frozen(kw_only=True)
@@ -120,14 +129,18 @@ def build_view(path: Sequence[Entry]) -> TranscriptView:
 
 
 def build_summary_message(summary: str) -> Message:
-    """Build the message in which the model is shown a summary. The tags around it are escaped in the summary itself."""
+    """Build the message in which the model is shown a summary.
+
+    The tags around it are escaped in the summary itself.
+    """
     return _tag_message("conversation-summary", summary)
 
 
 class ViewBuilder:
     """Build the views of a path that grows: entries that were appended are added to the previous view.
 
-    A builder serves the paths of one transcript, where the last entry determines the path. It returns what `build_view` returns.
+    A builder serves the paths of one transcript, where the last entry determines the path. It
+    returns what `build_view` returns.
     """
 
     def __init__(self) -> None:
@@ -139,8 +152,8 @@ class ViewBuilder:
     def build(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first.
 
-        Takes time linear in the number of new entries, apart from copying the tuple of items. After a checkpoint or an edit, the whole
-        path is read again.
+        Takes time linear in the number of new entries, apart from copying the tuple of items. After
+        a checkpoint or an edit, the whole path is read again.
         """
         length = self._length
         ends = path[: min(length, 1)], path[length - 1 : length] if length else path[:0]
@@ -164,8 +177,10 @@ class _View:
         self._edits = begin.edits
         self._rewritten = begin.rewritten
         self._path = path
-        self._hidden_calls: set[str] = set()  # ids of tool calls that are hidden together with their results
-        self._omitted_calls: frozenset[str] = frozenset()  # ids of the calls that the newest reply, which was cut off, is shown without
+        # ids of tool calls that are hidden together with their results
+        self._hidden_calls: set[str] = set()
+        # ids of the calls that the newest reply, which was cut off, is shown without
+        self._omitted_calls: frozenset[str] = frozenset()
         shown = tuple(path[begin.first :])
         self._answers = _find_answers_to_cut_replies(shown)
         self._unpaired: list[ViewItem] = []
@@ -175,19 +190,26 @@ class _View:
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
             why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
-            self._repairs = (Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),)
+            self._repairs = (
+                Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
+            )
         if checkpoint is not None:
             for item in self._checkpoint_items(checkpoint):
                 self._add(item)
         self._add_entries(shown)
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
-        """Add the entries after the first `length`. Returns False and adds nothing if one changes how earlier entries are viewed."""
+        """Add the entries after the first `length`.
+
+        Returns False and adds nothing if one changes how earlier entries are viewed.
+        """
         entries = tuple(path[length:])
         self._path = path
         if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
             return False
-        if self._omitted_calls and any(entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries):
+        if self._omitted_calls and any(
+            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
+        ):
             return False
         self._answers |= _find_answers_to_cut_replies(entries)
         self._add_entries(entries)
@@ -199,13 +221,20 @@ class _View:
         del self._items[first:]
         for message, source in zip(pairer.messages[first:], pairer.sources[first:], strict=True):
             item = self._unpaired[source]
-            self._items.append(item if message is item.message else attrs.evolve(item, message=message))
+            self._items.append(
+                item if message is item.message else attrs.evolve(item, message=message)
+            )
         entry = self._checkpoint
         summary = ""
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
         repairs = (*self._repairs, *pairer.repairs)
-        return TranscriptView(items=tuple(self._items), checkpoint_id=entry.id if entry else None, summary=summary or None, repairs=repairs)
+        return TranscriptView(
+            items=tuple(self._items),
+            checkpoint_id=entry.id if entry else None,
+            summary=summary or None,
+            repairs=repairs,
+        )
 
     def _describe_item(self, index: int) -> str:
         return f"entry {self._unpaired[index].entry_id}"
@@ -219,30 +248,54 @@ class _View:
         if checkpoint.replacement is not None and edit is None:
             own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
             for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(message=message, entry_id=entry.id, kind="summary" if index in own else "replacement")
+                yield ViewItem(
+                    message=message,
+                    entry_id=entry.id,
+                    kind="summary" if index in own else "replacement",
+                )
         elif summary := _edited_text(checkpoint.summary, edit):
-            yield ViewItem(message=build_summary_message(summary), entry_id=entry.id, kind="summary")
+            yield ViewItem(
+                message=build_summary_message(summary), entry_id=entry.id, kind="summary"
+            )
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
-        quotes = any(isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries)
+        quotes = any(
+            isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries
+        )
         find = find_sources(self._path) if quotes else None
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
                 case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
-                    self._add_message(entry, restore_quotes(entry.payload, find), edit, unfinished=False)
+                    self._add_message(
+                        entry, restore_quotes(entry.payload, find), edit, unfinished=False
+                    )
                 case MessageEntry(message=message, finish=finish):
-                    self._add_message(entry, self._without_cut_calls(entry, message), edit, unfinished=finish in UNREPLAYABLE_FINISHES)
+                    self._add_message(
+                        entry,
+                        self._without_cut_calls(entry, message),
+                        edit,
+                        unfinished=finish in UNREPLAYABLE_FINISHES,
+                    )
                 case CustomMessage(message=message):
                     self._add_message(entry, message, edit, unfinished=False)
                 case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
-                    self._add(ViewItem(message=_tag_message("branch-summary", text), entry_id=entry.id, kind="branch_summary"))
+                    self._add(
+                        ViewItem(
+                            message=_tag_message("branch-summary", text),
+                            entry_id=entry.id,
+                            kind="branch_summary",
+                        )
+                    )
                 case _:
                     continue
 
     def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
-        """Return a message without tool calls that were cut off: those of a cut reply that have no result. Without text nothing is left."""
+        """Return a message without tool calls that were cut off: those of a cut reply that have no result.
+
+        Without text nothing is left.
+        """
         if message.role == "assistant":
             self._omitted_calls = frozenset()
         answered = self._answers.get(entry.id)
@@ -250,9 +303,15 @@ class _View:
             return message
         self._omitted_calls = frozenset(call.id for call in message.tool_calls) - answered
         calls = tuple(call for call in message.tool_calls if call.id in answered)
-        return attrs.evolve(message, tool_calls=calls, content=message.content if calls or message.text.strip() else ())
+        return attrs.evolve(
+            message,
+            tool_calls=calls,
+            content=message.content if calls or message.text.strip() else (),
+        )
 
-    def _add_message(self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool) -> None:
+    def _add_message(
+        self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
+    ) -> None:
         calls = {call.id for call in message.tool_calls}
         if (edit is not None and edit.content is None) or (unfinished and calls):
             self._hidden_calls |= calls
@@ -260,14 +319,31 @@ class _View:
         if message.role == "tool" and message.tool_call_id in self._hidden_calls:
             return
         self._hidden_calls -= calls
-        unpruned = message if edit is not None and message.role == "tool" and _prunes(edit) and entry.id not in self._rewritten else None
+        unpruned = (
+            message
+            if edit is not None
+            and message.role == "tool"
+            and _prunes(edit)
+            and entry.id not in self._rewritten
+            else None
+        )
         if edit is not None and edit.content is not None:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
-        kind: Literal["message", "custom_message"] = "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        recorded = entry.message if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes else None
-        self._add(ViewItem(message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind))
+        kind: Literal["message", "custom_message"] = (
+            "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
+        )
+        recorded = (
+            entry.message
+            if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
+            else None
+        )
+        self._add(
+            ViewItem(
+                message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind
+            )
+        )
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
@@ -281,7 +357,11 @@ def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":
-                answered = found.setdefault(entry.id, set()) if finish in INCOMPLETE_FINISHES and message.tool_calls else None
+                answered = (
+                    found.setdefault(entry.id, set())
+                    if finish in INCOMPLETE_FINISHES and message.tool_calls
+                    else None
+                )
             case MessageEntry(message=message) if answered is not None and message.tool_call_id:
                 answered.add(message.tool_call_id)
             case _:
@@ -306,9 +386,12 @@ class _Begin:
 
 
 def _find_begin(path: Sequence[Entry]) -> _Begin:
-    """Find where the view of a path begins. Reads the path from its end, and only as far back as the view reaches.
+    """Find where the view of a path begins.
 
-    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to its `first_kept`, but not beyond a reset.
+    Reads the path from its end, and only as far back as the view reaches.
+
+    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
+    its `first_kept`, but not beyond a reset.
     """
     edits: dict[str, Edit] = {}
     rewritten: set[str] = set()
@@ -337,7 +420,9 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
             first = index if kept is None else find_entry(path, kept)
             if kept is not None and (first is None or first >= index):
                 first, lost = index, kept
-    return _Begin(first=first or 0, checkpoint=checkpoint, lost=lost, edits=edits, rewritten=rewritten)
+    return _Begin(
+        first=first or 0, checkpoint=checkpoint, lost=lost, edits=edits, rewritten=rewritten
+    )
 
 
 def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
@@ -363,7 +448,14 @@ def _prunes(edit: Edit) -> bool:
 def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) -> tuple[int, ...]:
     """Return the index of the first message that begins with a checkpoint's summary in its tags, for one that does not record its own."""
     tagged = build_summary_message(checkpoint.summary).text
-    return next(((at,) for at, message in enumerate(messages) if message.role == "user" and message.text.startswith(tagged)), ())
+    return next(
+        (
+            (at,)
+            for at, message in enumerate(messages)
+            if message.role == "user" and message.text.startswith(tagged)
+        ),
+        (),
+    )
 
 
 def _edited_text(text: str, edit: Edit | None) -> str:

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ("promptkit", "components")
-SINGLE_FILES = ("promptkit.engines", "promptkit.errors", "promptkit.messages", "promptkit.tool_pairing")
-"""Documented namespaces that are one file; the others are packages with a stub that lists their names."""
+SINGLE_FILES = (
+    "promptkit.engines",
+    "promptkit.errors",
+    "promptkit.messages",
+    "promptkit.tool_pairing",
+)
+"""Documented namespaces that are one file; the others are packages with a stub that lists their
+names."""
 
 _LEFT_BY_TOOLS = {"__pycache__", "node_modules", "dist", "build"}
 
@@ -26,7 +32,11 @@ def files(*tops: str) -> list[Path]:
     found: list[Path] = []
     for top in tops:
         paths = [ROOT / top] if (ROOT / top).is_file() else (ROOT / top).rglob("*")
-        found += [path for path in paths if path.is_file() and not _LEFT_BY_TOOLS & set(path.relative_to(ROOT).parts)]
+        found += [
+            path
+            for path in paths
+            if path.is_file() and not _LEFT_BY_TOOLS & set(path.relative_to(ROOT).parts)
+        ]
     return sorted(found)
 
 
@@ -59,14 +69,23 @@ def modules() -> Mapping[str, Path]:
     found: dict[str, Path] = {}
     for path in python_files(*PACKAGES):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[1:] if parts[0] == "components" else parts).removesuffix(".__init__")] = path
+        found[
+            ".".join(parts[1:] if parts[0] == "components" else parts).removesuffix(".__init__")
+        ] = path
     return found
 
 
 @cache
 def namespaces() -> tuple[str, ...]:
-    """The documented namespaces beside the facade. Users and components import from these and from nothing deeper."""
-    packages = {module for module, path in modules().items() if is_package(module) and path.with_suffix(".pyi").exists()}
+    """The documented namespaces beside the facade.
+
+    Users and components import from these and from nothing deeper.
+    """
+    packages = {
+        module
+        for module, path in modules().items()
+        if is_package(module) and path.with_suffix(".pyi").exists()
+    }
     return tuple(sorted({*packages, *SINGLE_FILES} - {"promptkit"}))
 
 
@@ -104,7 +123,11 @@ class Import:
 @cache
 def imports() -> tuple[Import, ...]:
     """Every import of one module of the packages by another; a namespace imports what its stub lists when a name is first used."""
-    written = [found for module, path in modules().items() for found in _imports_of(module, syntax_of(path))]
+    written = [
+        found
+        for module, path in modules().items()
+        for found in _imports_of(module, syntax_of(path))
+    ]
     lazy = [
         Import(importer=namespace, imported=module, name=name, line=1)
         for namespace in modules()

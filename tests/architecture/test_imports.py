@@ -14,7 +14,15 @@ from pathlib import Path
 import attrs
 import pytest
 
-from tests.architecture.source import Import, imports, is_package, lines_of, modules, names_in_stub, namespaces
+from tests.architecture.source import (
+    Import,
+    imports,
+    is_package,
+    lines_of,
+    modules,
+    names_in_stub,
+    namespaces,
+)
 from tests.paths import ROOT
 
 TOOLS = Path(sys.executable).parent
@@ -36,7 +44,10 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     circle = shortest_circle(imports())
-    assert not circle, "modules import each other in a circle (imports for types count, too):\n  " + "\n  ".join(map(str, circle))
+    assert not circle, (
+        "modules import each other in a circle (imports for types count, too):\n  "
+        + "\n  ".join(map(str, circle))
+    )
 
 
 class TestShortestCircle:
@@ -44,8 +55,13 @@ class TestShortestCircle:
         assert shortest_circle([edge("a", "b"), edge("a", "c"), edge("b", "c")]) == []
 
     def test_is_found_and_the_shortest_one(self) -> None:
-        found = shortest_circle([edge("a", "b"), edge("b", "c"), edge("c", "a"), edge("c", "d"), edge("d", "c")])
-        assert [(each.importer, each.imported) for each in found] in ([("c", "d"), ("d", "c")], [("d", "c"), ("c", "d")])
+        found = shortest_circle(
+            [edge("a", "b"), edge("b", "c"), edge("c", "a"), edge("c", "d"), edge("d", "c")]
+        )
+        assert [(each.importer, each.imported) for each in found] in (
+            [("c", "d"), ("d", "c")],
+            [("d", "c"), ("c", "d")],
+        )
 
 
 def edge(importer: str, imported: str) -> Import:
@@ -82,30 +98,47 @@ SMALL = 80
 SMALL_WITH_ONE_IMPORTER = {
     "promptkit.compaction.presets.*": "one file for each agent's way to compact",
     "promptkit.recordings.formats.*": "one file for each format",
-    "promptkit.cli.commands.*": "one file for each command",
     "promptkit.testing.snapshots.plugin": "pytest loads it by its entry point",
     "promptkit.cli.chat.protected_paths": "a list of names, which grows by itself",
 }
-"""Modules (or patterns of modules) that may be small and have one importer, each with the reason."""
+"""Modules (or patterns of modules) that may be small and have one importer, each with the
+reason."""
 
 
 def test_a_small_module_with_one_importer_belongs_into_it() -> None:
     importers: dict[str, set[str]] = defaultdict(set)
     for each in imports():
         importers[each.imported].add(each.importer)
-    public = {module for namespace in ("promptkit", *namespaces()) for module in names_in_stub(namespace).values()}
+    public = {
+        module
+        for namespace in ("promptkit", *namespaces())
+        for module in names_in_stub(namespace).values()
+    }
     public |= {each.imported for each in imports() if each.importer == "promptkit_components"}
     found = {
         module: next(iter(users))
         for module, users in importers.items()
-        if len(users) == 1 and lines_of(modules()[module]) < SMALL and not is_package(module) and module not in public
+        if len(users) == 1
+        and lines_of(modules()[module]) < SMALL
+        and not is_package(module)
+        and module not in public
     }
-    allowed = {module: [pattern for pattern in SMALL_WITH_ONE_IMPORTER if fnmatch(module, pattern)] for module in found}
-    surplus = [f"{module} ({lines_of(modules()[module])} lines): {found[module]}" for module in sorted(found) if not allowed[module]]
-    assert not surplus, "each of these small modules belongs into its one importer, or into the table of this test:\n  " + "\n  ".join(
-        surplus
+    allowed = {
+        module: [pattern for pattern in SMALL_WITH_ONE_IMPORTER if fnmatch(module, pattern)]
+        for module in found
+    }
+    surplus = [
+        f"{module} ({lines_of(modules()[module])} lines): {found[module]}"
+        for module in sorted(found)
+        if not allowed[module]
+    ]
+    assert not surplus, (
+        "each of these small modules belongs into its one importer, or into the table of this test:\n  "
+        + "\n  ".join(surplus)
     )
-    stale = SMALL_WITH_ONE_IMPORTER.keys() - {pattern for patterns in allowed.values() for pattern in patterns}
+    stale = SMALL_WITH_ONE_IMPORTER.keys() - {
+        pattern for patterns in allowed.values() for pattern in patterns
+    }
     assert not stale, f"no such module any more: {sorted(stale)}"
 
 
@@ -139,7 +172,13 @@ class Loaded:
 
 
 def load(package: str) -> Loaded:
-    done = subprocess.run([sys.executable, "-c", MEASURE.format(package=package)], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE.format(package=package)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     result = json.loads(done.stdout)
     return Loaded(seconds=result["seconds"], modules=frozenset(result["modules"]))
 
@@ -173,16 +212,21 @@ def test_importing_promptkit_loads_nothing_heavy(package: str) -> None:
 
 
 LOADED: tuple[str, ...] = ("promptkit",)
-"""The modules of promptkit that `import promptkit` loads. Everything else is loaded when a name is first used."""
+"""The modules of promptkit that `import promptkit` loads. Everything else is loaded when a name is
+first used."""
 
 
 def test_importing_promptkit_loads_these_modules_of_it() -> None:
-    assert sorted(module for module in loaded() if module.partition(".")[0] == "promptkit") == sorted(LOADED)
+    assert sorted(
+        module for module in loaded() if module.partition(".")[0] == "promptkit"
+    ) == sorted(LOADED)
 
 
 def test_importing_promptkit_takes_at_most_twice_what_attrs_takes() -> None:
     # Both are measured in this run and in turns, so that a slow or busy machine slows both down.
     pairs = [(load("promptkit").seconds, load("attrs").seconds) for _ in range(7)]
     own, attrs_alone = (min(seconds) for seconds in zip(*pairs, strict=True))
-    print(f"import promptkit: {own * 1000:.0f} ms, import attrs: {attrs_alone * 1000:.0f} ms, the best of {len(pairs)}")
+    print(
+        f"import promptkit: {own * 1000:.0f} ms, import attrs: {attrs_alone * 1000:.0f} ms, the best of {len(pairs)}"
+    )
     assert own <= 2 * attrs_alone

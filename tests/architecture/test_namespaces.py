@@ -13,7 +13,17 @@ import promptkit
 from tests.architecture.source import modules, names_in_stub, namespaces, syntax_of, text_of
 
 PUBLIC = ("promptkit", *namespaces())
-PROMISED = {"errors", "elements", "compaction", "transcript", "recordings", "replay", "bench", "tokens", "testing"}
+PROMISED = {
+    "errors",
+    "elements",
+    "compaction",
+    "transcript",
+    "recordings",
+    "replay",
+    "bench",
+    "tokens",
+    "testing",
+}
 MOST_NAMES = 70
 """Names that the facade may have."""
 
@@ -37,7 +47,10 @@ def test_the_facade_names_each_name_once() -> None:
     path = modules()["promptkit"]
     stub = path.with_suffix(".pyi")
     lines = [line for file in (path, stub) if file.exists() for line in text_of(file).splitlines()]
-    times = {name: sum(bool(re.search(rf"\b{name}\b", line)) for line in lines) for name in promptkit.__all__}
+    times = {
+        name: sum(bool(re.search(rf"\b{name}\b", line)) for line in lines)
+        for name in promptkit.__all__
+    }
     assert {name: count for name, count in times.items() if count != 1} == {}
 
 
@@ -45,8 +58,12 @@ def test_the_facade_names_each_name_once() -> None:
 def test_a_namespace_is_sorted_and_names_nothing_twice(namespace: str) -> None:
     names = public_names(namespace)
     assert names, f"{namespace} exports nothing"
-    # As `sorted` has it, which the lazy loader does, or as the linter has it: constants, classes, functions.
-    assert names in (sorted(set(names)), sorted(set(names), key=lambda name: (not name.isupper(), not name[0].isupper(), name)))
+    # As `sorted` has it, which the lazy loader does, or as the linter has it: constants, classes,
+    # functions.
+    assert names in (
+        sorted(set(names)),
+        sorted(set(names), key=lambda name: (not name.isupper(), not name[0].isupper(), name)),
+    )
 
 
 @pytest.mark.parametrize("namespace", PUBLIC)
@@ -63,12 +80,18 @@ def test_a_namespace_lists_all_that_it_offers(namespace: str) -> None:
         assert names == set(stub)
         module = importlib.import_module(namespace)
         elsewhere = {
-            name: source for name, source in stub.items() if getattr(module, name) is not getattr(importlib.import_module(source), name)
+            name: source
+            for name, source in stub.items()
+            if getattr(module, name) is not getattr(importlib.import_module(source), name)
         }
         assert elsewhere == {}
     else:
         body = syntax_of(modules()[namespace]).body
-        own = {node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
+        own = {
+            node.name
+            for node in body
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        }
         assert {name for name in own if not name.startswith("_")} - names == set()
 
 
@@ -76,7 +99,11 @@ def test_a_namespace_lists_all_that_it_offers(namespace: str) -> None:
 def test_every_class_and_function_of_a_namespace_has_a_docstring(namespace: str) -> None:
     module = importlib.import_module(namespace)
     values = {name: getattr(module, name) for name in public_names(namespace)}
-    bare = [name for name, value in values.items() if (inspect.isclass(value) or inspect.isroutine(value)) and not value.__doc__]
+    bare = [
+        name
+        for name, value in values.items()
+        if (inspect.isclass(value) or inspect.isroutine(value)) and not value.__doc__
+    ]
     assert bare == []
     assert module.__doc__
 

@@ -51,8 +51,11 @@ def prose_of(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-_PROSE = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}  # Python 3.12 cuts f-strings up
+# Python 3.12 cuts f-strings up
+_PROSE = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 
 def enumerated(path: Path, text: str, first: int) -> list[tuple[str, str]]:
-    return [(f"{name_of(path)}:{number}", line) for number, line in enumerate(text.splitlines(), first)]
+    return [
+        (f"{name_of(path)}:{number}", line) for number, line in enumerate(text.splitlines(), first)
+    ]

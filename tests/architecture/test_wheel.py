@@ -17,7 +17,16 @@ pytestmark = pytest.mark.static
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     """The names in the wheel, built by the build backend itself: a build front end would ask the package index for it."""
     place = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(place)]
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(place),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = place.glob("*.whl")
@@ -28,17 +37,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
 @pytest.mark.parametrize("package", ["promptkit", "components/promptkit_components"])
 def test_holds_every_file_of_the_packages(wheel: frozenset[str], package: str) -> None:
     top = ROOT / package
-    files = {path.relative_to(top.parent).as_posix() for path in top.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    files = {
+        path.relative_to(top.parent).as_posix()
+        for path in top.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
     assert files - wheel == set()
 
 
-@pytest.mark.parametrize("name", ["promptkit/py.typed", "promptkit_components/py.typed", "promptkit/tokens/models.json"])
+@pytest.mark.parametrize(
+    "name", ["promptkit/py.typed", "promptkit_components/py.typed", "promptkit/tokens/models.json"]
+)
 def test_holds_what_is_no_python(wheel: frozenset[str], name: str) -> None:
     assert name in wheel
 
 
 def test_holds_the_vocabularies_so_that_counting_needs_no_network(wheel: frozenset[str]) -> None:
-    assert [name for name in wheel if name.startswith("promptkit/tokens/vocab/") and not name.endswith(".py")]
+    assert [
+        name
+        for name in wheel
+        if name.startswith("promptkit/tokens/vocab/") and not name.endswith(".py")
+    ]
 
 
 def test_holds_nothing_but_the_packages_and_their_metadata(wheel: frozenset[str]) -> None:

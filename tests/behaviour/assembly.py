@@ -53,7 +53,11 @@ def _parts(node: Node) -> tuple[Part, ...]:
             else:
                 parts.append(leaf.text)
         elif leaf.part is not None:
-            if isinstance(leaf.part, CacheBreakpointPart) and parts and isinstance(parts[-1], CacheBreakpointPart):
+            if (
+                isinstance(leaf.part, CacheBreakpointPart)
+                and parts
+                and isinstance(parts[-1], CacheBreakpointPart)
+            ):
                 parts.pop()
             parts.append(leaf.part)
     return tuple(parts)
@@ -61,13 +65,20 @@ def _parts(node: Node) -> tuple[Part, ...]:
 
 def _count_parts(parts: Sequence[Part], tokenizer: Tokenizer) -> int:
     texts = sum(tokenizer.base.count(part) for part in parts if isinstance(part, str))
-    others = sum(tokenizer.count_part(part).tokens for part in parts if not isinstance(part, str | CacheBreakpointPart))
+    others = sum(
+        tokenizer.count_part(part).tokens
+        for part in parts
+        if not isinstance(part, str | CacheBreakpointPart)
+    )
     return tokenizer.scale(texts) + others
 
 
 def count_messages(messages: Sequence[Message], tokenizer: Tokenizer) -> int:
     """The tokens of messages: framing, each text part and each other part."""
-    return sum(_frame(message, tokenizer) + _count_parts(message.content, tokenizer) for message in messages)
+    return sum(
+        _frame(message, tokenizer) + _count_parts(message.content, tokenizer)
+        for message in messages
+    )
 
 
 def _frame(message: Message, tokenizer: Tokenizer) -> int:
@@ -86,7 +97,11 @@ def limited_tokens(limit: Node, tokenizer: Tokenizer) -> int:
     above = limit.parent
     while above is not None and above.kind != "message":
         above = above.parent
-    return count_messages(assembled(limit), tokenizer) if above is None else _count_parts(_parts(limit), tokenizer)
+    return (
+        count_messages(assembled(limit), tokenizer)
+        if above is None
+        else _count_parts(_parts(limit), tokenizer)
+    )
 
 
 def reserved(root: Node) -> int:

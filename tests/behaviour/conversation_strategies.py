@@ -19,7 +19,14 @@ from promptkit.compaction.planning.selection import (
 )
 from promptkit.messages import ImagePart, Message
 from promptkit.testing import WordTokenizer
-from tests.conversations import ConversationBuilder, assistant_message, call_message, result_message, user_message, words
+from tests.conversations import (
+    ConversationBuilder,
+    assistant_message,
+    call_message,
+    result_message,
+    user_message,
+    words,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -27,7 +34,22 @@ if TYPE_CHECKING:
 __all__ = ["TOKENIZER", "conversations", "keeps", "talks"]
 
 TOKENIZER = WordTokenizer(per_message=1, per_call=2, per_image=5)
-SAID = ("user", "user", "image", "system", "answer", "answer", "failed", "round", "round", "round", "late", "reminder", "branch", "setting")
+SAID = (
+    "user",
+    "user",
+    "image",
+    "system",
+    "answer",
+    "answer",
+    "failed",
+    "round",
+    "round",
+    "round",
+    "late",
+    "reminder",
+    "branch",
+    "setting",
+)
 POINTS = json.dumps({"points": list(range(90))})
 """Arguments that cannot be shortened."""
 CHANGES = ("edit", "hide", "reset", "compact", "rewind")
@@ -51,7 +73,9 @@ def talks(draw: DrawFn, *, size: int = 14) -> ConversationBuilder:
     """A conversation of up to `size` steps."""
     talk = ConversationBuilder()
     unanswered: list[str] = []
-    for number, step in enumerate(draw(st.lists(st.sampled_from((*SAID, *CHANGES)), max_size=size))):
+    for number, step in enumerate(
+        draw(st.lists(st.sampled_from((*SAID, *CHANGES)), max_size=size))
+    ):
         text = words(draw(st.integers(1, 12)), f"w{number}")
         if step == "round":
             _round(draw, talk, number, text, unanswered)
@@ -84,7 +108,9 @@ def _say(talk: ConversationBuilder, step: str, text: str, call: str) -> None:
             talk.setting()
 
 
-def _round(draw: DrawFn, talk: ConversationBuilder, number: int, text: str, unanswered: list[str]) -> None:
+def _round(
+    draw: DrawFn, talk: ConversationBuilder, number: int, text: str, unanswered: list[str]
+) -> None:
     calls = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
     talk.calls(*calls, name=draw(st.sampled_from(["read", "skill"])))
     for call in calls:
@@ -118,8 +144,12 @@ def conversations(draw: DrawFn) -> list[Message]:
     lengths = st.sampled_from([0, 1, 3, 20, 150, 800])
     said: list[Message] = []
     for number in range(draw(st.integers(0, 12))):
-        text = words(draw(lengths), f"w{number}") + draw(st.sampled_from(["", "\nend", "\n\n", "é"]))
-        match draw(st.sampled_from(["system", "user", "user", "assistant", "round", "round", "round"])):
+        text = words(draw(lengths), f"w{number}") + draw(
+            st.sampled_from(["", "\nend", "\n\n", "é"])
+        )
+        match draw(
+            st.sampled_from(["system", "user", "user", "assistant", "round", "round", "round"])
+        ):
             case "system":
                 said.append(Message(role="system", content=(text,)))
             case "user":
@@ -128,10 +158,18 @@ def conversations(draw: DrawFn) -> list[Message]:
                 said.append(assistant_message(text))
             case _:
                 ids = [f"c{number}_{at}" for at in range(draw(st.integers(1, 3)))]
-                arguments = json.dumps({"path": "a.py", "text": words(draw(lengths), "x"), "lines": ["one\ntwo", {"deep": text}]})
+                arguments = json.dumps(
+                    {
+                        "path": "a.py",
+                        "text": words(draw(lengths), "x"),
+                        "lines": ["one\ntwo", {"deep": text}],
+                    }
+                )
                 said.append(
                     call_message(
-                        *ids, text=draw(st.sampled_from(["", "I look."])), arguments=draw(st.sampled_from(["{}", arguments, POINTS]))
+                        *ids,
+                        text=draw(st.sampled_from(["", "I look."])),
+                        arguments=draw(st.sampled_from(["{}", arguments, POINTS])),
                     )
                 )
                 said += [result_message(each, words(draw(lengths), f"r{number}")) for each in ids]

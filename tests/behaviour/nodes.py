@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.chat import (
+    AssistantMessage,
+    MessageElement,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,
@@ -74,7 +80,10 @@ def is_leaf(node: Node) -> bool:
 
 
 def is_empty(node: Node) -> bool:
-    """Whether it says nothing: only white space, below it as well. Calls, results and parts are never nothing."""
+    """Whether it says nothing: only white space, below it as well.
+
+    Calls, results and parts are never nothing.
+    """
     if node.kind == "text":
         return not node.text.strip()
     if is_leaf(node) or node.calls or (node.kind == "message" and node.role == "tool"):
@@ -94,7 +103,9 @@ def build(child: Child, parent: Node, tokenizer: Tokenizer, keys: itertools.coun
     for item in flatten(child, "oracle"):
         if isinstance(item, str):
             breaks: Literal["first", "never"] = "never" if parent.children else "first"
-            node = Node(key=next(keys), kind="text", priority=parent.priority, text=item, breaks=breaks)
+            node = Node(
+                key=next(keys), kind="text", priority=parent.priority, text=item, breaks=breaks
+            )
         elif item is None:
             continue
         else:
@@ -118,9 +129,15 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         group=(element.group,) if isinstance(element, KeepWith) else (),
     )
     if isinstance(element, Image):
-        node.kind, node.part = "part", ImagePart(url=element.src, detail=element.detail, media_type=element.media_type)
+        node.kind, node.part = (
+            "part",
+            ImagePart(url=element.src, detail=element.detail, media_type=element.media_type),
+        )
     elif isinstance(element, Opaque):
-        node.kind, node.part = "part", OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
+        node.kind, node.part = (
+            "part",
+            OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider),
+        )
     elif isinstance(element, CacheBreakpoint):
         node.kind, node.part = "breakpoint", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
     elif isinstance(element, Reserve):

@@ -65,7 +65,9 @@ def oracle(child: Child, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> O
                 break
         else:
             return Oracle((_state(tree),), fits=False)
-    states = [(_state(step), _count_own_messages(step)) for step in _steps(tree, 0, prompt_tsx=prompt_tsx)]
+    states = [
+        (_state(step), _count_own_messages(step)) for step in _steps(tree, 0, prompt_tsx=prompt_tsx)
+    ]
     if prompt_tsx:
         return Oracle(tuple(state for state, _ in states))
     wanted = 1 if whole[1] else 0  # D13: a user message, or in a prompt without them any message
@@ -75,7 +77,11 @@ def oracle(child: Child, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> O
 
 def _count_own_messages(tree: Tree) -> tuple[int, int]:
     """The messages, and the user messages, that are neither in a fallback nor blank from the start."""
-    own = [node for node in tree.nodes() if node.kind == "message" and not (node.in_fallback or node.born_empty or is_empty(node))]
+    own = [
+        node
+        for node in tree.nodes()
+        if node.kind == "message" and not (node.in_fallback or node.born_empty or is_empty(node))
+    ]
     return len(own), sum(node.role == "user" for node in own)
 
 
@@ -92,7 +98,11 @@ def _steps(tree: Tree, scope_key: int, *, prompt_tsx: bool) -> Iterable[Tree]:
     skipped: set[int] = set()
     while (scope := tree.find(scope_key)) is not None:
         held = _held(tree, scope) if prompt_tsx else _held(tree, scope) | _kept(tree.root)
-        locked = {node.key for node in tree.nodes() if node.key in held and (_says_something(node) or node.group)}
+        locked = {
+            node.key
+            for node in tree.nodes()
+            if node.key in held and (_says_something(node) or node.group)
+        }
         unit = _pick(scope, held | skipped, text_last=not prompt_tsx)
         if unit is None:
             return
@@ -132,7 +142,9 @@ def _kept(root: Node) -> set[int]:
         node, inside = stack.pop()
         if node.prioritized:
             continue
-        if node is last or (node.kind == "message" and node.role == "system" and not node.born_empty):
+        if node is last or (
+            node.kind == "message" and node.role == "system" and not node.born_empty
+        ):
             inside = True
             kept.add(node.key)
         elif inside and (is_leaf(node) or node.chunk):
@@ -146,7 +158,11 @@ def _last_user_message(root: Node) -> Node | None:
     stack = [root]
     while stack:
         node = stack.pop()
-        if node.kind == "message" and node.role == "user" and not (node.prioritized or node.born_empty):
+        if (
+            node.kind == "message"
+            and node.role == "user"
+            and not (node.prioritized or node.born_empty)
+        ):
             last = node
         if not node.prioritized:
             stack += reversed(node.children)
@@ -176,7 +192,11 @@ def _can_leave(node: Node, held: set[int]) -> bool:
 def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
     """The next unit to remove below `scope`."""
     if scope.legacy:
-        leaves = [node for node in walk(scope) if not node.children and node is not scope and node.key not in held]
+        leaves = [
+            node
+            for node in walk(scope)
+            if not node.children and node is not scope and node.key not in held
+        ]
         return min(leaves, key=lambda node: node.priority, default=None)
     lowest: Node | None = None
     for child in _spread(scope.children):
@@ -184,7 +204,9 @@ def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
             continue
         if lowest is None or _key(child, text_last=text_last) < _key(lowest, text_last=text_last):
             lowest = child
-    return lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held, text_last=text_last)
+    return (
+        lowest if lowest is None or _is_unit(lowest) else _pick(lowest, held, text_last=text_last)
+    )
 
 
 def _key(node: Node, *, text_last: bool) -> tuple[bool, float, float]:

@@ -67,9 +67,14 @@ def _element(spec: Case) -> Child:
     if {"breakOn", "breakOnRegex", "breakOnWhitespace", "flexGrow", "flexReserve"} & spec.keys():
         raise UnjudgedError(spec["type"])
     children = converted(spec.get("children", []))
-    props: Case = {"priority": spec.get("priority"), "pass_priority": spec.get("passPriority", False)}
+    props: Case = {
+        "priority": spec.get("priority"),
+        "pass_priority": spec.get("passPriority", False),
+    }
     if spec["type"] in CONTAINERS:
-        return CONTAINERS[spec["type"]](**props, **({"name": spec["name"]} if spec.get("name") else {}))[children]
+        return CONTAINERS[spec["type"]](
+            **props, **({"name": spec["name"]} if spec.get("name") else {})
+        )[children]
     if spec["type"] not in BUILDERS:
         raise UnjudgedError(spec["type"])
     made = BUILDERS[spec["type"]](spec, props)
@@ -78,18 +83,30 @@ def _element(spec: Case) -> Child:
 
 def _assistant(spec: Case, props: Case) -> PromptElement:
     made: list[Case] = spec.get("toolCalls", [])
-    calls = [ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"]) for call in made]
-    return AssistantMessage(tool_calls=calls, keep_with={call["id"]: call["keepWith"] for call in made if "keepWith" in call}, **props)
+    calls = [
+        ToolCall(id=call["id"], name=call["name"], arguments=call["arguments"]) for call in made
+    ]
+    return AssistantMessage(
+        tool_calls=calls,
+        keep_with={call["id"]: call["keepWith"] for call in made if "keepWith" in call},
+        **props,
+    )
 
 
 BUILDERS: dict[str, Callable[[Case, Case], PromptElement]] = {
     "assistant": _assistant,
     "tool": lambda spec, props: ToolMessage(tool_call_id=spec["toolCallId"], **props),
-    "prioritizedlist": lambda spec, props: PrioritizedList(descending=spec.get("descending", False), **props),
+    "prioritizedlist": lambda spec, props: PrioritizedList(
+        descending=spec.get("descending", False), **props
+    ),
     "tokenlimit": lambda spec, props: TokenLimit(max_tokens=spec["max"], **props),
     "keepwith": lambda spec, props: KeepWith(group=spec["id"], **props),
-    "image": lambda spec, props: Image(src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props),
-    "opaque": lambda spec, props: Opaque(value=spec["value"], tokens=spec.get("tokenUsage"), **props),
+    "image": lambda spec, props: Image(
+        src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props
+    ),
+    "opaque": lambda spec, props: Opaque(
+        value=spec["value"], tokens=spec.get("tokenUsage"), **props
+    ),
     "cachebreakpoint": lambda spec, props: CacheBreakpoint(kind=spec.get("cacheType")),
 }
 
@@ -107,7 +124,10 @@ def _shown(message: Message) -> Case:
     else:
         shape["content"] = parts
     if message.tool_calls:
-        shape["toolCalls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+        shape["toolCalls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
     if message.tool_call_id is not None:
         shape["toolCallId"] = message.tool_call_id
     if message.name is not None:
@@ -121,7 +141,10 @@ def _part(part: object) -> Case:
     if isinstance(part, ImagePart):
         url = f"data:image/png;base64,{part.url}" if part.url.startswith("iVBOR") else part.url
         named = {"url": url, "detail": part.detail, "mediaType": part.media_type}
-        return {"type": "image", **{key: value for key, value in named.items() if value is not None}}
+        return {
+            "type": "image",
+            **{key: value for key, value in named.items() if value is not None},
+        }
     if isinstance(part, OpaquePart):
         return {"type": "opaque", "value": part.value}
     assert isinstance(part, CacheBreakpointPart)

@@ -13,7 +13,13 @@ import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import CompactionCommitted, CompactionFailed, DecisionMade, Events, SummaryDiscarded
+from promptkit.compaction.events import (
+    CompactionCommitted,
+    CompactionFailed,
+    DecisionMade,
+    Events,
+    SummaryDiscarded,
+)
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.full import FullSummarizer
@@ -58,7 +64,13 @@ TICKS = 3_000
 
 BREAKER = 3
 FAULTS = (RateLimitedError, ModelUnavailableError, EmptyReplyError, ModelRequestError)
-ALLOWED = (*FAULTS, ContextWindowFullError, ContextLengthExceededError, MaxStepsExceededError, NoPendingMessageError)
+ALLOWED = (
+    *FAULTS,
+    ContextWindowFullError,
+    ContextLengthExceededError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
+)
 _ASKED = re.compile("<summary>|Write the summary")
 _TOKENIZER = WordTokenizer(per_message=2, per_call=3)
 
@@ -82,7 +94,9 @@ def answered_directly(messages: Sequence[Message]) -> None:
         assert not waiting, f"calls without a result: {waiting}"
         assert message.content or message.tool_calls, f"nothing in it: {message}"
         waiting = [call.id for call in message.tool_calls]
-        assert not any(call.name == "cut" for call in message.tool_calls), "a call that was cut off is shown"
+        assert not any(call.name == "cut" for call in message.tool_calls), (
+            "a call that was cut off is shown"
+        )
     assert not waiting, f"calls without a result: {waiting}"
 
 
@@ -96,11 +110,15 @@ class Provider:
     factor: float = 1.0
     names_window: bool = True
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         storm, rng = self.storm, self.storm.rng
         answered_directly(messages)
         sizer = Sizer(_TOKENIZER)
-        overhead = _TOKENIZER.count_overhead(tools, system=next((m.text for m in messages if m.role == "system"), False)).tokens
+        overhead = _TOKENIZER.count_overhead(
+            tools, system=next((m.text for m in messages if m.role == "system"), False)
+        ).tokens
         size = int(self.factor * (overhead + sum(map(sizer.count_message, messages))))
         summary = asks_for_summary(messages)
         if not summary:
@@ -123,18 +141,30 @@ class Provider:
                     storm.hanging -= 1
             raise rng.choice(FAULTS)("a fault", model=self.name)
         message = self._summary() if summary else self._answer()
-        usage = Usage(input_tokens=size, output_tokens=int(self.factor * sizer.count_message(message)))
+        usage = Usage(
+            input_tokens=size, output_tokens=int(self.factor * sizer.count_message(message))
+        )
         if rng.random() < 0.05:
             usage = Usage(input_tokens=0)
         cut = summary and "<summary>" in message.text and "</summary>" not in message.text
         if not summary and rng.random() < 0.08:
             message, cut = self._cut(message), True
-            usage = Usage(input_tokens=size, output_tokens=max(1, self.window - size) if rng.random() < 0.4 else 5)
-        return Reply(message=message, usage=usage, finish="length" if cut else "tool_calls" if message.tool_calls else "stop")
+            usage = Usage(
+                input_tokens=size,
+                output_tokens=max(1, self.window - size) if rng.random() < 0.4 else 5,
+            )
+        return Reply(
+            message=message,
+            usage=usage,
+            finish="length" if cut else "tool_calls" if message.tool_calls else "stop",
+        )
 
     def _summary(self) -> Message:
         rng, calm = self.storm.rng, not self.storm.faulty
-        kind = rng.choice(["good"] * (20 if calm else 4) + ["untagged", "empty", "refused", "cut", "large", "calls"])
+        kind = rng.choice(
+            ["good"] * (20 if calm else 4)
+            + ["untagged", "empty", "refused", "cut", "large", "calls"]
+        )
         if kind == "calls":
             return Message(role="assistant", tool_calls=(ToolCall(id="s1", name="read"),))
         text = {
@@ -149,7 +179,9 @@ class Provider:
 
     def _cut(self, message: Message) -> Message:
         """The beginning of an answer; of its calls, which would be run with the wrong arguments, each has a name that nothing may see."""
-        text = message.text[: 1 + len(message.text) // 2] or ("I cal" if self.storm.rng.random() < 0.5 else "")
+        text = message.text[: 1 + len(message.text) // 2] or (
+            "I cal" if self.storm.rng.random() < 0.5 else ""
+        )
         calls = tuple(attrs.evolve(call, name="cut") for call in message.tool_calls)
         return Message(role="assistant", content=(text,) if text else (), tool_calls=calls)
 
@@ -158,7 +190,10 @@ class Provider:
         if rng.random() < 0.45:
             said = _words(rng, rng.randrange(1, self.window // 8))
             return Message(role="assistant", content=(said,))
-        names = [rng.choice(["read"] * 5 + ["huge", "fails", "quits", "none", "odd"]) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
+        names = [
+            rng.choice(["read"] * 5 + ["huge", "fails", "quits", "none", "odd"])
+            for _ in range(rng.choice([1, 1, 1, 2, 3]))
+        ]
         arguments = [rng.choice(['{"n": 1}'] * 8 + ["{", "[]"]) for _ in names]
         storm.calls += 1
         same = rng.random() < 0.1  # some providers count from 0 in every reply
@@ -166,12 +201,17 @@ class Provider:
             ToolCall(id=f"c{at}" if same else f"c{storm.calls}.{at}", name=name, arguments=text)
             for at, (name, text) in enumerate(zip(names, arguments, strict=True))
         )
-        return Message(role="assistant", content=("I look.",) if rng.random() < 0.3 else (), tool_calls=calls)
+        return Message(
+            role="assistant", content=("I look.",) if rng.random() < 0.3 else (), tool_calls=calls
+        )
 
 
 @attrs.define(eq=False)
 class Storm:
-    """One conversation on one file, what was asked of it, and what must hold. Everything comes from the seed."""
+    """One conversation on one file, what was asked of it, and what must hold.
+
+    Everything comes from the seed.
+    """
 
     seed: int
     folder: Path
@@ -203,7 +243,8 @@ class Storm:
         self.miscounts = self.rng.random() < 0.4
         self.instructions = self.rng.choice([None, "Be brief."])
 
-    # What the model sees -------------------------------------------------------------------------------------------------------
+    # What the model sees
+    # -------------------------------------------------------------------------------------------------------
 
     def sees(self, messages: Sequence[Message]) -> None:
         """An ordinary request: it begins with the one before, unless the view was changed in between."""
@@ -211,7 +252,9 @@ class Storm:
         request = session.window.last_request
         pruned = request is not None and request.pruned
         path = session.transcript.path()
-        marks = tuple(e.id for e in path if isinstance(e.payload, Checkpoint | Edit | Reset) or _is_move(e))
+        marks = tuple(
+            e.id for e in path if isinstance(e.payload, Checkpoint | Edit | Reset) or _is_move(e)
+        )
         era = (str(self.file), marks, session.compaction.budget.result_tokens, pruned)
         now = tuple(messages)
         if self.last is not None and self.last[0] == era and not pruned:
@@ -220,10 +263,14 @@ class Storm:
         self.last = era, now
 
     def refuses(self, model: Provider, size: int, *, summary: bool) -> None:
-        assert self.miscounts or model is not self.model, f"{size} tokens were sent to a window of {model.window}, summary: {summary}"
+        assert self.miscounts or model is not self.model, (
+            f"{size} tokens were sent to a window of {model.window}, summary: {summary}"
+        )
         if summary or model is not self.model:
             return
-        assert self.refused is None or size < self.refused, f"no smaller request followed a refused one: {self.refused}, then {size}"
+        assert self.refused is None or size < self.refused, (
+            f"no smaller request followed a refused one: {self.refused}, then {size}"
+        )
         self.refused = size
 
     def hears(self, event: object) -> None:
@@ -232,7 +279,9 @@ class Storm:
             case CompactionFailed(trigger="foreground"):
                 self.failures.append(self.asks)
                 self.in_a_row += 1
-                assert self.failures.count(self.asks) <= 1, "two failed foreground attempts for one message"
+                assert self.failures.count(self.asks) <= 1, (
+                    "two failed foreground attempts for one message"
+                )
             case CompactionFailed(trigger="background"):
                 self.in_a_row += 1
             case CompactionCommitted():
@@ -244,11 +293,14 @@ class Storm:
             case _:
                 pass
 
-    # What the person does ------------------------------------------------------------------------------------------------------
+    # What the person does
+    # ------------------------------------------------------------------------------------------------------
 
     async def rage(self, steps: int) -> None:
         """Do so many things, and check what must hold after each."""
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unretrieved.append(context))
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: self.unretrieved.append(context)
+        )
         self._open(None)
         moves: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (12, self._run),
@@ -296,7 +348,9 @@ class Storm:
         chain = FallbackSummarizer(
             [
                 InlineSummarizer(model=self.model, tokenizer=_TOKENIZER),
-                FullSummarizer(model=self.model, window=budget.window or 9_999, tokenizer=_TOKENIZER),
+                FullSummarizer(
+                    model=self.model, window=budget.window or 9_999, tokenizer=_TOKENIZER
+                ),
             ]
         )
         self.session = AgentSession(
@@ -306,7 +360,9 @@ class Storm:
             tools=self._tools(),
             budget=budget,
             policy=default_policy(rng=rng.random, thresholds=Thresholds(wait_seconds=0.001)),
-            summarizer=chain if self.miscounts is False and rng.random() < 0.3 and budget.window else None,
+            summarizer=chain
+            if self.miscounts is False and rng.random() < 0.3 and budget.window
+            else None,
             tokenizer=_TOKENIZER,
             events=Events(self.told, self.hears),
             max_steps=12,
@@ -318,9 +374,13 @@ class Storm:
         factor, known = 1.0, True
         if self.miscounts:
             factor, known = rng.choice([0.8, 1.1, 1.4]), rng.random() < 0.7
-        model = Provider(self, f"m{window}.{factor}", window, factor=factor, names_window=rng.random() < 0.5)
+        model = Provider(
+            self, f"m{window}.{factor}", window, factor=factor, names_window=rng.random() < 0.5
+        )
         reply = rng.choice([0, 50])
-        return model, ContextBudget(window=window, reserved_output_tokens=reply, tools=10) if known else ContextBudget()
+        return model, ContextBudget(
+            window=window, reserved_output_tokens=reply, tools=10
+        ) if known else ContextBudget()
 
     def _tools(self) -> list[Tool]:
         async def read(arguments: Mapping[str, object]) -> ToolOutput:
@@ -344,7 +404,10 @@ class Storm:
         return [Tool(definition=ToolDefinition(name=name), run=run) for name, run in runs.items()]
 
     def _says(self) -> str:
-        size = self.rng.choice([1, 5, 20, 60, self.model.window // 2] + ([self.model.window * 2] if self.rng.random() < 0.05 else []))
+        size = self.rng.choice(
+            [1, 5, 20, 60, self.model.window // 2]
+            + ([self.model.window * 2] if self.rng.random() < 0.05 else [])
+        )
         return _words(self.rng, size)
 
     async def _run(self) -> None:
@@ -367,7 +430,9 @@ class Storm:
                 await asyncio.sleep(0)
             if task.done():
                 break
-            match rng.choice(["cancel", "cancel", "compact", "undo", "switch", "intrude", "rewind"]):
+            match rng.choice(
+                ["cancel", "cancel", "compact", "undo", "switch", "intrude", "rewind"]
+            ):
                 case "cancel":
                     task.cancel()
                 case "compact":
@@ -403,8 +468,13 @@ class Storm:
         error = task.exception()
         if error is None:
             return
-        if isinstance(error, ContextWindowFullError | ContextLengthExceededError) and self.rng.random() < 0.8:
-            said = [e.id for e in self.session.transcript.path() if isinstance(e.payload, MessageEntry)]
+        if (
+            isinstance(error, ContextWindowFullError | ContextLengthExceededError)
+            and self.rng.random() < 0.8
+        ):
+            said = [
+                e.id for e in self.session.transcript.path() if isinstance(e.payload, MessageEntry)
+            ]
             self.session.rewind(self.rng.choice([None, *said[: len(said) // 2]]))
             self.in_a_row = 0
         if not isinstance(error, (*ALLOWED, SummaryError, CompactionInProgressError)):
@@ -418,7 +488,9 @@ class Storm:
         self.in_a_row = 0
 
     async def _rewind(self) -> None:
-        self.session.rewind(self.rng.choice([None, *(entry.id for entry in self.session.transcript.entries[-30:])]))
+        self.session.rewind(
+            self.rng.choice([None, *(entry.id for entry in self.session.transcript.entries[-30:])])
+        )
         self.in_a_row = 0
 
     async def _switch(self) -> None:

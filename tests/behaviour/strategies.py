@@ -35,7 +35,9 @@ FEATURES: tuple[strategies.Feature, ...] = (
 )
 
 
-def prompts(features: Collection[strategies.Feature] = FEATURES, size: int = 14) -> SearchStrategy[Child]:
+def prompts(
+    features: Collection[strategies.Feature] = FEATURES, size: int = 14
+) -> SearchStrategy[Child]:
     """A well-formed prompt of up to `size` pieces, with some of these features."""
     return strategies.prompts(features=features, size=size)
 

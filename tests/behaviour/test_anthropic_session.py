@@ -33,15 +33,26 @@ def read_file(path: str) -> str:
 
 
 def think(exchange: Exchange) -> OpaquePart:
-    return OpaquePart(value={"type": "thinking", "thinking": f"Thought {exchange.number}."}, tokens=5, provider="anthropic")
+    return OpaquePart(
+        value={"type": "thinking", "thinking": f"Thought {exchange.number}."},
+        tokens=5,
+        provider="anthropic",
+    )
 
 
 def answer(exchange: Exchange) -> Message | str:
-    """Think, and read a file whenever the user asks for one. Thinking that the request switches off does not happen."""
+    """Think, and read a file whenever the user asks for one.
+
+    Thinking that the request switches off does not happen.
+    """
     if exchange.purpose == "compaction":
         return SUMMARY
     body: Any = exchange.body
-    thoughts = (think(exchange),) if body.get("thinking", {}).get("type") in {"adaptive", "enabled"} else ()
+    thoughts = (
+        (think(exchange),)
+        if body.get("thinking", {}).get("type") in {"adaptive", "enabled"}
+        else ()
+    )
     last = body["messages"][-1]["content"][-1]
     if last["type"] == "tool_result":
         return Message(role="assistant", content=(*thoughts, f"Part {exchange.number} is sound."))
@@ -49,14 +60,24 @@ def answer(exchange: Exchange) -> Message | str:
     return Message(role="assistant", content=(*thoughts, "I read it."), tool_calls=(call,))
 
 
-def talk(server: Server, name: str, preset: str, effort: Effort, budget: ContextBudget = BUDGET) -> tuple[AgentSession, list[str]]:
+def talk(
+    server: Server, name: str, preset: str, effort: Effort, budget: ContextBudget = BUDGET
+) -> tuple[AgentSession, list[str]]:
     async def ask() -> tuple[AgentSession, list[str]]:
         async with client(server.anthropic_url) as over:
-            model = AnthropicModel(name, client=over, options={"reasoning_effort": effort, "max_output_tokens": 2_000})
+            model = AnthropicModel(
+                name, client=over, options={"reasoning_effort": effort, "max_output_tokens": 2_000}
+            )
             async with AgentSession(
-                model=model, instructions="You review code.", tools=[read_file], budget=budget, preset=preset
+                model=model,
+                instructions="You review code.",
+                tools=[read_file],
+                budget=budget,
+                preset=preset,
             ) as session:
-                return session, [(await session.run(f"Review part {part}.")).text for part in range(TURNS)]
+                return session, [
+                    (await session.run(f"Review part {part}.")).text for part in range(TURNS)
+                ]
 
     return asyncio.run(ask())
 
@@ -72,7 +93,9 @@ def talk(server: Server, name: str, preset: str, effort: Effort, budget: Context
         ("claude-haiku-4-5", "vscode", "high", False),
     ],
 )
-def test_a_session_in_a_small_window_goes_on_with_every_generation_of_models(name: str, preset: str, effort: Effort, drops: bool) -> None:
+def test_a_session_in_a_small_window_goes_on_with_every_generation_of_models(
+    name: str, preset: str, effort: Effort, drops: bool
+) -> None:
     with serve(window=WINDOW, after=answer) as server:
         session, replies = talk(server, name, preset, effort)
         problems = [exchange.problem for exchange in server.requests if exchange.problem]
@@ -81,34 +104,54 @@ def test_a_session_in_a_small_window_goes_on_with_every_generation_of_models(nam
     assert len(replies) == TURNS
     assert all("is sound" in reply for reply in replies)
     assert any(isinstance(entry.payload, Checkpoint) for entry in session.transcript.path())
-    assert bool(dropped) is drops  # thinking of before a summary, which these models bind to what was before it
+    # thinking of before a summary, which these models bind to what was before it
+    assert bool(dropped) is drops
 
 
 def test_nothing_that_the_model_thought_is_left_out_while_nothing_is_compacted() -> None:
     """A request repeats what was sent before it exactly, which the prompt cache needs, too."""
     with serve(after=answer) as server:
-        session, _ = talk(server, "claude-opus-5-5", "vscode", "high", ContextBudget(window=200_000, reserved_output_tokens=2_000))
+        session, _ = talk(
+            server,
+            "claude-opus-5-5",
+            "vscode",
+            "high",
+            ContextBudget(window=200_000, reserved_output_tokens=2_000),
+        )
         sent: Any = server.requests[-1].body["messages"]
         assert dropped_thinking(server) == []
     assert not any(isinstance(entry.payload, Checkpoint) for entry in session.transcript.path())
-    assert sum(block["type"] == "thinking" for message in sent for block in message["content"]) == 2 * TURNS - 1
+    assert (
+        sum(block["type"] == "thinking" for message in sent for block in message["content"])
+        == 2 * TURNS - 1
+    )
 
 
 def test_a_loop_of_one_s_own_over_the_sdk_goes_on_after_a_compaction() -> None:
     async def ask(url: str) -> None:
-        window = ContextWindow(model="claude-opus-5-5", instructions="You review code.", budget=BUDGET, tools=[read_file])
+        window = ContextWindow(
+            model="claude-opus-5-5",
+            instructions="You review code.",
+            budget=BUDGET,
+            tools=[read_file],
+        )
         async with client(url) as over:
             for part in range(TURNS):
                 window.add(Message(role="user", content=f"Review part {part}."))
                 while True:
                     request = await window.request()
-                    reply = cast("Reply", await over.messages.create(**request.anthropic_arguments()))  # the arguments ask for no stream
+                    # the arguments ask for no stream
+                    reply = cast(
+                        "Reply", await over.messages.create(**request.anthropic_arguments())
+                    )
                     window.add_reply(reply)
                     calls = [block for block in reply.content if block.type == "tool_use"]
                     if not calls:
                         break
                     for call in calls:
-                        window.add(Message(role="tool", tool_call_id=call.id, content=read_file("a.py")))
+                        window.add(
+                            Message(role="tool", tool_call_id=call.id, content=read_file("a.py"))
+                        )
                 await window.end_turn()
         assert any(isinstance(entry.payload, Checkpoint) for entry in window.transcript.path())
 
@@ -119,4 +162,9 @@ def test_a_loop_of_one_s_own_over_the_sdk_goes_on_after_a_compaction() -> None:
 
 
 def dropped_thinking(server: Server) -> list[str]:
-    return [path for exchange in server.requests if exchange.checked for path in exchange.checked.dropped]
+    return [
+        path
+        for exchange in server.requests
+        if exchange.checked
+        for path in exchange.checked.dropped
+    ]

@@ -7,7 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from promptkit import Child, PromptElement, Renderer, Sizing, UserMessage, component, render, render_async
+from promptkit import (
+    Child,
+    PromptElement,
+    Renderer,
+    Sizing,
+    UserMessage,
+    component,
+    render,
+    render_async,
+)
 from promptkit.errors import RunningLoopError
 from promptkit.testing import WordTokenizer
 
@@ -44,7 +53,11 @@ class Failing(PromptElement):
 
 
 def three(log: list[str]) -> UserMessage:
-    return UserMessage()[Loaded(key="a", log=log.append, naps=5), Loaded(key="b", log=log.append, naps=1), Loaded(key="c", log=log.append)]
+    return UserMessage()[
+        Loaded(key="a", log=log.append, naps=5),
+        Loaded(key="b", log=log.append, naps=1),
+        Loaded(key="c", log=log.append),
+    ]
 
 
 def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
@@ -57,14 +70,20 @@ def test_the_components_of_a_flex_group_run_at_the_same_time() -> None:
 
 def test_a_later_group_waits_for_the_earlier_one() -> None:
     log: list[str] = []
-    prompt = UserMessage()[Loaded(key="late", log=log.append, flex_grow=1), Loaded(key="early", log=log.append)]
+    prompt = UserMessage()[
+        Loaded(key="late", log=log.append, flex_grow=1), Loaded(key="early", log=log.append)
+    ]
     asyncio.run(render_async(prompt, budget=50, tokenizer=WordTokenizer()))
     assert log.index("-early") < log.index("+late")
 
 
 def test_render_works_without_a_loop() -> None:
     log: list[str] = []
-    assert render(three(log), budget=50, tokenizer=WordTokenizer()).messages[0].text.split() == ["a", "b", "c"]
+    assert render(three(log), budget=50, tokenizer=WordTokenizer()).messages[0].text.split() == [
+        "a",
+        "b",
+        "c",
+    ]
     assert set(log[:3]) == {"+a", "+b", "+c"}
 
 
@@ -79,19 +98,28 @@ def test_render_works_in_a_running_loop_when_nothing_awaits() -> None:
 def test_render_in_a_running_loop_refuses_what_awaits() -> None:
     async def inside() -> None:
         await asyncio.sleep(0)
-        render(UserMessage()[Loaded(key="a", log=list[str]().append)], budget=50, tokenizer=WordTokenizer())
+        render(
+            UserMessage()[Loaded(key="a", log=list[str]().append)],
+            budget=50,
+            tokenizer=WordTokenizer(),
+        )
 
     with pytest.raises(RunningLoopError, match="render_async"):
         asyncio.run(inside())
 
 
 def test_what_never_awaits_needs_no_loop() -> None:
-    assert render(UserMessage()[Ready()], budget=50, tokenizer=WordTokenizer()).messages[0].text == "ready 50"
+    assert (
+        render(UserMessage()[Ready()], budget=50, tokenizer=WordTokenizer()).messages[0].text
+        == "ready 50"
+    )
 
 
 def test_both_ways_give_the_same() -> None:
     prompt = three([]).replace(priority=1)
-    assert asyncio.run(render_async(prompt, budget=2, tokenizer=WordTokenizer())) == render(prompt, budget=2, tokenizer=WordTokenizer())
+    assert asyncio.run(render_async(prompt, budget=2, tokenizer=WordTokenizer())) == render(
+        prompt, budget=2, tokenizer=WordTokenizer()
+    )
 
 
 def test_a_renderer_awaits_again_in_every_render() -> None:
@@ -116,7 +144,9 @@ def plain(prompt: Child) -> object:
 
 
 @pytest.mark.parametrize("rendered", [awaited, plain])
-def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable[[Child], object]) -> None:
+def test_an_error_of_a_component_comes_through_and_says_where(
+    rendered: Callable[[Child], object],
+) -> None:
     with pytest.raises(LookupError, match="no such file") as caught:
         rendered(UserMessage()[Failing(), Loaded(key="a", log=list[str]().append)])
     assert "UserMessage > Failing" in "\n".join([str(caught.value), *caught.value.__notes__])
@@ -124,7 +154,9 @@ def test_an_error_of_a_component_comes_through_and_says_where(rendered: Callable
 
 def test_many_renders_run_side_by_side() -> None:
     async def many() -> list[str]:
-        made = await asyncio.gather(*(render_async(three([]), budget=50, tokenizer=WordTokenizer()) for _ in range(20)))
+        made = await asyncio.gather(
+            *(render_async(three([]), budget=50, tokenizer=WordTokenizer()) for _ in range(20))
+        )
         return [one.messages[0].text for one in made]
 
     assert len(set(asyncio.run(many()))) == 1
@@ -135,7 +167,11 @@ def test_a_cancelled_render_leaves_nothing_running() -> None:
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(
-            render_async(UserMessage()[Loaded(key="a", log=log.append, naps=10_000)], budget=50, tokenizer=WordTokenizer())
+            render_async(
+                UserMessage()[Loaded(key="a", log=log.append, naps=10_000)],
+                budget=50,
+                tokenizer=WordTokenizer(),
+            )
         )
         await asyncio.sleep(0)
         await asyncio.sleep(0)

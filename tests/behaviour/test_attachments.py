@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from promptkit import Child, Chunk, Group, Metadata, Reference, Rendered, TextChunk, UserMessage, render
+from promptkit import (
+    Child,
+    Chunk,
+    Group,
+    Metadata,
+    Reference,
+    Rendered,
+    TextChunk,
+    UserMessage,
+    render,
+)
 from promptkit.messages import Repair
 from promptkit.testing import WordTokenizer
 
@@ -17,24 +27,37 @@ def test_a_reference_survives_with_its_element() -> None:
 
 
 def test_a_reference_whose_element_was_pruned_is_omitted() -> None:
-    prompt = UserMessage()[TextChunk(priority=1)["a", Reference(to="a.py")], TextChunk(priority=2)["b", Reference(to="b.py")]]
+    prompt = UserMessage()[
+        TextChunk(priority=1)["a", Reference(to="a.py")],
+        TextChunk(priority=2)["b", Reference(to="b.py")],
+    ]
     made = rendered(prompt, 1)
-    assert ([r.to for r in made.references], [r.to for r in made.omitted_references]) == (["b.py"], ["a.py"])
+    assert ([r.to for r in made.references], [r.to for r in made.omitted_references]) == (
+        ["b.py"],
+        ["a.py"],
+    )
 
 
 def test_a_source_that_is_still_referred_to_is_not_omitted() -> None:
-    prompt = UserMessage()[TextChunk(priority=1)["a", Reference(to="a.py")], TextChunk(priority=2)["b", Reference(to="a.py")]]
+    prompt = UserMessage()[
+        TextChunk(priority=1)["a", Reference(to="a.py")],
+        TextChunk(priority=2)["b", Reference(to="a.py")],
+    ]
     made = rendered(prompt, 1)
     assert ([r.to for r in made.references], made.omitted_references) == (["a.py"], ())
 
 
 def test_one_source_is_reported_once() -> None:
-    prompt = UserMessage()[TextChunk()["a", Reference(to="a.py")], TextChunk()["b", Reference(to="a.py")]]
+    prompt = UserMessage()[
+        TextChunk()["a", Reference(to="a.py")], TextChunk()["b", Reference(to="a.py")]
+    ]
     assert [r.to for r in rendered(prompt, 9).references] == ["a.py"]
 
 
 def test_references_of_a_chunk_go_with_it() -> None:
-    prompt = UserMessage()[Chunk(priority=1)[Reference(to="c.py"), TextChunk()["a"]], TextChunk(priority=2)["b"]]
+    prompt = UserMessage()[
+        Chunk(priority=1)[Reference(to="c.py"), TextChunk()["a"]], TextChunk(priority=2)["b"]
+    ]
     assert [r.to for r in rendered(prompt, 1).omitted_references] == ["c.py"]
 
 
@@ -44,17 +67,25 @@ def test_a_detail_is_carried_along() -> None:
 
 
 def test_metadata_survives_the_pruning_of_its_element() -> None:
-    prompt = UserMessage()[TextChunk(priority=1)["a", Metadata(value="m")], TextChunk(priority=2)["b"]]
+    prompt = UserMessage()[
+        TextChunk(priority=1)["a", Metadata(value="m")], TextChunk(priority=2)["b"]
+    ]
     assert rendered(prompt, 1).metadata == ("m",)
 
 
 def test_local_metadata_dies_with_its_element() -> None:
-    prompt = UserMessage()[TextChunk(priority=1)["a", Metadata(value="m", local=True)], TextChunk(priority=2)["b"]]
+    prompt = UserMessage()[
+        TextChunk(priority=1)["a", Metadata(value="m", local=True)], TextChunk(priority=2)["b"]
+    ]
     assert (rendered(prompt, 2).metadata, rendered(prompt, 1).metadata) == (("m",), ())
 
 
 def test_metadata_comes_in_written_order() -> None:
-    prompt = (Metadata(value=1), Group()[Metadata(value=2), UserMessage()["a", Metadata(value=3)]], Metadata(value=4))
+    prompt = (
+        Metadata(value=1),
+        Group()[Metadata(value=2), UserMessage()["a", Metadata(value=3)]],
+        Metadata(value=4),
+    )
     assert sorted(str(value) for value in rendered(prompt, 9).metadata) == ["1", "2", "3", "4"]
 
 
@@ -65,7 +96,9 @@ def test_any_value_is_carried_as_it_is() -> None:
 
 def test_repairs_are_told_apart() -> None:
     repair = Repair(kind="orphan", detail="a result without a call was left out")
-    assert rendered(UserMessage()["a", Metadata(value=repair), Metadata(value="other")], 9).repairs == (repair,)
+    assert rendered(
+        UserMessage()["a", Metadata(value=repair), Metadata(value="other")], 9
+    ).repairs == (repair,)
 
 
 def test_what_rides_along_costs_nothing_and_breaks_no_line() -> None:

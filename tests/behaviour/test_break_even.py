@@ -22,7 +22,9 @@ ROUND = 4_000
 class Talk:
     """A conversation in a window of 200,000 tokens: rounds of tool calls, with a bill for each request."""
 
-    def __init__(self, settings: BreakEven, store: InMemoryStore, *, cached: float | None = 1.0) -> None:
+    def __init__(
+        self, settings: BreakEven, store: InMemoryStore, *, cached: float | None = 1.0
+    ) -> None:
         self.decisions: list[str] = []
         self.cached = cached
         self.window = ContextWindow(
@@ -45,14 +47,28 @@ class Talk:
         call = ToolCall(id=f"c{self.rounds}", name="read", arguments=f'{{"path": "{name}"}}')
         usage = None
         if self.cached is not None:
-            usage = Usage(input_tokens=request.tokens, output_tokens=10, cached_tokens=int(request.tokens * self.cached))
+            usage = Usage(
+                input_tokens=request.tokens,
+                output_tokens=10,
+                cached_tokens=int(request.tokens * self.cached),
+            )
         self.window.add_reply(Message(role="assistant", tool_calls=(call,)), usage=usage)
         await self.window.wait_idle()
-        self.window.add(Message(role="tool", tool_call_id=call.id, content=(f"load_row_{self.rounds} " + "word " * ROUND,)))
+        self.window.add(
+            Message(
+                role="tool",
+                tool_call_id=call.id,
+                content=(f"load_row_{self.rounds} " + "word " * ROUND,),
+            )
+        )
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        return [entry.payload for entry in self.window.transcript.path() if isinstance(entry.payload, Checkpoint)]
+        return [
+            entry.payload
+            for entry in self.window.transcript.path()
+            if isinstance(entry.payload, Checkpoint)
+        ]
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, DecisionMade):
@@ -111,7 +127,9 @@ def test_a_conversation_that_is_opened_again_goes_on_with_what_it_has_read() -> 
 
 
 @pytest.mark.parametrize("names_tokens", [0, 40])
-def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(names_tokens: int) -> None:
+def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(
+    names_tokens: int,
+) -> None:
     async def main() -> str:
         talk = Talk(attrs.evolve(BreakEven(beta=1.0), names_tokens=names_tokens), InMemoryStore())
         while not talk.checkpoints:

@@ -11,7 +11,12 @@ import pytest
 from promptkit import Transcript
 from promptkit.replay import LogOptions, log_path
 from promptkit.replay.conversation_log import RECORDED
-from promptkit.replay.conversation_page import CONVERSATION, SCRIPTS, build_columns, conversation_to_html
+from promptkit.replay.conversation_page import (
+    CONVERSATION,
+    SCRIPTS,
+    build_columns,
+    conversation_to_html,
+)
 from promptkit.replay.request_log import expand_change
 from promptkit.tokens import read_prices
 from promptkit.transcript.view import build_view
@@ -32,7 +37,8 @@ Answer = Any  # Any: what a page answers, JSON of any shape
 
 CHROMIUM = find()
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM, to test the page"
+    CHROMIUM is None,
+    reason="no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM, to test the page",
 )
 
 # Goes to a request and waits until the page shows it.
@@ -43,7 +49,8 @@ GO = """async (step) => {
   while (document.body.dataset.step !== String(step)) await new Promise(requestAnimationFrame);
 }"""
 
-# The texts of the messages in a list, and whether each was dropped, read from top to bottom; runs are unfolded.
+# The texts of the messages in a list, and whether each was dropped, read from top to bottom; runs
+# are unfolded.
 READ = """async (id) => {
   const box = document.getElementById(id);
   for (const fold of box.querySelectorAll('.fold[aria-expanded=false]')) fold.click();
@@ -54,7 +61,10 @@ READ = """async (id) => {
 
 @pytest.fixture(scope="module")
 def replayed() -> ConversationLog:
-    """A log of two policies. A replay needs an event loop of its own, so it is played before the browser starts one."""
+    """A log of two policies.
+
+    A replay needs an event loop of its own, so it is played before the browser starts one.
+    """
     return talk_log("vscode", "drop_oldest", window=1_200)
 
 
@@ -85,18 +95,28 @@ def shown_text(page: Page) -> str:
     return page.inner_text("#state")
 
 
-def test_the_slider_shows_what_each_request_showed_and_greys_what_it_dropped(chromium: Browser, talk: Path) -> None:
+def test_the_slider_shows_what_each_request_showed_and_greys_what_it_dropped(
+    chromium: Browser, talk: Path
+) -> None:
     path = compacted_talk()
-    replies = [at for at, entry in enumerate(path) if at and entry.message and entry.message.role == "assistant"]
+    replies = [
+        at
+        for at, entry in enumerate(path)
+        if at and entry.message and entry.message.role == "assistant"
+    ]
     with opened(chromium, talk, height=9_000) as (page, seen):
         assert page.get_attribute("#slider", "max") == str(len(replies) - 1)
         for step, at in enumerate(replies):
             page.evaluate(GO, step)
             rows = page.evaluate(READ, "messages-0")
             items = build_view(path[:at]).items
-            assert [text for text, dropped in rows if not dropped] == [item.message.text for item in items]
+            assert [text for text, dropped in rows if not dropped] == [
+                item.message.text for item in items
+            ]
             shown = {item.entry_id for item in items}
-            lost = [entry.message.text for entry in path[:at] if entry.message and entry.id not in shown]
+            lost = [
+                entry.message.text for entry in path[:at] if entry.message and entry.id not in shown
+            ]
             assert [text for text, dropped in rows if dropped] == lost
         assert seen.complaints == []
         assert seen.requests == [talk.as_uri()]
@@ -145,27 +165,42 @@ def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, t
         assert page.inner_text("#found") == "no match"
 
 
-def test_a_message_that_is_shown_in_another_form_is_found_once(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+def test_a_message_that_is_shown_in_another_form_is_found_once(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
     transcript = Transcript()
-    for turn in range(2):  # the provider's ids repeat, so that the second call and its result are shown with other ids
+    # the provider's ids repeat, so that the second call and its result are shown with other ids
+    for turn in range(2):
         transcript.append_messages(
-            user_message("Go on."), call_message("c1"), result_message("c1", f"needle {turn}"), assistant_message("Done.")
+            user_message("Go on."),
+            call_message("c1"),
+            result_message("c1", f"needle {turn}"),
+            assistant_message("Done."),
         )
-    with opened(chromium, write(log_path(transcript.path(), LogOptions(prices=read_prices(), model="gpt-5")))) as (page, _):
+    with opened(
+        chromium,
+        write(log_path(transcript.path(), LogOptions(prices=read_prices(), model="gpt-5"))),
+    ) as (page, _):
         assert "nothing dropped" in page.inner_text("#state")
         page.fill("#query", "needle")
         assert page.inner_text("#found") == "1 of 2 · 2 shown"
 
 
 @pytest.mark.slow
-def test_the_keys_go_from_request_to_request_and_from_checkpoint_to_checkpoint(chromium: Browser, talk: Path) -> None:
+def test_the_keys_go_from_request_to_request_and_from_checkpoint_to_checkpoint(
+    chromium: Browser, talk: Path
+) -> None:
     with opened(chromium, talk) as (page, _):
         last = int(page.input_value("#request"))
         steps: list[int] = []
         for key in ("ArrowLeft", "Home", "ArrowRight", "PageDown", "PageUp", "End", "[", "[", "]"):
             page.keyboard.press(key)
             steps.append(int(page.input_value("#slider")) + 1)
-        first, second = (request + 1 for request, each in enumerate(talk_log().logs[0].requests) if each.checkpoint)
+        first, second = (
+            request + 1
+            for request, each in enumerate(talk_log().logs[0].requests)
+            if each.checkpoint
+        )
         assert steps == [last - 1, 1, 2, 12, 2, last, second, first, second]
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "query"
@@ -178,7 +213,9 @@ def test_the_figures_are_those_of_the_log(chromium: Browser, talk: Path) -> None
         for step in (0, 7, len(log.logs[0].requests) - 1):
             page.evaluate(GO, step)
             request = log.logs[0].requests[step]
-            assert shown_text(page).startswith(f"{request.tokens:,} tokens · {request.billed.cached_tokens:,} cached · $")
+            assert shown_text(page).startswith(
+                f"{request.tokens:,} tokens · {request.billed.cached_tokens:,} cached · $"
+            )
             facts = page.inner_text("#request-facts")
             for tokens in filter(None, request.parts):
                 assert f"{tokens:,} token" in facts
@@ -187,11 +224,15 @@ def test_the_figures_are_those_of_the_log(chromium: Browser, talk: Path) -> None
         assert said.startswith("Request 14 of 14. ")
         label = page.locator("canvas.strip").first.get_attribute("aria-label")
         assert label is not None
-        assert label.startswith("recorded: 14 requests, the largest with 1,400 tokens, 2 checkpoints, $")
+        assert label.startswith(
+            "recorded: 14 requests, the largest with 1,400 tokens, 2 checkpoints, $"
+        )
 
 
 @pytest.mark.slow
-def test_two_policies_stand_side_by_side(chromium: Browser, replayed: ConversationLog, write: Callable[[ConversationLog], Path]) -> None:
+def test_two_policies_stand_side_by_side(
+    chromium: Browser, replayed: ConversationLog, write: Callable[[ConversationLog], Path]
+) -> None:
     log = replayed
     file = write(log)
     with opened(chromium, file, height=6_000) as (page, seen):
@@ -202,7 +243,9 @@ def test_two_policies_stand_side_by_side(chromium: Browser, replayed: Conversati
                 for request in source.requests[: step + 1]:
                     numbers = expand_change(numbers, request.change)
                 rows = page.evaluate(READ, f"messages-{at}")
-                assert [text for text, dropped in rows if not dropped] == [log.messages[number].message.text for number in numbers]
+                assert [text for text, dropped in rows if not dropped] == [
+                    log.messages[number].message.text for number in numbers
+                ]
         assert page.locator("canvas[role=img]").count() == 2
         assert seen.complaints == []
     with opened(chromium, file, width=400, height=800) as (page, _):
@@ -212,7 +255,9 @@ def test_two_policies_stand_side_by_side(chromium: Browser, replayed: Conversati
 
 
 @pytest.mark.slow
-def test_a_conversation_without_a_request_has_a_page(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+def test_a_conversation_without_a_request_has_a_page(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
     log = log_path(compacted_talk()[:1], LogOptions(prices=read_prices()))
     with opened(chromium, write(log)) as (page, seen):
         assert page.inner_text("#state") == "no request yet."
@@ -222,7 +267,9 @@ def test_a_conversation_without_a_request_has_a_page(chromium: Browser, write: C
         assert seen.complaints == []
 
 
-def test_no_text_of_a_conversation_runs_or_becomes_markup(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+def test_no_text_of_a_conversation_runs_or_becomes_markup(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
     log = hostile_log()
     file = write(log)
     with opened(chromium, file, height=2_000) as (page, seen):
@@ -235,15 +282,18 @@ def test_no_text_of_a_conversation_runs_or_becomes_markup(chromium: Browser, wri
         assert page.evaluate("window.pwned") is None
         assert page.locator("main img, main script, main b").count() == 0
         assert (seen.complaints, seen.requests) == ([], [file.as_uri()])
-        # The policy itself: not even the page's own document can run a script or load anything that is not in it.
-        with pytest.raises(Exception, match="TrustedScript"):  # playwright's error, from a package that may be absent
+        # The policy itself: not even the page's own document can run a script or load anything that
+        # is not in it. playwright's error, from a package that may be absent
+        with pytest.raises(Exception, match="TrustedScript"):
             page.evaluate("document.createElement('script').textContent = 'window.pwned = 1'")
         assert page.evaluate("fetch('data:,x').then(() => 'loaded', () => 'refused')") == "refused"
         assert "Content Security Policy" in " ".join(seen.complaints)
 
 
 @pytest.mark.slow
-def test_a_page_of_10_000_requests_does_not_freeze(chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+def test_a_page_of_10_000_requests_does_not_freeze(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
     check_many(chromium, write(long_log(10_000)), 10_000)
 
 
@@ -251,10 +301,15 @@ def check_many(chromium: Browser, file: Path, count: int) -> None:
     with opened(chromium, file) as (page, seen):
         for step in (0, count // 2, count - 1, count // 3):
             milliseconds = page.evaluate(
-                f"async (step) => {{ const before = performance.now(); await ({GO})(step); return performance.now() - before; }}", step
+                f"async (step) => {{ const before = performance.now(); await ({GO})(step); return performance.now() - before; }}",
+                step,
             )
             assert milliseconds < 1_000  # some 30 on an idle machine
-            assert f"Answer {step - 1}." in page.inner_text("#messages-0") or step == 0 or page.locator(".message").count()
+            assert (
+                f"Answer {step - 1}." in page.inner_text("#messages-0")
+                or step == 0
+                or page.locator(".message").count()
+            )
         assert page.evaluate("document.querySelectorAll('*').length") < 2_000
         page.fill("#query", f"Question {count - 1}:")
         assert page.inner_text("#found") == "1 of 1 · 1 shown"
@@ -263,9 +318,14 @@ def check_many(chromium: Browser, file: Path, count: int) -> None:
         assert seen.complaints == []
 
 
-@pytest.mark.parametrize("width", [400, pytest.param(820, marks=pytest.mark.slow), pytest.param(1_440, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "width",
+    [400, pytest.param(820, marks=pytest.mark.slow), pytest.param(1_440, marks=pytest.mark.slow)],
+)
 @pytest.mark.slow
-def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, write: Callable[[ConversationLog], Path]) -> None:
+def test_nothing_sticks_out_at_any_width(
+    width: int, chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
     with opened(chromium, write(hostile_log()), width=width, height=800) as (page, seen):
         page.evaluate("location.hash = '#message-0'")
         for tab in page.locator("[role=tab]:visible").all():
@@ -274,16 +334,22 @@ def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, write: C
                 "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
             )
             assert outside == [0, 0]
-            boxes = page.evaluate("[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)")
+            boxes = page.evaluate(
+                "[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+            )
             assert max(boxes) <= 0
             assert page.evaluate(OUTSIDE) == []
         assert seen.complaints == []
 
 
 @pytest.mark.parametrize(
-    "dark", [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.slow)], ids=["light", "dark"]
+    "dark",
+    [pytest.param(False, marks=pytest.mark.slow), pytest.param(True, marks=pytest.mark.slow)],
+    ids=["light", "dark"],
 )
-def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, talk: Path) -> None:
+def test_every_text_stands_out_from_what_is_behind_it(
+    dark: bool, chromium: Browser, talk: Path
+) -> None:
     with opened(chromium, talk, dark=dark) as (page, _):
         page.fill("#query", "part")
         page.locator(".fold").first.click()

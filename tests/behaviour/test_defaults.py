@@ -54,7 +54,10 @@ WORDS = WordTokenizer()
 
 
 def texts(prompt: Child, budget: int, defaults: Defaults = "promptkit") -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=WORDS, defaults=defaults).messages]
+    return [
+        message.text
+        for message in render(prompt, budget=budget, tokenizer=WORDS, defaults=defaults).messages
+    ]
 
 
 def failure(prompt: Child, budget: int) -> BudgetExceededError:
@@ -78,13 +81,21 @@ class Question(PromptElement):
 @pytest.mark.spec("D11")
 class TestSystemMessages:
     def test_one_without_a_priority_outlives_what_has_none_either(self) -> None:
-        prompt = (SystemMessage()["be brief"], AssistantMessage()["hello there"], UserMessage()["question"])
+        prompt = (
+            SystemMessage()["be brief"],
+            AssistantMessage()["hello there"],
+            UserMessage()["question"],
+        )
         assert texts(prompt, 3) == ["be brief", "question"]
         assert texts(prompt, 3, "prompt-tsx") == ["hello there", "question"]
 
     def test_one_that_does_not_fit_is_reported_and_not_dropped(self) -> None:
         error = failure((SystemMessage()["be brief"], AssistantMessage()["hello"]), 1)
-        assert (error.required, error.largest, error.last_message) == (2, {"SystemMessage[0]": 2}, "")
+        assert (error.required, error.largest, error.last_message) == (
+            2,
+            {"SystemMessage[0]": 2},
+            "",
+        )
 
     @pytest.mark.parametrize(
         "system",
@@ -97,11 +108,17 @@ class TestSystemMessages:
             PrioritizedList()[SystemMessage()["be brief"]],
         ],
     )
-    def test_one_with_a_priority_of_its_own_or_around_it_is_pruned_like_anything_else(self, system: Child) -> None:
+    def test_one_with_a_priority_of_its_own_or_around_it_is_pruned_like_anything_else(
+        self, system: Child
+    ) -> None:
         assert texts((system, UserMessage()["question"]), 2) == ["question"]
 
     def test_a_priority_that_is_passed_on_is_none(self) -> None:
-        prompt = (Group(priority=1, pass_priority=True)[SystemMessage()["a"]], AssistantMessage()["b"], UserMessage()["q"])
+        prompt = (
+            Group(priority=1, pass_priority=True)[SystemMessage()["a"]],
+            AssistantMessage()["b"],
+            UserMessage()["q"],
+        )
         assert texts(prompt, 2) == ["a", "q"]
 
     def test_children_with_priorities_are_pruned_and_all_else_in_it_stays(self) -> None:
@@ -128,11 +145,19 @@ class TestSystemMessages:
 
     def test_if_all_children_have_priorities_the_last_one_stays(self) -> None:
         prompt = (SystemMessage()[PrioritizedList()["one", "two", "three"]], UserMessage()["q"])
-        assert [texts(prompt, budget) for budget in (4, 3, 2)] == [["one\ntwo\nthree", "q"], ["two\nthree", "q"], ["three", "q"]]
+        assert [texts(prompt, budget) for budget in (4, 3, 2)] == [
+            ["one\ntwo\nthree", "q"],
+            ["two\nthree", "q"],
+            ["three", "q"],
+        ]
         assert failure(prompt, 1).required == 2
 
     def test_a_group_does_not_take_it_along(self) -> None:
-        prompt = (KeepWith(group=1)[SystemMessage()["about x"]], KeepWith(group=1, priority=1)[UserMessage()["x"]], UserMessage()["q"])
+        prompt = (
+            KeepWith(group=1)[SystemMessage()["about x"]],
+            KeepWith(group=1, priority=1)[UserMessage()["x"]],
+            UserMessage()["q"],
+        )
         assert texts(prompt, 9) == ["about x", "x", "q"]
         assert failure(prompt, 2).required == 4  # the question, too
 
@@ -145,8 +170,15 @@ class TestSystemMessages:
             assert failure((prompt, UserMessage()["q"]), 99).where
 
     def test_as_a_marker_it_is_as_prunable_as_what_it_replaces(self) -> None:
-        prompt = (UserMessage(priority=1, fallback=SystemMessage()["omitted"])["old question"], UserMessage()["q"])
-        assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["old question", "q"], ["omitted", "q"], ["q"]]
+        prompt = (
+            UserMessage(priority=1, fallback=SystemMessage()["omitted"])["old question"],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget) for budget in (3, 2, 1)] == [
+            ["old question", "q"],
+            ["omitted", "q"],
+            ["q"],
+        ]
 
     def test_the_same_element_is_kept_in_one_place_and_pruned_in_another(self) -> None:
         system = SystemMessage()["be brief"]
@@ -166,50 +198,95 @@ class TestSystemMessages:
 @pytest.mark.spec("D12")
 class TestLiteralText:
     def test_a_heading_outlives_its_list(self) -> None:
-        prompt = (UserMessage(priority=1)["Notes:", PrioritizedList()["one", "two"]], UserMessage()["q"])
-        assert [texts(prompt, budget)[0] for budget in (4, 3, 2, 1)] == ["Notes:\none\ntwo", "Notes:\ntwo", "Notes:", "q"]
+        prompt = (
+            UserMessage(priority=1)["Notes:", PrioritizedList()["one", "two"]],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget)[0] for budget in (4, 3, 2, 1)] == [
+            "Notes:\none\ntwo",
+            "Notes:\ntwo",
+            "Notes:",
+            "q",
+        ]
         assert texts(prompt, 3, "prompt-tsx")[0] == "one\ntwo"
 
     @pytest.mark.parametrize("priority", [None, 0, 5, 2**60])
     def test_it_outlives_siblings_of_any_priority(self, priority: float | None) -> None:
-        assert texts(UserMessage(priority=3)["Notes:", TextChunk(priority=priority)["one"]], 1) == ["Notes:"]
-        assert texts(UserMessage(priority=3)[TextChunk(priority=priority)["one"], " Notes:"], 1) == [" Notes:"]
-        assert texts(UserMessage(priority=3)["Notes:", Group(priority=priority)[TextChunk()["one"]]], 1) == ["Notes:"]
+        assert texts(UserMessage(priority=3)["Notes:", TextChunk(priority=priority)["one"]], 1) == [
+            "Notes:"
+        ]
+        assert texts(
+            UserMessage(priority=3)[TextChunk(priority=priority)["one"], " Notes:"], 1
+        ) == [" Notes:"]
+        assert texts(
+            UserMessage(priority=3)["Notes:", Group(priority=priority)[TextChunk()["one"]]], 1
+        ) == ["Notes:"]
 
     def test_texts_of_one_element_leave_in_written_order(self) -> None:
         assert texts(UserMessage(priority=1)["a ", TextChunk()["b"], "c"], 1) == ["c"]
 
     def test_it_leaves_with_the_element_around_it(self) -> None:
-        prompt = UserMessage()[Group(priority=1)["heading", TextChunk(priority=9)["note"]], TextChunk(priority=2)["other"]]
-        assert [texts(prompt, budget)[0] for budget in (3, 2, 1)] == ["heading\nnote\nother", "heading\nother", "other"]
+        prompt = UserMessage()[
+            Group(priority=1)["heading", TextChunk(priority=9)["note"]],
+            TextChunk(priority=2)["other"],
+        ]
+        assert [texts(prompt, budget)[0] for budget in (3, 2, 1)] == [
+            "heading\nnote\nother",
+            "heading\nother",
+            "other",
+        ]
 
     def test_in_a_chunk_it_leaves_with_the_chunk(self) -> None:
-        assert texts(UserMessage()[Chunk(priority=1)["a ", Text(priority=0)["b"]], TextChunk()["c"]], 2) == ["c"]
+        assert texts(
+            UserMessage()[Chunk(priority=1)["a ", Text(priority=0)["b"]], TextChunk()["c"]], 2
+        ) == ["c"]
 
     def test_in_a_container_that_passes_its_priority_it_outlives_the_siblings_too(self) -> None:
-        prompt = UserMessage()[Group(pass_priority=True, priority=0)["heading", TextChunk(priority=1)["a"]], TextChunk(priority=9)["b"]]
+        prompt = UserMessage()[
+            Group(pass_priority=True, priority=0)["heading", TextChunk(priority=1)["a"]],
+            TextChunk(priority=9)["b"],
+        ]
         assert [texts(prompt, budget)[0] for budget in (2, 1)] == ["heading\nb", "heading"]
 
     def test_in_a_limit_it_outlives_the_rest_of_it(self) -> None:
-        assert texts(UserMessage()[TokenLimit(max_tokens=2)["Notes:", TextChunk(priority=7)["one"], TextChunk(priority=8)["two"]]], 9) == [
-            "Notes:\ntwo"
-        ]
+        assert texts(
+            UserMessage()[
+                TokenLimit(max_tokens=2)[
+                    "Notes:", TextChunk(priority=7)["one"], TextChunk(priority=8)["two"]
+                ]
+            ],
+            9,
+        ) == ["Notes:\ntwo"]
 
     def test_what_stands_before_a_cache_breakpoint_still_stays(self) -> None:
-        assert texts(UserMessage()[TextChunk(priority=0)["a"], CacheBreakpoint(), "b", TextChunk(priority=9)["c"]], 2) == ["ab"]
+        assert texts(
+            UserMessage()[
+                TextChunk(priority=0)["a"], CacheBreakpoint(), "b", TextChunk(priority=9)["c"]
+            ],
+            2,
+        ) == ["ab"]
 
     def test_ties_between_elements_are_as_before(self) -> None:
-        prompt = (UserMessage(priority=1)[TextChunk(priority=0)["low"]], UserMessage(priority=1)["text"], UserMessage(required=True)["q"])
+        prompt = (
+            UserMessage(priority=1)[TextChunk(priority=0)["low"]],
+            UserMessage(priority=1)["text"],
+            UserMessage(required=True)["q"],
+        )
         for defaults in ("promptkit", "prompt-tsx"):
             assert texts(prompt, 2, defaults) == ["text", "q"]
 
 
-TOOL_STEP = (AssistantMessage(tool_calls=[ToolCall(id="1", name="f")]), ToolMessage(tool_call_id="1")["result"])
+TOOL_STEP = (
+    AssistantMessage(tool_calls=[ToolCall(id="1", name="f")]),
+    ToolMessage(tool_call_id="1")["result"],
+)
 
 EARLIER = {
     "pinned by a cache breakpoint": UserMessage()["context", CacheBreakpoint()],
     "required": UserMessage(required=True)["context"],
-    "a required round": Rounds(rounds=[[Message(role="user", content=("context",))]], order=[], priorities=[]),
+    "a required round": Rounds(
+        rounds=[[Message(role="user", content=("context",))]], order=[], priorities=[]
+    ),
 }
 """Prompts of one token that are never pruned. Each contains a user message."""
 
@@ -218,10 +295,14 @@ FORMS = {
     "several parts": UserMessage()["the ", Group()["question"]],
     "in a group": Group()[UserMessage()["the question"]],
     "in a chunk": Chunk()[UserMessage()["the question"]],
-    "in a group that passes its priority": Group(pass_priority=True, priority=1)[UserMessage()["the question"]],
+    "in a group that passes its priority": Group(pass_priority=True, priority=1)[
+        UserMessage()["the question"]
+    ],
     "in a limit": TokenLimit(max_tokens=50)[UserMessage()["the question"]],
     "of a component": Question()["the question"],
-    "among others": Group()[AssistantMessage()["a"], UserMessage()["the question"], AssistantMessage()["b"]],
+    "among others": Group()[
+        AssistantMessage()["a"], UserMessage()["the question"], AssistantMessage()["b"]
+    ],
     "beside a container that passes its priority": (
         Group(pass_priority=True)[AssistantMessage(priority=5)["a"]],
         UserMessage()["the question"],
@@ -241,14 +322,22 @@ class TestTheLastUserMessageWithoutAPriority:
             assert (error.required, error.over, error.last_message) == (4, 1, "")
 
     def test_outlives_what_has_any_priority(self) -> None:
-        assert texts((UserMessage(priority=2**60)["context"], UserMessage()["question"]), 1) == ["question"]
+        assert texts((UserMessage(priority=2**60)["context"], UserMessage()["question"]), 1) == [
+            "question"
+        ]
 
     def test_outlives_what_has_no_priority_either(self) -> None:
-        assert texts((UserMessage()["old"], UserMessage()["question"], AssistantMessage()["let me see"]), 1) == ["question"]
+        assert texts(
+            (UserMessage()["old"], UserMessage()["question"], AssistantMessage()["let me see"]), 1
+        ) == ["question"]
         assert texts((UserMessage()["question"], *TOOL_STEP), 1) == ["question"]
 
     def test_may_stand_before_reminders_and_notes_that_have_priorities(self) -> None:
-        prompt = (UserMessage()["question"], UserMessage(priority=9)["do not forget"], Group(priority=8)[UserMessage()["note"]])
+        prompt = (
+            UserMessage()["question"],
+            UserMessage(priority=9)["do not forget"],
+            Group(priority=8)[UserMessage()["note"]],
+        )
         assert [texts(prompt, budget) for budget in (5, 4, 1)] == [
             ["question", "do not forget", "note"],
             ["question", "do not forget"],
@@ -260,25 +349,43 @@ class TestTheLastUserMessageWithoutAPriority:
         blank = UserMessage()[" ", None]
         marker = AssistantMessage(priority=1, fallback=UserMessage()["omitted"])["something old"]
         prompt = (UserMessage(required=True)["context"], UserMessage()["question"], blank, marker)
-        assert [texts(prompt, budget) for budget in (3, 2)] == [["context", "question", "omitted"], ["context", "question"]]
+        assert [texts(prompt, budget) for budget in (3, 2)] == [
+            ["context", "question", "omitted"],
+            ["context", "question"],
+        ]
         assert failure(prompt, 1).required == 2
 
     def test_may_be_required_itself_and_then_another_one_is_prunable(self) -> None:
-        assert texts((UserMessage()["context"], UserMessage(required=True)["question"]), 1) == ["question"]
+        assert texts((UserMessage()["context"], UserMessage(required=True)["question"]), 1) == [
+            "question"
+        ]
 
     def test_may_be_in_a_round_that_is_required_and_then_another_one_is_prunable(self) -> None:
         rounds = [[Message(role="user", content=(text,))] for text in ("first", "second")]
         prompt = (UserMessage()["context"], Rounds(rounds=rounds, order=[0], priorities=[1]))
         assert texts(prompt, 1) == ["second"]
-        assert texts((UserMessage()["context"], Rounds(rounds=rounds, order=[0, 1], priorities=[1, 2])), 1) == ["context"]
+        assert texts(
+            (UserMessage()["context"], Rounds(rounds=rounds, order=[0, 1], priorities=[1, 2])), 1
+        ) == ["context"]
 
     def test_loses_its_children_that_have_priorities_and_nothing_else(self) -> None:
-        prompt = UserMessage()["question ", TextChunk()["file"], Group(priority=2)["note"], Chunk()["whole ", Text(priority=0)["chunk"]]]
-        assert [texts(prompt, budget) for budget in (5, 4)] == [["question \nfile\nnote\nwhole chunk"], ["question \nfile\nwhole chunk"]]
+        prompt = UserMessage()[
+            "question ",
+            TextChunk()["file"],
+            Group(priority=2)["note"],
+            Chunk()["whole ", Text(priority=0)["chunk"]],
+        ]
+        assert [texts(prompt, budget) for budget in (5, 4)] == [
+            ["question \nfile\nnote\nwhole chunk"],
+            ["question \nfile\nwhole chunk"],
+        ]
         assert failure(prompt, 3).required == 4
 
     def test_is_never_emptied(self) -> None:
-        prompt = (UserMessage(required=True)["context"], UserMessage()[PrioritizedList()["one", "two"]])
+        prompt = (
+            UserMessage(required=True)["context"],
+            UserMessage()[PrioritizedList()["one", "two"]],
+        )
         assert texts(prompt, 2) == ["context", "two"]
         assert failure(prompt, 1).required == 2
 
@@ -289,22 +396,33 @@ class TestTheLastUserMessageWithoutAPriority:
         )
 
     def test_holds_the_group_that_it_is_kept_with(self) -> None:
-        prompt = (KeepWith(group=1, priority=1)[AssistantMessage()["a"]], KeepWith(group=1)[UserMessage()["q"]])
+        prompt = (
+            KeepWith(group=1, priority=1)[AssistantMessage()["a"]],
+            KeepWith(group=1)[UserMessage()["q"]],
+        )
         assert failure((UserMessage(required=True)["b"], prompt), 2).required == 3
 
     @pytest.mark.parametrize("limited", [TokenLimit(max_tokens=1), Isolate(tokens=1)])
     def test_is_not_removed_by_a_limit(self, limited: PromptElement) -> None:
-        for prompt in (limited[UserMessage()["the question"]], UserMessage()[limited["the question"]]):
+        for prompt in (
+            limited[UserMessage()["the question"]],
+            UserMessage()[limited["the question"]],
+        ):
             error = failure((UserMessage(required=True)["context"], prompt), 99)
             assert (error.budget, error.required, error.last_message) == (1, 2, "")
 
     def test_is_not_removed_for_what_an_expandable_adds(self) -> None:
         grows = AssistantMessage()[Expandable(value=lambda sizing: "x " * sizing.token_budget)]
-        prompt = TokenLimit(max_tokens=9)[UserMessage(required=True)["context"], UserMessage()["the question"], grows]
+        prompt = TokenLimit(max_tokens=9)[
+            UserMessage(required=True)["context"], UserMessage()["the question"], grows
+        ]
         assert texts(prompt, 20)[:2] == ["context", "the question"]
 
     def test_stays_in_the_limit_of_which_it_is_the_last(self) -> None:
-        prompt = (UserMessage(required=True)["context"], TokenLimit(max_tokens=2)[AssistantMessage()["a a"], UserMessage()["the question"]])
+        prompt = (
+            UserMessage(required=True)["context"],
+            TokenLimit(max_tokens=2)[AssistantMessage()["a a"], UserMessage()["the question"]],
+        )
         assert texts(prompt, 99) == ["context", "the question"]
 
     def test_may_be_removed_with_the_defaults_of_prompt_tsx(self) -> None:
@@ -324,11 +442,17 @@ class TestTheLastMessage:
         assert texts(UserMessage(priority=1)["far too long"], 2, "prompt-tsx") == []
 
     def test_instructions_are_never_sent_alone(self) -> None:
-        prompt = (SystemMessage(priority=9)["rules"], AssistantMessage(priority=1)["old"], UserMessage(priority=5)["the question"])
+        prompt = (
+            SystemMessage(priority=9)["rules"],
+            AssistantMessage(priority=1)["old"],
+            UserMessage(priority=5)["the question"],
+        )
         assert texts(prompt, 3) == ["rules", "the question"]
         error = failure(prompt, 2)
         assert (error.required, error.last_message) == (3, "UserMessage[2]")
-        assert [removal.path for removal in error.removed if isinstance(removal, Removal)] == ["AssistantMessage[1]"]
+        assert [removal.path for removal in error.removed if isinstance(removal, Removal)] == [
+            "AssistantMessage[1]"
+        ]
 
     def test_the_last_user_message_is_the_one_that_would_be_left_last(self) -> None:
         prompt = (UserMessage(priority=9)["question"], UserMessage(priority=1)["do not forget"])
@@ -340,7 +464,10 @@ class TestTheLastMessage:
 
     def test_a_marker_in_a_fallback_does_not_stand_for_it(self) -> None:
         marker = UserMessage()["omitted"]
-        prompt = (UserMessage(priority=1, fallback=marker)["old one"], UserMessage(priority=2, fallback=marker)["the newest question"])
+        prompt = (
+            UserMessage(priority=1, fallback=marker)["old one"],
+            UserMessage(priority=2, fallback=marker)["the newest question"],
+        )
         assert texts(prompt, 4) == ["omitted", "the newest question"]
         assert texts(prompt, 3) == ["the newest question"]
         assert failure(prompt, 2).last_message == "UserMessage[2]"
@@ -361,25 +488,42 @@ class TestTheLastMessage:
         assert texts(prompt, 0) == []
 
     def test_a_group_takes_nothing_along_with_the_last_user_message(self) -> None:
-        prompt = (KeepWith(group=1, priority=1)[UserMessage()["q"]], KeepWith(group=1)[AssistantMessage()["a a"]], *TOOL_STEP)
+        prompt = (
+            KeepWith(group=1, priority=1)[UserMessage()["q"]],
+            KeepWith(group=1)[AssistantMessage()["a a"]],
+            *TOOL_STEP,
+        )
         assert failure(prompt, 1).last_message == "UserMessage[0]"
 
     def test_a_user_message_in_a_chunk_counts(self) -> None:
-        prompt = (Chunk(priority=5)[UserMessage()["q"], AssistantMessage()["a"]], AssistantMessage()["prefix"])
+        prompt = (
+            Chunk(priority=5)[UserMessage()["q"], AssistantMessage()["a"]],
+            AssistantMessage()["prefix"],
+        )
         assert failure(prompt, 1).last_message == "Chunk[0] > UserMessage[0]"
 
     def test_a_limit_that_loses_it_is_named(self) -> None:
         prompt = (SystemMessage()["rules"], UserMessage()[TokenLimit(max_tokens=2)["far too long"]])
         error = failure(prompt, 99)
-        assert (error.where, error.budget, error.required, error.last_message) == ("UserMessage[1] > TokenLimit", 2, 3, "")
+        assert (error.where, error.budget, error.required, error.last_message) == (
+            "UserMessage[1] > TokenLimit",
+            2,
+            3,
+            "",
+        )
         assert texts(prompt, 99, "prompt-tsx") == ["rules"]
         assert texts((*prompt, UserMessage()["q"]), 99) == ["rules", "q"]
-        prompt = (SystemMessage()["rules"], UserMessage(priority=1)[TokenLimit(max_tokens=2)["far too long"]])
+        prompt = (
+            SystemMessage()["rules"],
+            UserMessage(priority=1)[TokenLimit(max_tokens=2)["far too long"]],
+        )
         assert failure(prompt, 99).last_message == "UserMessage[1]"
 
     def test_with_a_prune_step_too(self) -> None:
         prompt = (AssistantMessage(priority=1)["a"], UserMessage(priority=2)["q"])
-        assert [m.text for m in render(prompt, budget=1, tokenizer=WORDS, prune_step=50).messages] == ["q"]
+        assert [
+            m.text for m in render(prompt, budget=1, tokenizer=WORDS, prune_step=50).messages
+        ] == ["q"]
         with pytest.raises(BudgetExceededError):
             render(prompt, budget=0, tokenizer=WORDS, prune_step=50)
 
@@ -407,11 +551,23 @@ class TestTheOption:
 
     def test_renderers_and_asynchronous_renders_take_it(self) -> None:
         prompt = UserMessage()["far too long"]
-        assert Renderer(budget=2, tokenizer=WORDS, defaults="prompt-tsx").render(prompt).messages == ()
-        assert asyncio.run(render_async(prompt, budget=2, tokenizer=WORDS, defaults="prompt-tsx")).messages == ()
+        assert (
+            Renderer(budget=2, tokenizer=WORDS, defaults="prompt-tsx").render(prompt).messages == ()
+        )
+        assert (
+            asyncio.run(
+                render_async(prompt, budget=2, tokenizer=WORDS, defaults="prompt-tsx")
+            ).messages
+            == ()
+        )
 
     def test_other_budgets_of_a_render_keep_it(self) -> None:
-        assert render(UserMessage()["far too long"], budget=3, tokenizer=WORDS, defaults="prompt-tsx").at_budget(2).messages == ()
+        assert (
+            render(UserMessage()["far too long"], budget=3, tokenizer=WORDS, defaults="prompt-tsx")
+            .at_budget(2)
+            .messages
+            == ()
+        )
 
 
 def kept(prompt: Child, tokenizer: Tokenizer, budget: int) -> tuple[Message, ...] | None:
@@ -430,19 +586,27 @@ def test_a_request_has_a_user_message_if_the_prompt_has_one_and_the_system_messa
     whole = kept(prompt, tokenizer, 10_000)
     if whole is None:
         return
-    messages = kept(prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole)))
-    assert messages is None or (messages[0].text == "rules" and any(message.role == "user" for message in messages))
+    messages = kept(
+        prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole))
+    )
+    assert messages is None or (
+        messages[0].text == "rules" and any(message.role == "user" for message in messages)
+    )
 
 
 PINNED = (UserMessage(required=True)["context"], UserMessage()["context", CacheBreakpoint()])
 
 
 @given(prompts(), tokenizers(), st.floats(0, 1), st.sampled_from(PINNED))
-def test_a_request_ends_with_the_question_if_that_has_no_priority(prompt: Child, tokenizer: Tokenizer, share: float, pinned: Child) -> None:
+def test_a_request_ends_with_the_question_if_that_has_no_priority(
+    prompt: Child, tokenizer: Tokenizer, share: float, pinned: Child
+) -> None:
     note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     prompt = (prompt, pinned, UserMessage()["question"])
     whole = kept(prompt, tokenizer, 10_000)
     if whole is None:
         return
-    messages = kept(prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole)))
+    messages = kept(
+        prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole))
+    )
     assert messages is None or messages[-1].text == "question"

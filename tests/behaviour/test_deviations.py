@@ -29,7 +29,12 @@ from promptkit.testing import WordTokenizer
 
 
 def texts(prompt: Child, budget: int, tokenizer: WordTokenizer | None = None) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=tokenizer or WordTokenizer()).messages]
+    return [
+        message.text
+        for message in render(
+            prompt, budget=budget, tokenizer=tokenizer or WordTokenizer()
+        ).messages
+    ]
 
 
 def call(made: str, arguments: str = "{}") -> ToolCall:
@@ -39,11 +44,18 @@ def call(made: str, arguments: str = "{}") -> ToolCall:
 @pytest.mark.spec("D1")
 class TestALimitAlwaysHolds:
     def test_also_when_it_exceeds_the_budget(self) -> None:
-        prompt = TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b"], UserMessage(priority=3)["c"]]
+        prompt = TokenLimit(max_tokens=3)[
+            UserMessage(priority=1)["a a"],
+            UserMessage(priority=2)["b"],
+            UserMessage(priority=3)["c"],
+        ]
         assert texts(prompt, 100) == texts(prompt, 3) == texts(prompt, 2) == ["b", "c"]
 
     def test_so_a_smaller_budget_brings_nothing_back(self) -> None:
-        prompt = (TokenLimit(max_tokens=4)[UserMessage(priority=1)["five words are too many"]], UserMessage()["x"])
+        prompt = (
+            TokenLimit(max_tokens=4)[UserMessage(priority=1)["five words are too many"]],
+            UserMessage()["x"],
+        )
         assert [texts(prompt, budget) for budget in (100, 5, 4, 3, 1)] == [["x"]] * 5
 
 
@@ -56,12 +68,16 @@ class TestAnExpandableStaysInItsLimit:
             seen.append(sizing.token_budget)
             return "e " * sizing.token_budget
 
-        prompt = UserMessage()[TokenLimit(max_tokens=10)[Expandable(value=fill)], TextChunk()["x y z"]]
+        prompt = UserMessage()[
+            TokenLimit(max_tokens=10)[Expandable(value=fill)], TextChunk()["x y z"]
+        ]
         assert len(texts(prompt, 50)[0].split()) <= 10 + 3
         assert max(seen) <= 10
 
     def test_and_grows_outside_of_one(self) -> None:
-        prompt = UserMessage()[Expandable(value=lambda sizing: "e " * sizing.token_budget), TextChunk()["smaller"]]
+        prompt = UserMessage()[
+            Expandable(value=lambda sizing: "e " * sizing.token_budget), TextChunk()["smaller"]
+        ]
         made = render(prompt, budget=50, tokenizer=WordTokenizer())
         assert made.tokens == 50
 
@@ -80,23 +96,39 @@ def test_a_count_is_never_that_of_calls_that_have_gone() -> None:
 @pytest.mark.spec("D4")
 class TestABreakpointProtectsWhatStandsBeforeIt:
     def test_but_a_later_sibling_is_still_pruned(self) -> None:
-        prompt = (UserMessage(priority=1)["stable one", CacheBreakpoint()], UserMessage(priority=2)["prunable tail two"])
+        prompt = (
+            UserMessage(priority=1)["stable one", CacheBreakpoint()],
+            UserMessage(priority=2)["prunable tail two"],
+        )
         made = render(prompt, budget=3, tokenizer=WordTokenizer())
         assert [message.text for message in made.messages] == ["stable one"]
 
     def test_and_so_is_the_very_next_element(self) -> None:
-        prompt = UserMessage()["stable", CacheBreakpoint(), TextChunk(priority=1)["next"], TextChunk(priority=2)["last"]]
+        prompt = UserMessage()[
+            "stable",
+            CacheBreakpoint(),
+            TextChunk(priority=1)["next"],
+            TextChunk(priority=2)["last"],
+        ]
         assert texts(prompt, 2) == ["stablelast"]
 
     def test_and_what_it_protects_is_never_pruned(self) -> None:
-        prompt = (SystemMessage(priority=0)["a b"], UserMessage(priority=0)["c", CacheBreakpoint()], UserMessage(priority=1)["d"])
+        prompt = (
+            SystemMessage(priority=0)["a b"],
+            UserMessage(priority=0)["c", CacheBreakpoint()],
+            UserMessage(priority=1)["d"],
+        )
         assert texts(prompt, 3) == ["a b", "c"]
         with pytest.raises(BudgetExceededError):
             texts(prompt, 2)
 
     def test_and_says_nothing_about_priorities(self) -> None:
-        # Of two messages of one priority the one with the lowest direct child goes first: a breakpoint is as high as can be.
-        prompt = (UserMessage(priority=0)[CacheBreakpoint(), Text()["a"]], UserMessage(priority=0)["b"])
+        # Of two messages of one priority the one with the lowest direct child goes first: a
+        # breakpoint is as high as can be.
+        prompt = (
+            UserMessage(priority=0)[CacheBreakpoint(), Text()["a"]],
+            UserMessage(priority=0)["b"],
+        )
         assert texts(prompt, 1) == ["a"]
 
     def test_a_call_before_it_stays_with_its_result_after_it(self) -> None:
@@ -110,10 +142,14 @@ class TestABreakpointProtectsWhatStandsBeforeIt:
 
 
 @pytest.mark.spec("D5")
-@pytest.mark.parametrize(("limit", "kept"), [(1, "head\nc"), (2, "head\nb\nc"), (3, "head\na\nb\nc")])
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(1, "head\nc"), (2, "head\nb\nc"), (3, "head\na\nb\nc")]
+)
 def test_a_limit_inside_a_message_keeps_as_much_as_fits(limit: int, kept: str) -> None:
     pieces = [TextChunk(priority=rank)[text] for rank, text in enumerate("abc")]
-    assert texts(UserMessage()[TextChunk()["head"], TokenLimit(max_tokens=limit)[pieces]], 100) == [kept]
+    assert texts(UserMessage()[TextChunk()["head"], TokenLimit(max_tokens=limit)[pieces]], 100) == [
+        kept
+    ]
 
 
 @pytest.mark.spec("D6")
@@ -125,7 +161,10 @@ class TestCallAndResultLeaveTogether:
             ToolMessage(tool_call_id="2")["s"],
         )
         made = render(prompt, budget=2, tokenizer=WordTokenizer())
-        assert [[call.id for call in message.tool_calls] for message in made.messages] == [["2"], []]
+        assert [[call.id for call in message.tool_calls] for message in made.messages] == [
+            ["2"],
+            [],
+        ]
         assert [message.text for message in made.messages] == ["said", "s"]
 
     def test_the_results_with_the_message_that_called(self) -> None:
@@ -138,17 +177,31 @@ class TestCallAndResultLeaveTogether:
         assert texts(prompt, 1) == ["q"]
 
     def test_the_message_that_called_when_it_says_nothing_else(self) -> None:
-        prompt = (AssistantMessage(tool_calls=[call("1")]), ToolMessage(tool_call_id="1", priority=1)["r r"], UserMessage()["q"])
+        prompt = (
+            AssistantMessage(tool_calls=[call("1")]),
+            ToolMessage(tool_call_id="1", priority=1)["r r"],
+            UserMessage()["q"],
+        )
         assert texts(prompt, 2) == ["q"]
 
     def test_an_empty_result_is_sent_as_an_empty_result(self) -> None:
-        prompt = (AssistantMessage(tool_calls=[call("1")]), ToolMessage(tool_call_id="1"), UserMessage()["q"])
+        prompt = (
+            AssistantMessage(tool_calls=[call("1")]),
+            ToolMessage(tool_call_id="1"),
+            UserMessage()["q"],
+        )
         made = render(prompt, budget=10, tokenizer=WordTokenizer())
         assert made.messages[1] == Message(role="tool", tool_call_id="1")
 
     def test_an_id_may_be_used_again_in_a_later_round(self) -> None:
-        one = (AssistantMessage(priority=1, tool_calls=[call("1")]), ToolMessage(tool_call_id="1")["old"])
-        two = (AssistantMessage(priority=2, tool_calls=[call("1")]), ToolMessage(tool_call_id="1")["new"])
+        one = (
+            AssistantMessage(priority=1, tool_calls=[call("1")]),
+            ToolMessage(tool_call_id="1")["old"],
+        )
+        two = (
+            AssistantMessage(priority=2, tool_calls=[call("1")]),
+            ToolMessage(tool_call_id="1")["new"],
+        )
         assert texts((*one, *two), 1) == ["", "new"]
 
 
@@ -163,7 +216,11 @@ class TestNothingLeavesNoLineBreak:
         assert texts(UserMessage()["a", nothing], 9) == ["a"]
 
     def test_empty_text_between_texts_of_one_line(self) -> None:
-        assert texts(UserMessage()["a", "", Text()["b"]], 9) == texts(UserMessage()["a", Text()["b"]], 9) == ["ab"]
+        assert (
+            texts(UserMessage()["a", "", Text()["b"]], 9)
+            == texts(UserMessage()["a", Text()["b"]], 9)
+            == ["ab"]
+        )
 
 
 @pytest.mark.spec("D8")
@@ -171,7 +228,9 @@ class TestJsonKeepsEverything:
     def test_whole_messages_calls_limits_and_breakpoints(self) -> None:
         prompt = (
             SystemMessage(priority=9)["sys", CacheBreakpoint(kind="ephemeral")],
-            TokenLimit(max_tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]],
+            TokenLimit(max_tokens=3)[
+                UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]
+            ],
             AssistantMessage(tool_calls=[call("1", '{"x": 1}')])["said"],
             ToolMessage(tool_call_id="1")["r"],
             UserMessage(required=True)["q"],
@@ -185,13 +244,19 @@ class TestJsonKeepsEverything:
 
     def test_an_embedded_tree_counts_in_sizing(self) -> None:
         seen: list[int] = []
-        travelled = from_json(to_json(Group()["three words here"], tokenizer=WordTokenizer(), budget=50))
+        travelled = from_json(
+            to_json(Group()["three words here"], tokenizer=WordTokenizer(), budget=50)
+        )
 
         def note(sizing: Sizing) -> str:
             seen.append(sizing.token_budget)
             return ""
 
-        render(UserMessage()[travelled, Expandable(flex_grow=1, value=note)], budget=10, tokenizer=WordTokenizer())
+        render(
+            UserMessage()[travelled, Expandable(flex_grow=1, value=note)],
+            budget=10,
+            tokenizer=WordTokenizer(),
+        )
         assert seen[0] == 7
 
 
@@ -206,7 +271,11 @@ class TestNothingIsSharedBetweenRenders:
         assert [child.priority for child in children] == [5, 6]
 
     def test_groups_of_one_render_are_not_those_of_another(self) -> None:
-        pair = UserMessage()[KeepWith(group=1, priority=1)["a "], KeepWith(group=1, priority=2)["b "], Text(priority=3)["c"]]
+        pair = UserMessage()[
+            KeepWith(group=1, priority=1)["a "],
+            KeepWith(group=1, priority=2)["b "],
+            Text(priority=3)["c"],
+        ]
         assert texts(pair, 1) == ["c"]
         assert texts(pair, 3)[0].split() == ["a", "b", "c"]
 
@@ -224,6 +293,12 @@ class TestNoRecursionLimit:
     @pytest.mark.parametrize("count", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
     def test_very_many_children(self, count: int) -> None:
         many = [f"{index} " for index in range(count)]
-        made = render(Group(priority=1)[UserMessage(pass_priority=True)[many]], budget=1_000, tokenizer=WordTokenizer())
+        made = render(
+            Group(priority=1)[UserMessage(pass_priority=True)[many]],
+            budget=1_000,
+            tokenizer=WordTokenizer(),
+        )
         assert made.tokens == 1_000
-        assert made.messages[0].text.split() == [str(index) for index in range(count - 1_000, count)]
+        assert made.messages[0].text.split() == [
+            str(index) for index in range(count - 1_000, count)
+        ]

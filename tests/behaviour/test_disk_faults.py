@@ -1,7 +1,8 @@
 """A full disk and a read-only folder: one clear sentence, no half file, nothing lost, and afterwards the same call works.
 
-The disk is a small file system in memory that is really full, or really read-only. Where none may be mounted, files may not grow
-(RLIMIT_FSIZE), which the system answers with an error of its own in the middle of a write.
+The disk is a small file system in memory that is really full, or really read-only. Where none may
+be mounted, files may not grow (RLIMIT_FSIZE), which the system answers with an error of its own in
+the middle of a write.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LARGE = 300_000
-"""Characters that are written where there is no room for them. They hardly get smaller when they are compressed."""
+"""Characters that are written where there is no room for them. They hardly get smaller when they
+are compressed."""
 TEXT = os.urandom(LARGE // 2).hex()
 
 
@@ -50,7 +52,10 @@ class Disk:
     def full(self) -> Generator[None]:
         """A disk without room."""
         if not self.mounted:
-            resource = pytest.importorskip("resource", reason="without a file system of its own, only POSIX can limit the size of files")
+            resource = pytest.importorskip(
+                "resource",
+                reason="without a file system of its own, only POSIX can limit the size of files",
+            )
             soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
             try:
@@ -192,26 +197,48 @@ def _prompt(folder: Path) -> str:
 
 def baseline(folder: Path) -> Callable[[], object]:
     (folder / "baseline.json").write_text("{}")
-    arguments = ["bench", _prompt(folder), "--budgets", "9000", "--repeat", "0", "--json", str(folder / "baseline.json")]
+    arguments = [
+        "bench",
+        _prompt(folder),
+        "--budgets",
+        "9000",
+        "--repeat",
+        "0",
+        "--json",
+        str(folder / "baseline.json"),
+    ]
     return partial(_command, *arguments)
 
 
 def trace(folder: Path) -> Callable[[], object]:
     (folder / "trace.html").write_text("before")
-    return partial(_command, "trace", _prompt(folder), "--budget", "900", "-o", str(folder / "trace.html"))
+    return partial(
+        _command, "trace", _prompt(folder), "--budget", "900", "-o", str(folder / "trace.html")
+    )
 
 
 def imported(folder: Path) -> Callable[[], object]:
     (folder / "talk.json").write_text(json.dumps([{"role": "user", "content": TEXT}]))
     (folder / "talk.jsonl").write_text("before")
-    return partial(_command, "import", str(folder / "talk.json"), "-o", str(folder / "talk.jsonl"), "--force")
+    return partial(
+        _command, "import", str(folder / "talk.json"), "-o", str(folder / "talk.jsonl"), "--force"
+    )
 
 
 def exported(folder: Path) -> Callable[[], object]:
     transcript = _transcript(folder)
     transcript.append_messages(user_message(TEXT))
     (folder / "out.json").write_text("before")
-    return partial(_command, "export", str(folder / "talk.jsonl"), "--to", "openai", "-o", str(folder / "out.json"), "--force")
+    return partial(
+        _command,
+        "export",
+        str(folder / "talk.jsonl"),
+        "--to",
+        "openai",
+        "-o",
+        str(folder / "out.json"),
+        "--force",
+    )
 
 
 WRITERS: tuple[Callable[[Path], Callable[[], object]], ...] = (
@@ -231,10 +258,19 @@ WRITERS: tuple[Callable[[Path], Callable[[], object]], ...] = (
 
 
 def _contents(folder: Path) -> dict[str, object]:
-    """What is in a folder, without lock files, which are empty. Of a database the entries, since its file also counts attempts."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "filler" and "lock" not in path.name]
+    """What is in a folder, without lock files, which are empty.
+
+    Of a database the entries, since its file also counts attempts.
+    """
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != "filler" and "lock" not in path.name
+    ]
     found: dict[str, object] = {
-        str(path.relative_to(folder)): path.read_bytes() for path in files if not path.name.startswith("talks.db") and path.suffix != ".pyc"
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in files
+        if not path.name.startswith("talks.db") and path.suffix != ".pyc"
     }
     if (folder / "talks.db").exists():
         found["talks.db"] = SqlStore(f"sqlite:///{folder}/talks.db#42").load().entries
@@ -250,9 +286,14 @@ def _says_one_sentence(error: BaseException) -> None:
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.__name__)
 @pytest.mark.parametrize("fault", ["full", "read_only"])
-def test_what_cannot_be_written_is_said_and_leaves_everything_as_it_was(writer: Any, fault: str, disk: Disk) -> None:  # Any: see WRITERS
+# Any stands for see WRITERS
+def test_what_cannot_be_written_is_said_and_leaves_everything_as_it_was(
+    writer: Any, fault: str, disk: Disk
+) -> None:
     if fault == "read_only" and writer is append_to_sqlite:
-        pytest.skip("a connection stays open, and a file that is open to write keeps its file system from being made read-only")
+        pytest.skip(
+            "a connection stays open, and a file that is open to write keeps its file system from being made read-only"
+        )
     write = writer(disk.folder)
     before = _contents(disk.folder)
     with getattr(disk, fault)():
@@ -275,7 +316,10 @@ def test_a_lock_file_that_cannot_be_made_is_said(disk: Disk) -> None:
         lock.unlink()
     with (
         disk.read_only(),
-        pytest.raises(TranscriptError, match=r"talk\.jsonl: .*lock file next to it cannot be locked: Read-only|Permission"),
+        pytest.raises(
+            TranscriptError,
+            match=r"talk\.jsonl: .*lock file next to it cannot be locked: Read-only|Permission",
+        ),
     ):
         Transcript(JsonlStore(path)).append_messages(user_message("four"))
     with disk.read_only():

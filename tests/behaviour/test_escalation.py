@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from promptkit.testing.server.replies import Answer
 
 SUMMARY = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"
-READ = Tool(definition=ToolDefinition(name="read_file"), run=lambda arguments: f"{arguments['path']} " + "lorem ipsum dolor " * 60)
+READ = Tool(
+    definition=ToolDefinition(name="read_file"),
+    run=lambda arguments: f"{arguments['path']} " + "lorem ipsum dolor " * 60,
+)
 
 
 def is_ordinary(exchange: Exchange) -> bool:
@@ -46,7 +49,10 @@ def is_ordinary(exchange: Exchange) -> bool:
 def works(exchange: Exchange) -> Answer:
     """One round of two calls for each message of the person, then an answer."""
     if exchange.messages[-1].get("role") == "user":
-        return [ToolCall(id="", name="read_file", arguments=f'{{"path": "{exchange.number}_{at}.py"}}') for at in range(2)]
+        return [
+            ToolCall(id="", name="read_file", arguments=f'{{"path": "{exchange.number}_{at}.py"}}')
+            for at in range(2)
+        ]
     return f"Answer {exchange.number}. " + "So it is. " * 20
 
 
@@ -96,16 +102,24 @@ def test_the_summary_request_is_the_last_one_with_a_question_behind_it() -> None
             for turn in range(26):
                 await each.run(f"Turn {turn}: look at it.")
 
-    with serve(window=12_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works) as server:
+    with serve(
+        window=12_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works
+    ) as server:
         asyncio.run(hold(server))
-        asked = next(at for at, exchange in enumerate(server.requests) if is_summary_request(exchange))
+        asked = next(
+            at for at, exchange in enumerate(server.requests) if is_summary_request(exchange)
+        )
         usage = server.requests[asked].usage
         summary, *earlier = (
             (str(exchange.body["tools"]), [*map(str, exchange.messages)])
             for exchange in (server.requests[asked], *server.requests[max(0, asked - 3) : asked])
         )
-    # The question, and the answer where that is summarized, too; the conversation itself may have gone on by then.
-    assert any(summary[0] == tools and summary[1][: len(sent)] == sent and len(summary[1]) - len(sent) <= 2 for tools, sent in earlier)
+    # The question, and the answer where that is summarized, too; the conversation itself may have
+    # gone on by then.
+    assert any(
+        summary[0] == tools and summary[1][: len(sent)] == sent and len(summary[1]) - len(sent) <= 2
+        for tools, sent in earlier
+    )
     assert usage is not None
     assert usage.cached_tokens >= 0.85 * usage.input_tokens
     told.check()
@@ -120,16 +134,22 @@ def test_between_two_checkpoints_what_was_sent_stays_what_it_was() -> None:
             for turn in range(22):
                 await each.run(f"Turn {turn}: look at it.")
 
-    with serve(window=6_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works) as server:
+    with serve(
+        window=6_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works
+    ) as server:
         asyncio.run(hold(server))
-        sent = [[*map(str, exchange.messages)] for exchange in server.requests if is_ordinary(exchange)]
+        sent = [
+            [*map(str, exchange.messages)] for exchange in server.requests if is_ordinary(exchange)
+        ]
         assert server.stats.invalid == server.stats.overflows == 0
     moved = sum(after[: len(before)] != before for before, after in itertools.pairwise(sent))
     committed = sum(isinstance(event, CompactionCommitted) for event in told.events)
     assert moved == committed >= 2
 
 
-@pytest.mark.parametrize("fault", keep_first(2, server_error(), "no summary tags at all", api_error(400, "no"), ""))
+@pytest.mark.parametrize(
+    "fault", keep_first(2, server_error(), "no summary tags at all", api_error(400, "no"), "")
+)
 def test_a_provider_that_cannot_summarize_loses_no_conversation(fault: Answer) -> None:
     told = Recorder()
 
@@ -146,7 +166,9 @@ def test_a_provider_that_cannot_summarize_loses_no_conversation(fault: Answer) -
     told.check()
 
 
-def test_a_summary_that_never_comes_is_not_waited_for_when_the_session_closes(tmp_path: Path) -> None:
+def test_a_summary_that_never_comes_is_not_waited_for_when_the_session_closes(
+    tmp_path: Path,
+) -> None:
     told = Recorder()
     file = tmp_path / "t.jsonl"
 
@@ -156,9 +178,13 @@ def test_a_summary_that_never_comes_is_not_waited_for_when_the_session_closes(tm
                 await each.run("Look at it.")
             await asyncio.sleep(0.05)
 
-    with serve(window=6_000, rules=[Rule(match=is_summary_request, answer=Hang())], after=works) as server:
+    with serve(
+        window=6_000, rules=[Rule(match=is_summary_request, answer=Hang())], after=works
+    ) as server:
         asyncio.run(hold(server))
-    assert not any(isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(file)).entries)
+    assert not any(
+        isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(file)).entries
+    )
     assert told.ends == ["cancelled"]
     told.check()
 
@@ -172,7 +198,9 @@ def test_a_real_refusal_is_answered_with_a_smaller_request_and_its_window_is_kep
                 await each.run(f"Turn {turn}: look at it.")
             return each.compaction.budget.window
 
-    with serve(window=4_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works) as server:
+    with serve(
+        window=4_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works
+    ) as server:
         assert asyncio.run(hold(server)) == 4_000
         assert server.stats.overflows == 1
         assert server.stats.invalid == 0
@@ -180,8 +208,13 @@ def test_a_real_refusal_is_answered_with_a_smaller_request_and_its_window_is_kep
 
 
 @pytest.mark.spec("E36")
-@pytest.mark.parametrize(("fault", "error"), [(rate_limit_error(), RateLimitedError), (server_error(503), ModelUnavailableError)])
-def test_what_is_no_overflow_comes_out_and_the_turn_is_resumed(fault: Answer, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(rate_limit_error(), RateLimitedError), (server_error(503), ModelUnavailableError)],
+)
+def test_what_is_no_overflow_comes_out_and_the_turn_is_resumed(
+    fault: Answer, error: type[Exception]
+) -> None:
     told = Recorder()
 
     async def hold(server: Server) -> str:
@@ -218,14 +251,30 @@ def test_a_conversation_goes_on_in_another_process_as_if_nothing_had_been(tmp_pa
             for turn in turns:
                 await each.run(f"Turn {turn}: look at it.")
 
-    with serve(window=6_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works) as server:
+    with serve(
+        window=6_000, rules=[Rule(match=is_summary_request, answer=SUMMARY)], after=works
+    ) as server:
         asyncio.run(hold(server, range(12)))
-        last = [*map(str, [exchange for exchange in server.requests if is_ordinary(exchange)][-1].messages)]
+        last = [
+            *map(
+                str,
+                [exchange for exchange in server.requests if is_ordinary(exchange)][-1].messages,
+            )
+        ]
         count = len(server.requests)
         asyncio.run(hold(server, range(12, 13)))
-        resumed = [*map(str, next(exchange for exchange in server.requests[count:] if is_ordinary(exchange)).messages)]
+        resumed = [
+            *map(
+                str,
+                next(
+                    exchange for exchange in server.requests[count:] if is_ordinary(exchange)
+                ).messages,
+            )
+        ]
     assert resumed[: len(last)] == last
-    assert any(isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(file)).entries)
+    assert any(
+        isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(file)).entries
+    )
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """The tokens that a render reports equal an independent count of the emitted request, with plain tiktoken and the published framing.
 
-The framing is that of OpenAI's cookbook ("How to count tokens with tiktoken"), for tool calls that of
-https://github.com/n0isy/openai-tokens-count. Anthropic publishes none, so there the content is compared, and the framing is the same.
+The framing is that of OpenAI's cookbook ("How to count tokens with tiktoken"), for tool calls that
+of https://github.com/n0isy/openai-tokens-count. Anthropic publishes none, so there the content is
+compared, and the framing is the same.
 """
 
 from __future__ import annotations
@@ -70,12 +71,21 @@ class Recount:
 
     def calls(self, calls: Sequence[tuple[str, str]]) -> int:
         """Tool calls of one message: (name, arguments)."""
-        compact = [(name, json.dumps(json.loads(arguments), separators=(",", ":"))) for name, arguments in calls]
-        return sum(10 + 2 * self.text(name) + self.text(arguments) for name, arguments in compact) + 9 * (len(calls) > 1)
+        compact = [
+            (name, json.dumps(json.loads(arguments), separators=(",", ":")))
+            for name, arguments in calls
+        ]
+        return sum(
+            10 + 2 * self.text(name) + self.text(arguments) for name, arguments in compact
+        ) + 9 * (len(calls) > 1)
 
     def content(self, content: Any) -> int:  # Any: JSON
         """The content of a message in any of the three formats."""
-        return self.text(content or "") if content is None or isinstance(content, str) else sum(map(self.part, content))
+        return (
+            self.text(content or "")
+            if content is None or isinstance(content, str)
+            else sum(map(self.part, content))
+        )
 
     def part(self, part: Any) -> int:  # Any: JSON
         kind = part["type"]
@@ -95,7 +105,10 @@ class Recount:
         tokens = 0
         sent = made.to_openai(cache=cache)
         for message in sent:
-            calls = [(call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls", ())]
+            calls = [
+                (call["function"]["name"], call["function"]["arguments"])
+                for call in message.get("tool_calls", ())
+            ]
             tokens += self.content(message["content"]) + self.calls(calls)
             if not calls or message["content"]:
                 tokens += self.frame(message["role"], message.get("name"))
@@ -113,15 +126,27 @@ class Recount:
             calls = []
             result = item["type"] == "function_call_output"
             tokens += (
-                self.frame("tool") + self.content(item["output"]) if result else self.frame(item["role"]) + self.content(item["content"])
+                self.frame("tool") + self.content(item["output"])
+                if result
+                else self.frame(item["role"]) + self.content(item["content"])
             )
         return tokens + self.calls(calls) + 3 * bool(sent)
 
     def anthropic(self, made: Rendered, *, cache: bool) -> int:
         sent = made.to_anthropic(cache=cache)
-        blocks = [*sent.get("system", ()), *(block for turn in sent["messages"] for block in turn["content"])]
-        framing = sum(self._frame_of(message) for message in made.messages) + 3 * bool(made.messages)
-        blank = sum(self.text(part) for message in made.messages for part in message.content if isinstance(part, str) and not part.strip())
+        blocks = [
+            *sent.get("system", ()),
+            *(block for turn in sent["messages"] for block in turn["content"]),
+        ]
+        framing = sum(self._frame_of(message) for message in made.messages) + 3 * bool(
+            made.messages
+        )
+        blank = sum(
+            self.text(part)
+            for message in made.messages
+            for part in message.content
+            if isinstance(part, str) and not part.strip()
+        )
         return framing + self.content(blocks) + blank  # the format has no blank texts
 
     def _frame_of(self, message: Message) -> int:
@@ -129,16 +154,27 @@ class Recount:
         return calls + (self.frame(message.role) if message.text or not calls else 0)
 
 
-def adapt(child: Child, *, provider: str | None = None, role: type[PromptElement] | None = None) -> Child:
+def adapt(
+    child: Child, *, provider: str | None = None, role: type[PromptElement] | None = None
+) -> Child:
     """A generated tree that every format takes: media in user messages only, arguments of calls, and opaque parts of one provider."""
     if not isinstance(child, PromptElement):
-        return [adapt(each, provider=provider, role=role) for each in flatten(child, "adapt")] if isinstance(child, list | tuple) else child
+        return (
+            [adapt(each, provider=provider, role=role) for each in flatten(child, "adapt")]
+            if isinstance(child, list | tuple)
+            else child
+        )
     if isinstance(child, Image | Document | Opaque) and role is not UserMessage:
-        child = Text(priority=child.priority, required=child.required, fallback=child.fallback)["media"]
+        child = Text(priority=child.priority, required=child.required, fallback=child.fallback)[
+            "media"
+        ]
     elif isinstance(child, Opaque):
         child = child.replace(value={"type": "input_audio"}, provider=provider)
     role = next((each for each in MESSAGES if isinstance(child, each)), role)
-    changes: dict[str, Any] = {"children": flatten(adapt(child.children, provider=provider, role=role), "adapt")}  # Any: props
+    # Any stands for props
+    changes: dict[str, Any] = {
+        "children": flatten(adapt(child.children, provider=provider, role=role), "adapt")
+    }
     if child.fallback is not None:
         changes["fallback"] = adapt(child.fallback, provider=provider, role=role)
     if isinstance(child, AssistantMessage):
@@ -147,13 +183,20 @@ def adapt(child: Child, *, provider: str | None = None, role: type[PromptElement
         changes["alt"] = adapt(child.alt, provider=provider, role=role)
     elif isinstance(child, ToolRound):
         changes["calls"] = tuple(map(with_arguments, child.calls))
-        changes["results"] = {key: adapt(each, provider=provider, role=ToolMessage) for key, each in child.results.items()}
+        changes["results"] = {
+            key: adapt(each, provider=provider, role=ToolMessage)
+            for key, each in child.results.items()
+        }
         changes["text"] = adapt(child.text, provider=provider, role=AssistantMessage)
     return child.replace(**changes)
 
 
 def with_arguments(call: ToolCall) -> ToolCall:
-    return attrs.evolve(call, arguments='{ "path": "src/a b.py", "line": 3 }') if int(call.id[1:]) % 2 else call
+    return (
+        attrs.evolve(call, arguments='{ "path": "src/a b.py", "line": 3 }')
+        if int(call.id[1:]) % 2
+        else call
+    )
 
 
 def at_share(prompt: Child, tokenizer: Tokenizer, share: float) -> Rendered:
@@ -161,21 +204,39 @@ def at_share(prompt: Child, tokenizer: Tokenizer, share: float) -> Rendered:
     note(f"prompt = {prompt!r}")
     try:
         whole = render(prompt, budget=AMPLE, tokenizer=tokenizer)
-        return render(prompt, budget=int((whole.tokens + whole.reserved) * share), tokenizer=tokenizer)
+        return render(
+            prompt, budget=int((whole.tokens + whole.reserved) * share), tokenizer=tokenizer
+        )
     except BudgetExceededError:
         assume(condition=False)
         raise
 
 
-FORMATS: dict[WireFormat, Callable[..., int]] = {"chat": Recount.chat, "responses": Recount.responses, "anthropic": Recount.anthropic}
+FORMATS: dict[WireFormat, Callable[..., int]] = {
+    "chat": Recount.chat,
+    "responses": Recount.responses,
+    "anthropic": Recount.anthropic,
+}
 
 
 @pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
 @pytest.mark.parametrize("target", FORMATS)
-@pytest.mark.parametrize("encoding", [pytest.param(name, marks=[] if name == "o200k_base" else pytest.mark.slow) for name in TOKENIZERS])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        pytest.param(name, marks=[] if name == "o200k_base" else pytest.mark.slow)
+        for name in TOKENIZERS
+    ],
+)
 @given(prompt=strategies.prompts(), share=SHARES, provider=st.sampled_from((None, *FORMATS)))
 def test_the_tokens_of_a_render_are_those_of_the_request_that_is_sent(
-    *, encoding: str, target: WireFormat, cache: bool, prompt: Child, share: float, provider: str | None
+    *,
+    encoding: str,
+    target: WireFormat,
+    cache: bool,
+    prompt: Child,
+    share: float,
+    provider: str | None,
 ) -> None:
     made = at_share(adapt(prompt, provider=provider), TOKENIZERS[encoding], share)
     assert FORMATS[target](Recount(encoding), made, cache=cache) == made.count_tokens(target)
@@ -184,18 +245,29 @@ def test_the_tokens_of_a_render_are_those_of_the_request_that_is_sent(
 
 @pytest.mark.parametrize("target", FORMATS)
 @given(prompt=strategies.prompts(), share=SHARES)
-def test_only_names_and_parts_of_other_providers_count_although_they_are_not_sent(target: WireFormat, prompt: Child, share: float) -> None:
+def test_only_names_and_parts_of_other_providers_count_although_they_are_not_sent(
+    target: WireFormat, prompt: Child, share: float
+) -> None:
     made = at_share(adapt(prompt), TOKENIZERS["o200k_base"], share)
     if target == "chat" or not any(message.name for message in made.messages):
         assert made.count_tokens(target) == made.tokens
 
 
 @pytest.mark.parametrize("cache", [True, False])
-@pytest.mark.parametrize("message", [SystemMessage(), UserMessage(), AssistantMessage()], ids=lambda message: type(message).__name__)
-def test_texts_around_a_cache_breakpoint_are_sent_as_they_are_counted(message: PromptElement, cache: bool) -> None:
+@pytest.mark.parametrize(
+    "message",
+    [SystemMessage(), UserMessage(), AssistantMessage()],
+    ids=lambda message: type(message).__name__,
+)
+def test_texts_around_a_cache_breakpoint_are_sent_as_they_are_counted(
+    message: PromptElement, cache: bool
+) -> None:
     made = render(message["alphabeti", CacheBreakpoint(), "cally"], budget=100)
     recount = Recount("o200k_base")
-    assert {count(recount, made, cache=cache) for count in (Recount.chat, Recount.responses, Recount.anthropic)} == {made.tokens}
+    assert {
+        count(recount, made, cache=cache)
+        for count in (Recount.chat, Recount.responses, Recount.anthropic)
+    } == {made.tokens}
 
 
 class Marks(Tokenizer):
@@ -218,7 +290,9 @@ class Marks(Tokenizer):
 
 
 @given(strategies.prompts(), SHARES)
-def test_in_the_receipt_what_is_kept_and_what_was_removed_is_all(prompt: Child, share: float) -> None:
+def test_in_the_receipt_what_is_kept_and_what_was_removed_is_all(
+    prompt: Child, share: float
+) -> None:
     note(f"prompt = {prompt!r}")
     try:
         whole = render(prompt, budget=AMPLE, tokenizer=Marks())

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import AssistantMessage, KeepWith, Reserve, TextChunk, TokenLimit, ToolCall, ToolMessage, UserMessage, count_request, render
+from promptkit import (
+    AssistantMessage,
+    KeepWith,
+    Reserve,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    count_request,
+    render,
+)
 from promptkit.errors import BadPropError
 
 
 def test_a_fallback_message_may_hold_an_element_with_a_fallback_of_its_own() -> None:
     inner = UserMessage()["see ", TextChunk(priority=0, fallback="[cut]")["outline of the file"]]
-    prompt = (UserMessage(priority=1, fallback=inner)["whole file " * 20], UserMessage(priority=2)["q"])
-    assert [message.text for message in render(prompt, budget=30).messages] == ["see \noutline of the file", "q"]
+    prompt = (
+        UserMessage(priority=1, fallback=inner)["whole file " * 20],
+        UserMessage(priority=2)["q"],
+    )
+    assert [message.text for message in render(prompt, budget=30).messages] == [
+        "see \noutline of the file",
+        "q",
+    ]
 
 
 def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> None:
@@ -23,8 +40,13 @@ def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> 
         UserMessage(priority=9)["q"],
     )
     for budget in range(10, 70):
-        made = render(prompt, budget=budget, model="gpt-4o", defaults="prompt-tsx")  # which sends no message where none fits
-        sent = count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens if made.messages else 0
+        # which sends no message where none fits
+        made = render(prompt, budget=budget, model="gpt-4o", defaults="prompt-tsx")
+        sent = (
+            count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens
+            if made.messages
+            else 0
+        )
         assert made.tokens == sent <= budget
 
 
@@ -32,7 +54,9 @@ def test_a_limit_holds_when_a_fallback_takes_its_place_inside_later() -> None:
     long = UserMessage()["one two three four five six seven eight nine ten eleven twelve"]
     prompt = (
         UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
-        TokenLimit(priority=9, max_tokens=10)[KeepWith(group=1, fallback=long)[UserMessage()["in"]]],
+        TokenLimit(priority=9, max_tokens=10)[
+            KeepWith(group=1, fallback=long)[UserMessage()["in"]]
+        ],
     )
     assert render(prompt, budget=40, defaults="prompt-tsx").messages == ()
 

@@ -11,12 +11,21 @@ CHOICES = (Text()["whole file with six words"], Text()["an outline"], Text()["na
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
+    return [
+        message.text
+        for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
+    ]
 
 
 @pytest.mark.parametrize(
     ("budget", "chosen"),
-    [(9, "whole file with six words"), (5, "whole file with six words"), (4, "an outline"), (2, "an outline"), (1, "name")],
+    [
+        (9, "whole file with six words"),
+        (5, "whole file with six words"),
+        (4, "an outline"),
+        (2, "an outline"),
+        (1, "name"),
+    ],
 )
 def test_the_first_that_fits_is_rendered(budget: int, chosen: str) -> None:
     assert texts(UserMessage()[First()[CHOICES]], budget) == [chosen]
@@ -32,7 +41,10 @@ def test_none_at_the_end_renders_nothing_instead() -> None:
 
 
 def test_what_stands_before_it_is_counted() -> None:
-    assert texts(UserMessage()["already three words ", First()[CHOICES]], 5)[0].split()[3:] == ["an", "outline"]
+    assert texts(UserMessage()["already three words ", First()[CHOICES]], 5)[0].split()[3:] == [
+        "an",
+        "outline",
+    ]
 
 
 def test_siblings_of_one_group_share_the_room() -> None:
@@ -50,11 +62,18 @@ def test_strings_are_choices_too() -> None:
 
 
 def test_the_choice_is_pruned_like_anything_else() -> None:
-    prompt = UserMessage()[Group(priority=1)[First()[TextChunk()["a a"], TextChunk()["b"]]], TextChunk(priority=2, flex_grow=1)["c c"]]
+    prompt = UserMessage()[
+        Group(priority=1)[First()[TextChunk()["a a"], TextChunk()["b"]]],
+        TextChunk(priority=2, flex_grow=1)["c c"],
+    ]
     assert texts(prompt, 2) == ["c c"]
 
 
 def test_a_choice_is_counted_with_all_that_is_below_it() -> None:
-    choice = First()[Group()[Group()[UserMessage()["whole file with six words"]]], UserMessage()["name"]]
-    rendered = [render(choice, budget=budget, model="gpt-4o").messages[0].text for budget in (100, 10)]
+    choice = First()[
+        Group()[Group()[UserMessage()["whole file with six words"]]], UserMessage()["name"]
+    ]
+    rendered = [
+        render(choice, budget=budget, model="gpt-4o").messages[0].text for budget in (100, 10)
+    ]
     assert rendered == ["whole file with six words", "name"]

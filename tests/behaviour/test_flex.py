@@ -58,9 +58,14 @@ specs = st.builds(
 
 
 @given(st.lists(specs, max_size=8), st.integers(0, 100))
-def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(made: list[Spec], budget: int) -> None:
+def test_the_shares_of_a_group_never_exceed_what_earlier_groups_left(
+    made: list[Spec], budget: int
+) -> None:
     seen: list[tuple[float, int, int]] = []
-    probes = [Probe(seen=seen, use=s.use, flex_grow=s.grow, flex_basis=s.basis, flex_reserve=s.reserve) for s in made]
+    probes = [
+        Probe(seen=seen, use=s.use, flex_grow=s.grow, flex_basis=s.basis, flex_reserve=s.reserve)
+        for s in made
+    ]
     rendered = render(UserMessage()[probes], budget=budget, tokenizer=WordTokenizer())
     assert rendered.tokens <= budget
     left = budget
@@ -114,34 +119,57 @@ class TestShares:
 class TestWhatIsTakenBefore:
     def test_literals_and_framing_are_taken_from_the_children(self) -> None:
         seen: list[tuple[float, int, int]] = []
-        render(UserMessage()["three words here", Probe(seen=seen)], budget=40, tokenizer=WordTokenizer(per_message=4))
+        render(
+            UserMessage()["three words here", Probe(seen=seen)],
+            budget=40,
+            tokenizer=WordTokenizer(per_message=4),
+        )
         assert seen[0][1] == 33
 
     def test_a_tool_message_is_framed_like_any_other(self) -> None:
         seen: list[tuple[float, int, int]] = []
-        render(ToolMessage(tool_call_id="1")[Probe(seen=seen)], budget=40, tokenizer=WordTokenizer(per_message=4), pairing="lenient")
+        render(
+            ToolMessage(tool_call_id="1")[Probe(seen=seen)],
+            budget=40,
+            tokenizer=WordTokenizer(per_message=4),
+            pairing="lenient",
+        )
         assert seen[0][1] == 36
 
     def test_a_limit_caps_the_share_and_gives_the_rest_to_its_siblings(self) -> None:
         free: list[tuple[float, int, int]] = []
         capped: list[tuple[float, int, int]] = []
-        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=10)[Probe(seen=capped)]], budget=100, tokenizer=WordTokenizer())
+        render(
+            UserMessage()[Probe(seen=free), TokenLimit(max_tokens=10)[Probe(seen=capped)]],
+            budget=100,
+            tokenizer=WordTokenizer(),
+        )
         assert (free[0][1], capped[0][1]) == (90, 10)
 
     def test_a_limit_above_its_share_changes_nothing(self) -> None:
         free: list[tuple[float, int, int]] = []
         capped: list[tuple[float, int, int]] = []
-        render(UserMessage()[Probe(seen=free), TokenLimit(max_tokens=1000)[Probe(seen=capped)]], budget=100, tokenizer=WordTokenizer())
+        render(
+            UserMessage()[Probe(seen=free), TokenLimit(max_tokens=1000)[Probe(seen=capped)]],
+            budget=100,
+            tokenizer=WordTokenizer(),
+        )
         assert (free[0][1], capped[0][1]) == (50, 50)
 
     def test_flex_says_nothing_about_order(self) -> None:
-        rendered = render(UserMessage()[Text(flex_grow=1)["a "], Text()["b "], Text(flex_grow=2)["c"]], budget=9, tokenizer=WordTokenizer())
+        rendered = render(
+            UserMessage()[Text(flex_grow=1)["a "], Text()["b "], Text(flex_grow=2)["c"]],
+            budget=9,
+            tokenizer=WordTokenizer(),
+        )
         assert rendered.messages[0].text.split() == ["a", "b", "c"]
 
     def test_across_messages_each_sees_what_the_earlier_ones_left(self) -> None:
         seen: list[tuple[float, int, int]] = []
         render(
-            (UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]), budget=50, tokenizer=WordTokenizer(per_message=1)
+            (UserMessage(flex_grow=1)[Probe(seen=seen)], SystemMessage()["ten " * 10]),
+            budget=50,
+            tokenizer=WordTokenizer(per_message=1),
         )
         assert seen[0][1] == 50 - 11 - 1
 
@@ -150,9 +178,16 @@ class TestWhatIsTakenBefore:
 class TestWhatStays:
     """Elements that no pruning makes smaller count in full, whatever their share is."""
 
-    def budget_beside(self, *siblings: PromptElement, defaults: Literal["promptkit", "prompt-tsx"] = "promptkit") -> int:
+    def budget_beside(
+        self, *siblings: PromptElement, defaults: Literal["promptkit", "prompt-tsx"] = "promptkit"
+    ) -> int:
         seen: list[tuple[float, int, int]] = []
-        render((*siblings, UserMessage(flex_grow=1)[Probe(seen=seen)]), budget=100, tokenizer=WordTokenizer(), defaults=defaults)
+        render(
+            (*siblings, UserMessage(flex_grow=1)[Probe(seen=seen)]),
+            budget=100,
+            tokenizer=WordTokenizer(),
+            defaults=defaults,
+        )
         return seen[0][1]
 
     def test_what_is_required_counts_above_its_share_and_other_content_up_to_it(self) -> None:
@@ -162,7 +197,11 @@ class TestWhatStays:
 
     def test_system_and_user_messages_without_a_priority_count_above_their_share(self) -> None:
         small = UserMessage(priority=1)["a b c"]
-        for message in (SystemMessage()["w " * 70], UserMessage()["w " * 70], UserMessage()["w " * 69, TextChunk()["w"]]):
+        for message in (
+            SystemMessage()["w " * 70],
+            UserMessage()["w " * 70],
+            UserMessage()["w " * 69, TextChunk()["w"]],
+        ):
             assert self.budget_beside(small, message) == 100 - 3 - 70
             assert self.budget_beside(small, message, defaults="prompt-tsx") == 100 - 3 - 50
 

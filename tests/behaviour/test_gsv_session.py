@@ -10,8 +10,16 @@ from promptkit.agent.session import AgentSession
 from promptkit.compaction.lifecycle.reset import find_due_reset
 from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.storage.archives import ArchiveDirectory, read_archive
-from promptkit.compaction.storage.memory_extraction import MemoryExtractionHook, StatedMemoryExtractor
-from promptkit.compaction.storage.memory_files import CURATED_FILE, MemoryDirectory, daily_file_name, parse_memories
+from promptkit.compaction.storage.memory_extraction import (
+    MemoryExtractionHook,
+    StatedMemoryExtractor,
+)
+from promptkit.compaction.storage.memory_files import (
+    CURATED_FILE,
+    MemoryDirectory,
+    daily_file_name,
+    parse_memories,
+)
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.errors import ModelUnavailableError
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -49,7 +57,9 @@ class Memories(PromptElement):
 class GSVSession:
     """A session with the folders of one user."""
 
-    def __init__(self, folder: Path, *answers: Step, main: bool = True, time: datetime = NOW) -> None:
+    def __init__(
+        self, folder: Path, *answers: Step, main: bool = True, time: datetime = NOW
+    ) -> None:
         self.memories = MemoryDirectory(folder / "memory")
         self.archives = ArchiveDirectory(folder / "archives")
         self.model = ScriptedModel(answers)
@@ -59,7 +69,12 @@ class GSVSession:
             transcript=transcript,
             instructions=["Be brief. ", Memories(directory=self.memories, main=main)],
             preset=gsv(SETTINGS),
-            hooks=MemoryExtractionHook(transcript, directory=self.memories, now=lambda: NOW, extractor=StatedMemoryExtractor()),
+            hooks=MemoryExtractionHook(
+                transcript,
+                directory=self.memories,
+                now=lambda: NOW,
+                extractor=StatedMemoryExtractor(),
+            ),
             archives=self.archives,
             budget=WINDOW,
             tokenizer=WORDS,
@@ -70,7 +85,12 @@ class GSVSession:
         """Reset the conversation if that is due, then send a message."""
         reason = find_due_reset(SETTINGS.reset_policy, self.session.transcript, now=now)
         if reason:
-            await self.session.reset(reason, extractor=StatedMemoryExtractor(), memories=self.memories, move_to_archive=True)
+            await self.session.reset(
+                reason,
+                extractor=StatedMemoryExtractor(),
+                memories=self.memories,
+                move_to_archive=True,
+            )
         return (await self.session.run(text)).text
 
     def asked(self, request: int = -1) -> str:
@@ -82,7 +102,9 @@ def answer_with_memories(number: int) -> str:
     return f"{summary_reply(f'S{number}')}\n<memories>\n- Memory {number} of the user.\n</memories>"
 
 
-def test_each_chunk_is_summarized_after_the_one_before_and_its_memories_are_written_to_the_days_file(tmp_path: Path) -> None:
+def test_each_chunk_is_summarized_after_the_one_before_and_its_memories_are_written_to_the_days_file(
+    tmp_path: Path,
+) -> None:
     answers = [words(700, f"answer{number}") for number in range(4)]
     talk = GSVSession(tmp_path, *answers, *map(answer_with_memories, range(4)), "Done.")
 
@@ -91,7 +113,9 @@ def test_each_chunk_is_summarized_after_the_one_before_and_its_memories_are_writ
             await talk.say(f"ask{number} " + words(200))
 
     asyncio.run(go())
-    (checkpoint,) = (entry for entry in talk.session.transcript.path() if isinstance(entry.payload, Checkpoint))
+    (checkpoint,) = (
+        entry for entry in talk.session.transcript.path() if isinstance(entry.payload, Checkpoint)
+    )
     payload = checkpoint.payload
     assert isinstance(payload, Checkpoint)
     assert "S3" in payload.summary
@@ -106,7 +130,9 @@ def test_each_chunk_is_summarized_after_the_one_before_and_its_memories_are_writ
     assert [text.split()[0] for text in texts[::2]] == ["ask0", "ask1", "ask2", "ask3"]
 
 
-def test_a_new_session_begins_with_what_was_remembered_and_the_users_own_notes_stay_in_main_sessions(tmp_path: Path) -> None:
+def test_a_new_session_begins_with_what_was_remembered_and_the_users_own_notes_stay_in_main_sessions(
+    tmp_path: Path,
+) -> None:
     memories = MemoryDirectory(tmp_path / "memory")
     memories.append(("Likes tabs.",), key="k1", now=YESTERDAY)
     memories.append(("Lives in Rome.",), key="k2", now=NOW - timedelta(days=2))
@@ -121,7 +147,9 @@ def test_a_new_session_begins_with_what_was_remembered_and_the_users_own_notes_s
     assert "Rome" not in main.asked()
 
 
-def test_after_a_pause_the_conversation_starts_over_and_its_last_memories_are_kept(tmp_path: Path) -> None:
+def test_after_a_pause_the_conversation_starts_over_and_its_last_memories_are_kept(
+    tmp_path: Path,
+) -> None:
     talk = GSVSession(tmp_path, "Yes.", "No.", "Again.")
 
     async def go() -> None:
@@ -130,7 +158,10 @@ def test_after_a_pause_the_conversation_starts_over_and_its_last_memories_are_ke
         await talk.say("And now?", NOW + timedelta(minutes=60))
 
     asyncio.run(go())
-    assert [message.text for message in talk.session.compaction.view.messages] == ["And now?", "Again."]
+    assert [message.text for message in talk.session.compaction.view.messages] == [
+        "And now?",
+        "Again.",
+    ]
     assert "Always run the tests." in talk.asked()
     store = JsonlStore(tmp_path / "talk.jsonl")
     assert [entry.kind for entry in Transcript(store).path()].count("reset") == 1

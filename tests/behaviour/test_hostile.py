@@ -55,7 +55,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
 def test_the_text_arrives_as_it_was_written(text: str) -> None:
-    made = render(UserMessage()[TextChunk(priority=1)[text], TextChunk(priority=2)["kept"]], budget=3_000_000)
+    made = render(
+        UserMessage()[TextChunk(priority=1)[text], TextChunk(priority=2)["kept"]], budget=3_000_000
+    )
     assert made.messages[0].text in {f"{text}\nkept", f"{text}kept"}
     assert 0 < made.tokens <= 3_000_000
 
@@ -74,7 +76,10 @@ def test_the_text_can_be_pruned(text: str) -> None:
 
 
 def test_text_of_special_tokens_is_counted_as_text() -> None:
-    assert render(UserMessage()["<|endoftext|>"], budget=100).tokens > render(UserMessage()["a"], budget=100).tokens
+    assert (
+        render(UserMessage()["<|endoftext|>"], budget=100).tokens
+        > render(UserMessage()["a"], budget=100).tokens
+    )
 
 
 def nested(depth: int, leaf: Child) -> Child:
@@ -151,7 +156,9 @@ INSIDE_THEMSELVES = [
 
 class TestShape:
     @pytest.mark.parametrize(("build", "shown"), INSIDE_THEMSELVES)
-    def test_an_element_that_contains_itself_is_shown_and_compared(self, build: Callable[[], PromptElement], shown: str) -> None:
+    def test_an_element_that_contains_itself_is_shown_and_compared(
+        self, build: Callable[[], PromptElement], shown: str
+    ) -> None:
         one, two = build(), build()
         assert repr(one) == shown
         assert one == two
@@ -203,13 +210,19 @@ ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {
 }
 
 
-@pytest.mark.parametrize("wrap", keep_first(2, *ASKS_WHETHER_IT_IS_EMPTY.values()), ids=ASKS_WHETHER_IT_IS_EMPTY.keys())
-def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
+@pytest.mark.parametrize(
+    "wrap", keep_first(2, *ASKS_WHETHER_IT_IS_EMPTY.values()), ids=ASKS_WHETHER_IT_IS_EMPTY.keys()
+)
+def test_elements_that_ask_whether_they_are_empty_nest_in_linear_time(
+    wrap: Callable[[Child], Child],
+) -> None:
     def work(depth: int) -> int:
         deep: Child = "x"
         for _ in range(depth):
             deep = wrap(deep)
-        return count_calls(lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer()))
+        return count_calls(
+            lambda: render(UserMessage()[deep], budget=1_000_000, tokenizer=WordTokenizer())
+        )
 
     work(10)  # what is done only once
     assert work(1_200) <= 4.5 * work(300)
@@ -228,7 +241,12 @@ def test_firsts_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
         deep: Child = "x"
         for _ in range(depth):
             deep = wrap(deep)
-        return count_calls(lambda: render(UserMessage()[deep], budget=15_000 if wrap is FIRSTS["the second child"] else 1_000_000))
+        return count_calls(
+            lambda: render(
+                UserMessage()[deep],
+                budget=15_000 if wrap is FIRSTS["the second child"] else 1_000_000,
+            )
+        )
 
     work(10)
     assert work(1_200) <= 4.5 * work(300)
@@ -251,7 +269,10 @@ PRUNED_HUGE: dict[str, Child] = {
     "a part beside another": UserMessage(priority=1)["a", TextChunk(priority=1)[HUGE]],
     "in groups": Group(priority=1)[UserMessage()[Group()[Group()[HUGE], "a"]]],
     "in a chunk": Chunk(priority=1)[UserMessage()[HUGE, "a"], UserMessage()["b"]],
-    "in a group of messages": (KeepWith(group=1, priority=1)[UserMessage()["a"]], KeepWith(group=1)[UserMessage(priority=9)[HUGE]]),
+    "in a group of messages": (
+        KeepWith(group=1, priority=1)[UserMessage()["a"]],
+        KeepWith(group=1)[UserMessage(priority=9)[HUGE]],
+    ),
     "with a fallback": UserMessage(priority=1)[TextChunk(priority=1, fallback="[left out]")[HUGE]],
     "a tool result": (
         AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
@@ -263,7 +284,11 @@ PRUNED_HUGE: dict[str, Child] = {
 @pytest.mark.parametrize("huge", PRUNED_HUGE.values(), ids=PRUNED_HUGE.keys())
 def test_a_text_that_cannot_fit_is_pruned_without_being_tokenised(huge: Child) -> None:
     counter = EncodedCharacters("o200k_base")
-    made = render((huge, UserMessage(priority=9)["kept"]), budget=100, tokenizer=OpenAITokenizer(counter=counter))
+    made = render(
+        (huge, UserMessage(priority=9)["kept"]),
+        budget=100,
+        tokenizer=OpenAITokenizer(counter=counter),
+    )
     assert made.messages[-1].text == "kept"
     assert made.tokens <= 100
     assert counter.characters < 1_000
@@ -273,7 +298,10 @@ def test_a_text_that_cannot_fit_is_pruned_without_being_tokenised(huge: Child) -
 def test_a_text_that_cannot_fit_a_limit_is_pruned_without_being_tokenised() -> None:
     counter = EncodedCharacters("o200k_base")
     prompt = UserMessage()[TokenLimit(max_tokens=50)["a", TextChunk(priority=1)[HUGE]]]
-    assert render(prompt, budget=1_000, tokenizer=OpenAITokenizer(counter=counter)).messages[0].text == "a"
+    assert (
+        render(prompt, budget=1_000, tokenizer=OpenAITokenizer(counter=counter)).messages[0].text
+        == "a"
+    )
     assert counter.characters < 1_000
 
 
@@ -283,8 +311,16 @@ def test_a_text_that_may_fit_is_counted() -> None:
     assert render(prompt, budget=whole.tokens).tokens == whole.tokens < 12_000 / 64
 
 
-@given(st.text(), st.text(), st.text(), st.sampled_from(["o200k_base", "cl100k_base"]), st.integers(1, 300))
-def test_the_lower_bound_of_a_text_is_one_of_every_text_around_it(before: str, text: str, after: str, encoding: str, times: int) -> None:
+@given(
+    st.text(),
+    st.text(),
+    st.text(),
+    st.sampled_from(["o200k_base", "cl100k_base"]),
+    st.integers(1, 300),
+)
+def test_the_lower_bound_of_a_text_is_one_of_every_text_around_it(
+    before: str, text: str, after: str, encoding: str, times: int
+) -> None:
     tokenizer = OpenAITokenizer(encoding)
     assert tokenizer.lower_bound(text * times) <= tokenizer.count(before + text * times + after)
 
@@ -297,12 +333,21 @@ class TestWidth:
     def test_very_many_messages(self, count: int) -> None:
         many = [UserMessage(priority=index)[f"turn {index}"] for index in range(count)]
         made = render(many, budget=1_000, tokenizer=WordTokenizer())
-        assert [message.text for message in made.messages] == [f"turn {index}" for index in range(count - 500, count)]
+        assert [message.text for message in made.messages] == [
+            f"turn {index}" for index in range(count - 500, count)
+        ]
 
     @pytest.mark.parametrize("count", WIDE)
     def test_very_many_texts_of_one_message(self, count: int) -> None:
-        made = render(UserMessage(priority=1)[[f"{index} " for index in range(count)]], budget=10, tokenizer=WordTokenizer())
-        assert made.messages[0].text == " ".join(str(index) for index in range(count - 10, count)) + " "
+        made = render(
+            UserMessage(priority=1)[[f"{index} " for index in range(count)]],
+            budget=10,
+            tokenizer=WordTokenizer(),
+        )
+        assert (
+            made.messages[0].text
+            == " ".join(str(index) for index in range(count - 10, count)) + " "
+        )
 
 
 def test_an_endless_generator_is_no_reason_to_recurse() -> None:

@@ -33,7 +33,14 @@ from promptkit import (
     render,
 )
 from promptkit.elements import element_from_message
-from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, OrphanToolResultError, TreeError, UnansweredToolCallError
+from promptkit.errors import (
+    BadChildError,
+    BadPropError,
+    InvalidArgumentError,
+    OrphanToolResultError,
+    TreeError,
+    UnansweredToolCallError,
+)
 from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
@@ -45,33 +52,94 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("text beside a message", Group()[UserMessage()["a"], "loose"], TreeError, "Group"),
     ("a chunk outside a message", Group()[TextChunk()["loose"]], TreeError, "Group"),
     ("an image outside a message", Group()[Image(src="https://x/y.png")], TreeError, "Group"),
-    ("a message in a message", UserMessage()[Group()[SystemMessage()["a"]]], TreeError, "UserMessage > Group > SystemMessage"),
+    (
+        "a message in a message",
+        UserMessage()[Group()[SystemMessage()["a"]]],
+        TreeError,
+        "UserMessage > Group > SystemMessage",
+    ),
     ("a cache breakpoint outside a message", Group()[CacheBreakpoint()], TreeError, "Group"),
-    ("a cache breakpoint deep in a message", UserMessage()[Group()[CacheBreakpoint()]], TreeError, "UserMessage > Group"),
-    ("an element in a text", UserMessage()[TextChunk()[Text()["a"]]], BadChildError, "UserMessage > TextChunk"),
-    ("a result without a call", Group()[ToolMessage(tool_call_id="x")["a"]], OrphanToolResultError, "Group > ToolMessage"),
+    (
+        "a cache breakpoint deep in a message",
+        UserMessage()[Group()[CacheBreakpoint()]],
+        TreeError,
+        "UserMessage > Group",
+    ),
+    (
+        "an element in a text",
+        UserMessage()[TextChunk()[Text()["a"]]],
+        BadChildError,
+        "UserMessage > TextChunk",
+    ),
+    (
+        "a result without a call",
+        Group()[ToolMessage(tool_call_id="x")["a"]],
+        OrphanToolResultError,
+        "Group > ToolMessage",
+    ),
     ("a result before its call", (ANSWER, CALLING), OrphanToolResultError, "ToolMessage[0]"),
     ("a second answer", (CALLING, ANSWER, ANSWER), OrphanToolResultError, "ToolMessage[2]"),
-    ("a call without a result", (UserMessage()["q"], CALLING), UnansweredToolCallError, "AssistantMessage[1]"),
-    ("a priority that is no number", Group()[UserMessage(priority=math.nan)["a"]], BadPropError, "Group > UserMessage"),
+    (
+        "a call without a result",
+        (UserMessage()["q"], CALLING),
+        UnansweredToolCallError,
+        "AssistantMessage[1]",
+    ),
+    (
+        "a priority that is no number",
+        Group()[UserMessage(priority=math.nan)["a"]],
+        BadPropError,
+        "Group > UserMessage",
+    ),
     ("a basis below nothing", UserMessage(flex_basis=-1)["a"], BadPropError, "UserMessage"),
     ("a basis without end", UserMessage(flex_basis=math.inf)["a"], BadPropError, "UserMessage"),
-    ("a growth that is no number", UserMessage(flex_grow=math.nan)["a"], BadPropError, "UserMessage"),
+    (
+        "a growth that is no number",
+        UserMessage(flex_grow=math.nan)["a"],
+        BadPropError,
+        "UserMessage",
+    ),
     ("a growth that is a text", UserMessage(flex_grow="x")["a"], BadPropError, "UserMessage"),  # type: ignore[arg-type]  # callers may not be type-checked  # pyright: ignore[reportArgumentType]
     ("a growth that is an object", UserMessage(flex_grow={})["a"], BadPropError, "UserMessage"),  # type: ignore[arg-type]  # as above  # pyright: ignore[reportArgumentType]
     ("a basis that is a text", UserMessage(flex_basis="x")["a"], BadPropError, "UserMessage"),  # type: ignore[arg-type]  # as above  # pyright: ignore[reportArgumentType]
     ("a reserve that is a list", UserMessage(flex_reserve=[])["a"], BadPropError, "UserMessage"),  # type: ignore[arg-type]  # as above  # pyright: ignore[reportArgumentType]
     ("a part of nothing", UserMessage(flex_reserve="/0")["a"], BadPropError, "UserMessage"),
-    ("a part that Python cannot read", UserMessage(flex_reserve="/" + "9" * 5_000)["a"], BadPropError, "UserMessage"),
-    ("a reserve of a strange unit", UserMessage(flex_reserve="50%")["a"], BadPropError, "UserMessage"),
-    ("a limit below nothing", UserMessage()[TokenLimit(max_tokens=-1)["a"]], BadPropError, "UserMessage > TokenLimit"),
+    (
+        "a part that Python cannot read",
+        UserMessage(flex_reserve="/" + "9" * 5_000)["a"],
+        BadPropError,
+        "UserMessage",
+    ),
+    (
+        "a reserve of a strange unit",
+        UserMessage(flex_reserve="50%")["a"],
+        BadPropError,
+        "UserMessage",
+    ),
+    (
+        "a limit below nothing",
+        UserMessage()[TokenLimit(max_tokens=-1)["a"]],
+        BadPropError,
+        "UserMessage > TokenLimit",
+    ),
     ("a reserve below nothing", Group()[Reserve(tokens=-1)], BadPropError, "Group > Reserve"),
-    ("a ratio above one", UserMessage()[Truncate(ratio=3)["a"]], BadPropError, "UserMessage > Truncate"),
+    (
+        "a ratio above one",
+        UserMessage()[Truncate(ratio=3)["a"]],
+        BadPropError,
+        "UserMessage > Truncate",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("prompt", "error", "path"), [case[1:] for case in WHEN_RENDERED], ids=[case[0] for case in WHEN_RENDERED])
-def test_what_is_wrong_is_said_with_its_path(prompt: Child, error: type[TreeError], path: str) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "error", "path"),
+    [case[1:] for case in WHEN_RENDERED],
+    ids=[case[0] for case in WHEN_RENDERED],
+)
+def test_what_is_wrong_is_said_with_its_path(
+    prompt: Child, error: type[TreeError], path: str
+) -> None:
     with pytest.raises(error) as caught:
         render(prompt, budget=50, tokenizer=WordTokenizer())
     assert type(caught.value) is error
@@ -106,7 +174,9 @@ IN_THEMSELVES: list[tuple[Child, str]] = [
 
 
 @pytest.mark.parametrize(("prompt", "path"), IN_THEMSELVES)
-def test_what_contains_itself_is_said_with_its_path_and_takes_no_memory(prompt: Child, path: str) -> None:
+def test_what_contains_itself_is_said_with_its_path_and_takes_no_memory(
+    prompt: Child, path: str
+) -> None:
     with pytest.raises(TreeError, match="contains itself") as caught:
         render(prompt, budget=50, tokenizer=WordTokenizer())
     assert caught.value.path == path
@@ -127,13 +197,21 @@ WHEN_BUILT: list[tuple[str, Callable[[], object], type[TreeError]]] = [
     ("a positional argument", lambda: UserMessage("a"), TreeError),  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
     ("children twice", lambda: UserMessage()["a"]["b"], TreeError),
     ("a list that contains itself", lambda: UserMessage()[contain_itself([])], TreeError),
-    ("a list that contains itself among others", lambda: UserMessage()["a", [contain_itself(["b", "c"])]], TreeError),
+    (
+        "a list that contains itself among others",
+        lambda: UserMessage()["a", [contain_itself(["b", "c"])]],
+        TreeError,
+    ),
     ("a class without its decorator", Bare, TreeError),
 ]
 
 
-@pytest.mark.parametrize(("build", "error"), [case[1:] for case in WHEN_BUILT], ids=[case[0] for case in WHEN_BUILT])
-def test_what_is_wrong_when_built_is_said_when_built(build: Callable[[], object], error: type[TreeError]) -> None:
+@pytest.mark.parametrize(
+    ("build", "error"), [case[1:] for case in WHEN_BUILT], ids=[case[0] for case in WHEN_BUILT]
+)
+def test_what_is_wrong_when_built_is_said_when_built(
+    build: Callable[[], object], error: type[TreeError]
+) -> None:
     with pytest.raises(error) as caught:
         build()
     assert type(caught.value) is error
@@ -148,7 +226,10 @@ MESSAGES: dict[str, tuple[object, str]] = {
         ChatCompletionMessage(role="assistant", content="hi"),
         "`map(element_from_message, messages_from_chat(messages))`",
     ),
-    "an item of the Responses API": ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, "messages_from_responses"),
+    "an item of the Responses API": (
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        "messages_from_responses",
+    ),
 }
 
 
@@ -156,7 +237,11 @@ MESSAGES: dict[str, tuple[object, str]] = {
 def test_a_message_among_children_is_refused_with_how_it_becomes_an_element(
     message: Any, advice: str
 ) -> None:  # Any: what the checkers refuse
-    for build in (lambda: Group()[UserMessage()["a"], message], lambda: UserMessage()[message], lambda: render(message)):
+    for build in (
+        lambda: Group()[UserMessage()["a"], message],
+        lambda: UserMessage()[message],
+        lambda: render(message),
+    ):
         with pytest.raises(BadChildError) as caught:
             build()
         assert advice in str(caught.value)
@@ -166,7 +251,10 @@ def test_what_the_advice_says_works() -> None:
     prompt = Group()[
         UserMessage()["a"],
         element_from_message(Message(role="user", content="b")),
-        map(element_from_message, messages_from_chat([HI, ChatCompletionMessage(role="assistant", content="hello")])),
+        map(
+            element_from_message,
+            messages_from_chat([HI, ChatCompletionMessage(role="assistant", content="hello")]),
+        ),
     ]
     assert [message.text for message in render(prompt).messages] == ["a", "b", "hi", "hello"]
     assert prompt == Group().replace(children=prompt.children)
@@ -179,7 +267,9 @@ def test_a_negative_budget_is_refused() -> None:
 
 @pytest.mark.parametrize("prompt", [(CALLING, UserMessage()["q"]), (UserMessage()["q"], ANSWER)])
 def test_lenient_pairing_lets_the_unpaired_pass(prompt: Child) -> None:
-    assert len(render(prompt, budget=50, tokenizer=WordTokenizer(), pairing="lenient").messages) == 2
+    assert (
+        len(render(prompt, budget=50, tokenizer=WordTokenizer(), pairing="lenient").messages) == 2
+    )
 
 
 def test_nothing_at_all_is_no_error() -> None:
@@ -189,7 +279,9 @@ def test_nothing_at_all_is_no_error() -> None:
 
 
 def test_children_of_a_class_say_where_the_parentheses_stand() -> None:
-    with pytest.raises(TreeError, match=r"UserMessage is a class.*: write UserMessage\(\)\['hi'\]\.$"):
+    with pytest.raises(
+        TreeError, match=r"UserMessage is a class.*: write UserMessage\(\)\['hi'\]\.$"
+    ):
         UserMessage["hi"]  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments, reportUndefinedVariable]
     with pytest.raises(TreeError, match=r"write ToolMessage\(tool_call_id=…\)\['a', 'b'\]\.$"):
         ToolMessage["a", "b"]  # type: ignore[misc]  # as above  # pyright: ignore[reportInvalidTypeArguments, reportUndefinedVariable]
@@ -208,7 +300,8 @@ def return_nothing(count: int) -> None:
 
 class TestBadValues:
     @pytest.mark.parametrize("budget", [None, [], True])
-    def test_a_budget_of_another_kind_is_refused_with_a_sentence(self, budget: Any) -> None:  # Any: as above
+    # Any stands for as above
+    def test_a_budget_of_another_kind_is_refused_with_a_sentence(self, budget: Any) -> None:
         with pytest.raises(TypeError, match="budget must be a number of tokens, text such as '8k'"):
             render(UserMessage()["a"]).at_budget(budget)
 
@@ -224,7 +317,12 @@ class TestBadValues:
             UserMessage(name=name)
 
     def test_an_empty_name_in_a_recording_is_none(self) -> None:
-        assert render(element_from_message(Message(role="user", content="a", name=""))).messages[0].name is None
+        assert (
+            render(element_from_message(Message(role="user", content="a", name="")))
+            .messages[0]
+            .name
+            is None
+        )
 
     def test_a_label_that_is_no_text_is_refused(self) -> None:
         label: Any = 5  # as above
@@ -246,13 +344,19 @@ class TestBadValues:
             ({"marker": return_nothing}, "marker must return a text, not None"),
         ],
     )
-    def test_a_recording_refuses_props_that_cannot_be(self, props: dict[str, Any], says: str) -> None:  # Any: as above
+    # Any stands for as above
+    def test_a_recording_refuses_props_that_cannot_be(
+        self, props: dict[str, Any], says: str
+    ) -> None:
         with pytest.raises(BadPropError, match=says):
             render(RecordedMessages(messages=[MESSAGE] * 9, **props), budget=9)
 
 
 def test_one_message_is_one_in_a_receipt() -> None:
-    assert "in 1 message\n" in render(UserMessage()["a"], tokenizer=WordTokenizer(), budget=9).explain()
+    assert (
+        "in 1 message\n"
+        in render(UserMessage()["a"], tokenizer=WordTokenizer(), budget=9).explain()
+    )
 
 
 MESSAGE = Message(role="user", content="hi")
@@ -277,7 +381,10 @@ class Recording(PromptElement):
         (ToolMessage, "hi", "Write ToolMessage(tool_call_id=…)['hi']."),
     ],
 )
-def test_the_advice_for_a_positional_argument_works_when_it_is_followed(cls: Any, value: object, advice: str) -> None:  # Any: as above
+# Any stands for as above
+def test_the_advice_for_a_positional_argument_works_when_it_is_followed(
+    cls: Any, value: object, advice: str
+) -> None:
     with pytest.raises(TreeError) as caught:
         cls(value)
     assert advice in str(caught.value)
@@ -291,8 +398,12 @@ def test_what_cannot_be_children_of_a_class_may_be_its_prop() -> None:
 
 
 @pytest.mark.parametrize("messages", [[HI], [MESSAGE, HI]])
-def test_messages_of_a_provider_in_a_recording_say_how_they_are_read(messages: Any) -> None:  # Any: what the checkers refuse
-    with pytest.raises(InvalidArgumentError, match=rf"turns\[{len(messages) - 1}\] must be a Message.*messages_from_chat\(messages\)"):
+# Any stands for what the checkers refuse
+def test_messages_of_a_provider_in_a_recording_say_how_they_are_read(messages: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=rf"turns\[{len(messages) - 1}\] must be a Message.*messages_from_chat\(messages\)",
+    ):
         render(RecordedMessages(messages=messages))
 
 

@@ -48,8 +48,15 @@ def answer(renderer: Renderer, prompt: Child) -> Rendered | None:
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(prompts(size=5), min_size=1, max_size=5), tokenizers(), st.integers(0, 60), st.booleans())
-def test_appended_turns_render_as_if_from_scratch(turns: list[Child], tokenizer: Tokenizer, budget: int, rebuilt: bool) -> None:
+@given(
+    st.lists(prompts(size=5), min_size=1, max_size=5),
+    tokenizers(),
+    st.integers(0, 60),
+    st.booleans(),
+)
+def test_appended_turns_render_as_if_from_scratch(
+    turns: list[Child], tokenizer: Tokenizer, budget: int, rebuilt: bool
+) -> None:
     note(f"{turns!r}\n{tokenizer!r}, {budget}")
     renderer = Renderer(budget=budget, tokenizer=tokenizer)
     for count in range(1, len(turns) + 1):
@@ -115,7 +122,11 @@ class TestPureComponents:
     def test_run_once_for_one_object_at_many_places(self) -> None:
         runs: list[str] = []
         element = Pure(key="same", runs=runs.append)
-        made = render((UserMessage()[element], UserMessage()[element, element]), budget=100, tokenizer=WordTokenizer())
+        made = render(
+            (UserMessage()[element], UserMessage()[element, element]),
+            budget=100,
+            tokenizer=WordTokenizer(),
+        )
         assert [message.text.split() for message in made.messages] == [["same"], ["same", "same"]]
         assert runs == ["same"]
 
@@ -135,7 +146,10 @@ class TestPureComponents:
         reader = Pure(key="reader", runs=runs.append, reads=True)
         prompt = UserMessage()[reader], UserMessage(flex_basis=3)[reader]
         for _ in range(3):
-            assert [message.text for message in renderer.render(prompt).messages] == ["reader 25", "reader 75"]
+            assert [message.text for message in renderer.render(prompt).messages] == [
+                "reader 25",
+                "reader 75",
+            ]
         assert runs == ["reader"] * 2
 
     def test_run_again_for_another_budget_if_a_function_of_theirs_read_it(self) -> None:
@@ -143,7 +157,12 @@ class TestPureComponents:
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
         late = Late(runs=runs.append)
         assert renderer.render(UserMessage()[late]).messages[0].text == "of 100"
-        assert renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[late])).messages[1].text == "of 97"
+        assert (
+            renderer.render((UserMessage()["three more words"], UserMessage(flex_grow=1)[late]))
+            .messages[1]
+            .text
+            == "of 97"
+        )
 
     def test_are_forgotten_once_a_render_does_without_them(self) -> None:
         runs: list[str] = []
@@ -178,7 +197,9 @@ class TestPureComponents:
     def test_a_subclass_is_pure_only_if_it_is_declared_so(self) -> None:
         runs: list[str] = []
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        prompt = UserMessage()[Derived(key="derived", runs=runs.append), Counted(key="counted", runs=runs.append)]
+        prompt = UserMessage()[
+            Derived(key="derived", runs=runs.append), Counted(key="counted", runs=runs.append)
+        ]
         for _ in range(2):
             renderer.render(prompt)
         assert runs == ["derived", "counted"] * 2
@@ -209,7 +230,10 @@ class TestPureComponents:
         class Derived(Search):
             """A search."""
 
-        with pytest.raises(InvalidArgumentError, match=r"(Search|Derived) cannot be pure, .*: write @component without pure=True\."):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"(Search|Derived) cannot be pure, .*: write @component without pure=True\.",
+        ):
             component(pure=True)(Derived if inherited else Search)
 
     def test_the_components_of_the_library_take_a_copy_of_their_lists(self) -> None:
@@ -218,8 +242,24 @@ class TestPureComponents:
         elements = [
             History(turns=messages),
             RecordedMessages(messages=messages),
-            ToolCalls(rounds=(rounds := [ToolRound(calls=[ToolCall(id="c1", name="f", arguments="{}")], results={"c1": "done"})])),
-            UserMessage()[Attachments(files=attached, images=(images := [ImagePart(url="https://example.org/a.png", width=8, height=8)]))],
+            ToolCalls(
+                rounds=(
+                    rounds := [
+                        ToolRound(
+                            calls=[ToolCall(id="c1", name="f", arguments="{}")],
+                            results={"c1": "done"},
+                        )
+                    ]
+                )
+            ),
+            UserMessage()[
+                Attachments(
+                    files=attached,
+                    images=(
+                        images := [ImagePart(url="https://example.org/a.png", width=8, height=8)]
+                    ),
+                )
+            ],
         ]
         renderer = Renderer(budget=1_000, tokenizer=WordTokenizer())
         before = [renderer.render(element).messages for element in elements]
@@ -228,7 +268,10 @@ class TestPureComponents:
         rounds.clear()
         images.clear()
         assert [renderer.render(element).messages for element in elements] == before
-        assert [render(element, budget=1_000, tokenizer=WordTokenizer()).messages for element in elements] == before
+        assert [
+            render(element, budget=1_000, tokenizer=WordTokenizer()).messages
+            for element in elements
+        ] == before
 
 
 def test_what_did_not_read_its_budget_is_not_run_again_for_other_budgets() -> None:
@@ -241,7 +284,12 @@ def test_what_did_not_read_its_budget_is_not_run_again_for_other_budgets() -> No
 
 class TestStablePrefix:
     def test_the_first_render_has_nothing_to_be_compared_with(self) -> None:
-        assert Renderer(budget=10, tokenizer=WordTokenizer()).render(UserMessage()["a b"]).stable_prefix == 0
+        assert (
+            Renderer(budget=10, tokenizer=WordTokenizer())
+            .render(UserMessage()["a b"])
+            .stable_prefix
+            == 0
+        )
 
     def test_appending_keeps_the_whole_of_the_render_before(self) -> None:
         renderer = Renderer(budget=10, tokenizer=WordTokenizer(per_message=1))
@@ -258,7 +306,11 @@ class TestStablePrefix:
 @pytest.mark.slow
 @settings(max_examples=examples(1_000))
 @given(st.lists(prompts(size=6), min_size=1, max_size=6), tokenizers(), st.integers(0, 80))
-def test_appended_turns_render_as_if_from_scratch_thoroughly(turns: list[Child], tokenizer: Tokenizer, budget: int) -> None:
+def test_appended_turns_render_as_if_from_scratch_thoroughly(
+    turns: list[Child], tokenizer: Tokenizer, budget: int
+) -> None:
     renderer = Renderer(budget=budget, tokenizer=tokenizer)
     for count in range(1, len(turns) + 1):
-        assert answer(renderer, tuple(turns[:count])) == answer(Renderer(budget=budget, tokenizer=tokenizer), tuple(turns[:count]))
+        assert answer(renderer, tuple(turns[:count])) == answer(
+            Renderer(budget=budget, tokenizer=tokenizer), tuple(turns[:count])
+        )

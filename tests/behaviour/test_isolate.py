@@ -35,11 +35,19 @@ class Told(PromptElement):
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
+    return [
+        message.text
+        for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
+    ]
 
 
 def test_the_subtree_is_pruned_to_its_own_budget() -> None:
-    prompt = UserMessage()[Isolate(tokens=2)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"], TextChunk(priority=3)["c"]], "!"]
+    prompt = UserMessage()[
+        Isolate(tokens=2)[
+            TextChunk(priority=1)["a"], TextChunk(priority=2)["b"], TextChunk(priority=3)["c"]
+        ],
+        "!",
+    ]
     assert texts(prompt, 100)[0].split() == ["b", "c!"]
 
 
@@ -52,7 +60,8 @@ def test_its_components_see_its_budget_whatever_the_prompt_has() -> None:
 
 def test_it_is_kept_or_pruned_as_a_whole() -> None:
     prompt = UserMessage()[
-        Isolate(tokens=9, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]], TextChunk(priority=2)["c"]
+        Isolate(tokens=9, priority=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]],
+        TextChunk(priority=2)["c"],
     ]
     assert [texts(prompt, budget) for budget in (3, 2, 1)] == [["a\nb\nc"], ["c"], ["c"]]
 
@@ -62,8 +71,12 @@ class ToldOnce(Told):
     """Reads its budget, and depends on nothing else."""
 
 
-@pytest.mark.parametrize(("kind", "expected"), [(Told, [7] * 4), (ToldOnce, [7])], ids=["any component", "a pure one"])
-def test_a_pure_component_in_it_is_run_once_while_the_rest_of_the_prompt_grows(kind: type[Told], expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(Told, [7] * 4), (ToldOnce, [7])], ids=["any component", "a pure one"]
+)
+def test_a_pure_component_in_it_is_run_once_while_the_rest_of_the_prompt_grows(
+    kind: type[Told], expected: list[int]
+) -> None:
     runs: list[int] = []
     renderer = Renderer(budget=50, tokenizer=WordTokenizer())
     isolated = Isolate(tokens=7)[kind(runs=runs)]
@@ -73,14 +86,20 @@ def test_a_pure_component_in_it_is_run_once_while_the_rest_of_the_prompt_grows(k
 
 
 def test_messages_can_stand_in_it() -> None:
-    prompt = (Isolate(tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]], UserMessage()["c"])
+    prompt = (
+        Isolate(tokens=3)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]],
+        UserMessage()["c"],
+    )
     assert texts(prompt, 100) == ["b b", "c"]
 
 
 def test_a_call_that_a_limit_removed_needs_no_result_when_an_expandable_is_written_again() -> None:
     call = ToolCall(id="c1", name="f")
     prompt = (
-        TokenLimit(max_tokens=3)[AssistantMessage(tool_calls=[call])["a b"], ToolMessage(tool_call_id="c1", priority=0)["r r r r"]],
+        TokenLimit(max_tokens=3)[
+            AssistantMessage(tool_calls=[call])["a b"],
+            ToolMessage(tool_call_id="c1", priority=0)["r r r r"],
+        ],
         UserMessage()[Expandable(value=lambda _: "x")],
     )
     assert texts(prompt, 100) == ["a b", "x"]

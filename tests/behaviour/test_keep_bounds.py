@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import AgentSession, ContextBudget, ContextWindow, Message, Tool, ToolCall, ToolDefinition
+from promptkit import (
+    AgentSession,
+    ContextBudget,
+    ContextWindow,
+    Message,
+    Tool,
+    ToolCall,
+    ToolDefinition,
+)
 from promptkit.compaction import (
     PRESETS,
     Events,
@@ -36,7 +44,9 @@ if TYPE_CHECKING:
 STEPS = 45
 TURNS = Preset(
     name="turns",
-    policy=lambda _: first_match((compact_on_demand, on_overflow(), compact_at(0.7, phases=("before_render", "turn_end")))),
+    policy=lambda _: first_match(
+        (compact_on_demand, on_overflow(), compact_at(0.7, phases=("before_render", "turn_end")))
+    ),
     keep=lambda _: KeepLastTurns(count=2),
 )
 """Keeps the newest turns whole, which may be all there is."""
@@ -44,7 +54,9 @@ TURNS = Preset(
 GROWING = ("pi", "oh_my_pi", "codex", "claude_code", "opencode", "vscode", "copilot_cli")
 
 
-def work_through_many_calls(preset: Preset, *, keep: Keep | None = None, window: int = 40_000) -> list[Event]:
+def work_through_many_calls(
+    preset: Preset, *, keep: Keep | None = None, window: int = 40_000
+) -> list[Event]:
     """Run one turn of many tool calls; the events."""
     told: list[Event] = []
     calls = 0
@@ -60,7 +72,12 @@ def work_through_many_calls(preset: Preset, *, keep: Keep | None = None, window:
         tokenizer=WordTokenizer(),
         preset=preset,
         keep=keep,
-        tools=[Tool(definition=ToolDefinition(name="look", description=""), run=lambda _: "d " * (window // 25))],
+        tools=[
+            Tool(
+                definition=ToolDefinition(name="look", description=""),
+                run=lambda _: "d " * (window // 25),
+            )
+        ],
         events=Events(told.append),
         summarizer=ScriptedModel([summary_answer("The job goes on.")] * 40),
     )
@@ -74,10 +91,16 @@ def work_through_many_calls(preset: Preset, *, keep: Keep | None = None, window:
 
 
 @pytest.mark.parametrize(
-    "preset", [TURNS, *(attrs.evolve(PRESETS[name](), reduce=None) for name in GROWING)], ids=lambda preset: preset.name
+    "preset",
+    [TURNS, *(attrs.evolve(PRESETS[name](), reduce=None) for name in GROWING)],
+    ids=lambda preset: preset.name,
 )
-def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_request(preset: Preset) -> None:
-    committed = [event for event in work_through_many_calls(preset) if isinstance(event, CompactionCommitted)]
+def test_a_turn_that_never_ends_is_summarized_and_not_truncated_request_by_request(
+    preset: Preset,
+) -> None:
+    committed = [
+        event for event in work_through_many_calls(preset) if isinstance(event, CompactionCommitted)
+    ]
     assert 1 <= len(committed) <= 8
 
 
@@ -106,7 +129,9 @@ ASKED = [f"request {number}: {'word ' * 60}" for number in range(80)]
 
 
 @pytest.mark.parametrize("preset", ["vscode", "codex", "claude_code"])
-def test_open_requests_that_are_repeated_stay_within_a_share_however_many_there_are(preset: str) -> None:
+def test_open_requests_that_are_repeated_stay_within_a_share_however_many_there_are(
+    preset: str,
+) -> None:
     told: list[Event] = []
     budget = ContextBudget(window=8_000, reserved_output_tokens=200)
     window = ContextWindow(
@@ -115,29 +140,41 @@ def test_open_requests_that_are_repeated_stay_within_a_share_however_many_there_
         budget=budget,
         tokenizer=WordTokenizer(),
         events=Events(told.append),
-        summarizer=ScriptedModel([summary_answer("The job goes on, and here is what was found so far.")] * 80),
+        summarizer=ScriptedModel(
+            [summary_answer("The job goes on, and here is what was found so far.")] * 80
+        ),
     )
 
     async def work() -> list[int]:
         sizes: list[int] = []
-        for number, text in enumerate(ASKED):  # the user writes between the rounds, and the turn never ends
+        # the user writes between the rounds, and the turn never ends
+        for number, text in enumerate(ASKED):
             window.add(Message(role="user", content=(text,)))
             sizes.append((await window.request()).tokens)
-            window.add_reply(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="look"),)))
+            window.add_reply(
+                Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="look"),))
+            )
             window.add(Message(role="tool", tool_call_id=f"c{number}", content=("d " * 100,)))
         return sizes
 
     assert max(asyncio.run(work())) <= 7_800
-    checkpoints = [entry.payload for entry in window.transcript.path() if isinstance(entry.payload, Checkpoint)]
+    checkpoints = [
+        entry.payload for entry in window.transcript.path() if isinstance(entry.payload, Checkpoint)
+    ]
     assert 2 <= len(checkpoints) <= 10
     assert not [event for event in told if isinstance(event, RequestPruned)]
     most = 7_800 // (2 if preset == "codex" else 4)  # Codex shows older ones as messages, too
     for checkpoint in checkpoints:
-        repeated = [message.text for message in checkpoint.replacement or () if message.text in ASKED]
+        repeated = [
+            message.text for message in checkpoint.replacement or () if message.text in ASKED
+        ]
         assert sum(map(WordTokenizer().count, repeated[:-1])) <= most
-        assert repeated == ASKED[ASKED.index(repeated[0]) : ASKED.index(repeated[-1]) + 1]  # the newest ones, without a gap
+        # the newest ones, without a gap
+        assert repeated == ASKED[ASKED.index(repeated[0]) : ASKED.index(repeated[-1]) + 1]
         recorded = Facts.from_json(checkpoint.facts).requests
         newest = ASKED.index(repeated[-1]) + 1
-        assert [*dict.fromkeys((*(text.strip() for text in recorded), *(text.strip() for text in repeated)))] == [
-            text.strip() for text in ASKED[:newest]
-        ]
+        assert [
+            *dict.fromkeys(
+                (*(text.strip() for text in recorded), *(text.strip() for text in repeated))
+            )
+        ] == [text.strip() for text in ASKED[:newest]]

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
 
 AMPLE = 10_000
-WITHOUT_FALLBACK: tuple[Feature, ...] = tuple(feature for feature in FEATURES if feature != "fallback")
+WITHOUT_FALLBACK: tuple[Feature, ...] = tuple(
+    feature for feature in FEATURES if feature != "fallback"
+)
 SHARES = st.sampled_from((0.0, 0.2, 0.5, 0.8, 0.95, 1.0, 1.1))
 
 
@@ -58,7 +60,9 @@ def test_never_exceeds_the_budget(prompt: Child, tokenizer: Tokenizer, share: fl
 
 
 @given(prompts(), tokenizers(), SHARES)
-def test_tokens_are_what_an_independent_recount_of_the_messages_says(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_tokens_are_what_an_independent_recount_of_the_messages_says(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     made = at_share(prompt, tokenizer, share)
     assert made.tokens == count_messages(made.messages, tokenizer)
 
@@ -69,7 +73,9 @@ def marks(made: Rendered) -> list[str]:
 
 
 @given(prompts(WITHOUT_FALLBACK), tokenizers(), SHARES, SHARES)
-def test_a_smaller_budget_never_brings_content_back(prompt: Child, tokenizer: Tokenizer, one: float, other: float) -> None:
+def test_a_smaller_budget_never_brings_content_back(
+    prompt: Child, tokenizer: Tokenizer, one: float, other: float
+) -> None:
     large = at_share(prompt, tokenizer, max(one, other))
     small = at_share(prompt, tokenizer, min(one, other))
     assert set(marks(small)) <= set(marks(large))
@@ -90,8 +96,14 @@ def orphans(messages: tuple[Message, ...]) -> list[str]:
     return lost + waiting
 
 
-@given(prompts(("tools", "fallback", "keep", "required", "limit", "breakpoint", "blank")), tokenizers(), SHARES)
-def test_never_leaves_a_call_or_a_result_alone(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+@given(
+    prompts(("tools", "fallback", "keep", "required", "limit", "breakpoint", "blank")),
+    tokenizers(),
+    SHARES,
+)
+def test_never_leaves_a_call_or_a_result_alone(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     assert orphans(at_share(prompt, tokenizer, share).messages) == []
 
 
@@ -101,7 +113,9 @@ def is_subsequence(few: list[str], many: list[str]) -> bool:
 
 
 @given(prompts(WITHOUT_FALLBACK), tokenizers(), SHARES)
-def test_survivors_stand_in_written_order(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_survivors_stand_in_written_order(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     assert is_subsequence(marks(at_share(prompt, tokenizer, share)), marks(full(prompt, tokenizer)))
 
 
@@ -115,56 +129,95 @@ def test_rendering_twice_gives_the_same(prompt: Child, tokenizer: Tokenizer, sha
 
 
 @given(prompts(), tokenizers(), SHARES)
-def test_whatif_is_a_render_at_that_budget(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_whatif_is_a_render_at_that_budget(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     whole = full(prompt, tokenizer)
     direct = at_share(prompt, tokenizer, share)
     imagined = whole.at_budget(direct.budget)
-    assert (imagined.messages, imagined.tokens, imagined.budget) == (direct.messages, direct.tokens, direct.budget)
+    assert (imagined.messages, imagined.tokens, imagined.budget) == (
+        direct.messages,
+        direct.tokens,
+        direct.budget,
+    )
     assert imagined.removals == direct.removals
     assert direct.at_budget(whole.budget).messages == whole.messages
 
 
 @given(prompts(), tokenizers(), SHARES)
-def test_a_tree_that_went_through_json_renders_the_same(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_a_tree_that_went_through_json_renders_the_same(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     direct = at_share(prompt, tokenizer, share)
-    travelled = from_json(json.loads(json.dumps(to_json(prompt, tokenizer=tokenizer, budget=direct.budget))))
+    travelled = from_json(
+        json.loads(json.dumps(to_json(prompt, tokenizer=tokenizer, budget=direct.budget)))
+    )
     made = render(travelled, budget=direct.budget, tokenizer=tokenizer)
-    assert (made.messages, made.tokens, made.reserved) == (direct.messages, direct.tokens, direct.reserved)
+    assert (made.messages, made.tokens, made.reserved) == (
+        direct.messages,
+        direct.tokens,
+        direct.reserved,
+    )
 
 
-@given(prompts(("required", "pass", "blank", "legacy", "keep", "tools", "media")), tokenizers(), SHARES)
-def test_what_is_required_always_survives(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+@given(
+    prompts(("required", "pass", "blank", "legacy", "keep", "tools", "media")), tokenizers(), SHARES
+)
+def test_what_is_required_always_survives(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     nodes = planted(prompt, tokenizer).nodes()
-    texts = [leaf.text.strip() for node in nodes if node.required for leaf in walk(node) if leaf.kind == "text"]
+    texts = [
+        leaf.text.strip()
+        for node in nodes
+        if node.required
+        for leaf in walk(node)
+        if leaf.kind == "text"
+    ]
     kept = "\n".join(message.text for message in at_share(prompt, tokenizer, share).messages)
     assert [text for text in texts if text not in kept] == []
 
 
 @given(prompts(WITHOUT_FALLBACK), tokenizers(), SHARES)
-def test_what_is_kept_and_what_the_receipt_names_is_everything(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_what_is_kept_and_what_the_receipt_names_is_everything(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     whole = full(prompt, tokenizer)
     made = at_share(prompt, tokenizer, share)
     gone = {removal.path for removal in made.removals}
     kept = {span.path for span in made.source_map}
     for path in {span.path for span in whole.source_map}:
-        # A span names the element that wrote it, a removal the piece: one element may have lost some of its literals.
+        # A span names the element that wrote it, a removal the piece: one element may have lost
+        # some of its literals.
         if path in kept:
             assert not any(f"{path} > ".startswith(f"{other} > ") for other in gone), path
         else:
-            assert any(f"{path} > ".startswith(f"{other} > ") or other.startswith(f"{path} > ") for other in gone), path
+            assert any(
+                f"{path} > ".startswith(f"{other} > ") or other.startswith(f"{path} > ")
+                for other in gone
+            ), path
 
 
 @given(prompts(), tokenizers(), SHARES)
-def test_the_receipt_counts_removals_in_order(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_the_receipt_counts_removals_in_order(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     made = at_share(prompt, tokenizer, share)
     assert [removal.order for removal in made.removals] == list(range(1, len(made.removals) + 1))
     assert all(removal.tokens >= 0 for removal in made.removals)
-    assert {removal.reason for removal in made.removals} <= {"budget", "limit", "kept-with", "tool-pair"}
+    assert {removal.reason for removal in made.removals} <= {
+        "budget",
+        "limit",
+        "kept-with",
+        "tool-pair",
+    }
     assert made.explain()
 
 
 @given(prompts(), tokenizers(), SHARES)
-def test_the_source_map_says_where_each_character_came_from(prompt: Child, tokenizer: Tokenizer, share: float) -> None:
+def test_the_source_map_says_where_each_character_came_from(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
     made = at_share(prompt, tokenizer, share)
     ends: dict[tuple[int, int], int] = {}
     for span in made.source_map:

@@ -27,7 +27,9 @@ SUMMARIZING = [name for name in PRESETS if name not in {"off", "amp", "truncate_
 BUDGET = ContextBudget(window=10_000, reserved_output_tokens=1_000)
 
 
-def open_window(preset: str = "vscode", *, instructions: int = 100, **settings: bool) -> ContextWindow:
+def open_window(
+    preset: str = "vscode", *, instructions: int = 100, **settings: bool
+) -> ContextWindow:
     window = ContextWindow(
         model=ScriptedModel(["Hello."]),
         instructions=words(instructions, "rule"),
@@ -41,11 +43,15 @@ def open_window(preset: str = "vscode", *, instructions: int = 100, **settings: 
 
 
 @pytest.mark.parametrize("preset", SUMMARIZING)
-def test_a_window_without_room_for_a_summary_is_refused_at_the_first_request_with_the_sizes(preset: str) -> None:
+def test_a_window_without_room_for_a_summary_is_refused_at_the_first_request_with_the_sizes(
+    preset: str,
+) -> None:
     window = open_window(preset, instructions=8_000)
     least = window.least_size()
     assert not least.is_possible
-    with pytest.raises(ContextWindowFullError, match=r"instructions 8,00\d, .*the largest summary [\d,]+") as caught:
+    with pytest.raises(
+        ContextWindowFullError, match=r"instructions 8,00\d, .*the largest summary [\d,]+"
+    ) as caught:
         asyncio.run(window.request())
     assert f"{least.total:,} tokens at least" in str(caught.value)
     assert f"a request may have {least.limit:,}" in str(caught.value)
@@ -67,7 +73,9 @@ def test_a_window_that_does_not_compact_needs_no_room_for_a_summary() -> None:
 @pytest.mark.parametrize("preset", SUMMARIZING)
 def test_the_parts_are_known_before_the_first_request(preset: str) -> None:
     tool = ToolDefinition(name="read", description=words(50, "reads"))
-    window = ContextWindow(model="gpt-4o", instructions=words(300, "rule"), tools=[tool], preset=preset, budget=BUDGET)
+    window = ContextWindow(
+        model="gpt-4o", instructions=words(300, "rule"), tools=[tool], preset=preset, budget=BUDGET
+    )
     assert window.least_size().newest == 0
     window.add(Message(role="user", content=words(40, "ask")))
     least = window.least_size()
@@ -76,7 +84,10 @@ def test_the_parts_are_known_before_the_first_request(preset: str) -> None:
     assert 40 <= least.newest < 50
     assert least.summary > 0
     assert least.is_possible
-    assert least.total == least.instructions + least.tools + least.newest + least.summary + least.beside
+    assert (
+        least.total
+        == least.instructions + least.tools + least.newest + least.summary + least.beside
+    )
     assert asyncio.run(window.request()).tokens <= least.total
 
 
@@ -97,7 +108,10 @@ def test_a_prompt_of_one_s_own_is_refused_once_it_was_rendered_and_before_it_is_
     model = ScriptedModel(["Hello."])
     session = AgentSession(
         model=model,
-        prompt=lambda view: [SystemMessage(required=True)[words(8_000, "rule")], Conversation(view=view)],
+        prompt=lambda view: [
+            SystemMessage(required=True)[words(8_000, "rule")],
+            Conversation(view=view),
+        ],
         budget=BUDGET,
         tokenizer=WORDS,
     )
@@ -119,7 +133,9 @@ def test_a_switch_to_a_model_with_a_smaller_window_is_checked_again() -> None:
 def test_a_session_says_so_and_can_go_on_with_a_larger_model() -> None:
     model = ScriptedModel(["Hello."])
     tool = Tool(definition=ToolDefinition(name="read"), run=lambda arguments: "x")
-    session = AgentSession(model=model, instructions=words(8_000, "rule"), tools=[tool], budget=BUDGET, tokenizer=WORDS)
+    session = AgentSession(
+        model=model, instructions=words(8_000, "rule"), tools=[tool], budget=BUDGET, tokenizer=WORDS
+    )
     with pytest.raises(ContextWindowFullError, match="use a larger window or model"):
         asyncio.run(session.run("Hello."))
     assert model.requests == []
@@ -131,9 +147,17 @@ def test_a_session_says_so_and_can_go_on_with_a_larger_model() -> None:
 def test_a_request_that_fails_names_its_largest_messages(preset: str) -> None:
     window = open_window(preset)
     asyncio.run(window.request())
-    window.add_reply(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read_file"), ToolCall(id="c2", name="search")]))
+    window.add_reply(
+        Message(
+            role="assistant",
+            tool_calls=[ToolCall(id="c1", name="read_file"), ToolCall(id="c2", name="search")],
+        )
+    )
     window.add(Message(role="tool", tool_call_id="c1", content=words(4_400, "line")))
     window.add(Message(role="tool", tool_call_id="c2", content=words(4_400, "line")))
     window.add(Message(role="user", content=words(8_950, "word")))
-    with pytest.raises(ContextWindowFullError, match=r"user 8,95\d, result of \w+ 4,400.*use a larger window or model\.$"):
+    with pytest.raises(
+        ContextWindowFullError,
+        match=r"user 8,95\d, result of \w+ 4,400.*use a larger window or model\.$",
+    ):
         asyncio.run(window.request())

@@ -53,10 +53,18 @@ class FollowsTheBreadcrumb:
             return summary_reply("The files were read.")
         if last["role"] == "user" and exchange.text != "LOOK BACK":
             path = exchange.text.split()[-1]
-            return ToolCall(id=f"c{exchange.number}", name="read_file", arguments=json.dumps({"path": path}))
+            return ToolCall(
+                id=f"c{exchange.number}", name="read_file", arguments=json.dumps({"path": path})
+            )
         if last["role"] == "user":
-            found = _CALL.search("\n".join(str(message["content"]) for message in exchange.messages))
-            return ToolCall(id=f"c{exchange.number}", name="recall", arguments=found[1]) if found else "There is no way back."
+            found = _CALL.search(
+                "\n".join(str(message["content"]) for message in exchange.messages)
+            )
+            return (
+                ToolCall(id=f"c{exchange.number}", name="recall", arguments=found[1])
+                if found
+                else "There is no way back."
+            )
         if exchange.messages[-2]["tool_calls"][0]["function"]["name"] == "read_file":
             return "Read."
         return self._page(exchange)
@@ -65,8 +73,18 @@ class FollowsTheBreadcrumb:
         self.read_back.append(exchange.text)
         earlier = json.loads(exchange.messages[-2]["tool_calls"][0]["function"]["arguments"])
         more = _MORE.search(exchange.text)
-        arguments = json.dumps({"pattern": r"NEEDLE-\w+"}) if "query" in earlier else more[1] if more else None
-        return ToolCall(id=f"c{exchange.number}", name="recall", arguments=arguments) if arguments else "Found."
+        arguments = (
+            json.dumps({"pattern": r"NEEDLE-\w+"})
+            if "query" in earlier
+            else more[1]
+            if more
+            else None
+        )
+        return (
+            ToolCall(id=f"c{exchange.number}", name="recall", arguments=arguments)
+            if arguments
+            else "Found."
+        )
 
 
 def size_of(file: Path) -> int:
@@ -76,7 +94,9 @@ def size_of(file: Path) -> int:
 async def converse(model: FollowsTheBreadcrumb, file: Path) -> tuple[list[int], int]:
     """Read all files, look back five times, and return the file's sizes and how many details the last request shows by itself."""
     tool = Tool(definition=ToolDefinition(name="read_file"), run=read_file)
-    budget = ContextBudget.for_model("gpt-4o", window=16_000, reserved_output_tokens=1_500, tools=[tool.definition])
+    budget = ContextBudget.for_model(
+        "gpt-4o", window=16_000, reserved_output_tokens=1_500, tools=[tool.definition]
+    )
     with serve(after=model.answer) as server:
         async with (
             openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
@@ -98,10 +118,14 @@ async def converse(model: FollowsTheBreadcrumb, file: Path) -> tuple[list[int], 
     return sizes, sum(detail(f"src/module_{number}.py") in shown for number in range(FILES))
 
 
-def test_every_dropped_detail_is_found_by_following_the_breadcrumb_and_looking_back_adds_little_to_the_file(tmp_path: Path) -> None:
+def test_every_dropped_detail_is_found_by_following_the_breadcrumb_and_looking_back_adds_little_to_the_file(
+    tmp_path: Path,
+) -> None:
     model = FollowsTheBreadcrumb()
     sizes, shown = asyncio.run(converse(model, tmp_path / "talk.jsonl"))
     found = "\n".join(model.read_back)
     assert shown < FILES // 2
-    assert [number for number in range(FILES) if detail(f"src/module_{number}.py") not in found] == []
+    assert [
+        number for number in range(FILES) if detail(f"src/module_{number}.py") not in found
+    ] == []
     assert sizes[-1] - sizes[0] < 50_000

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from promptkit import Child, PromptElement, Reference, Renderer, Sizing, Text, TextChunk, Truncate, UserMessage, component, render
+from promptkit import (
+    Child,
+    PromptElement,
+    Reference,
+    Renderer,
+    Sizing,
+    Text,
+    TextChunk,
+    Truncate,
+    UserMessage,
+    component,
+    render,
+)
 from promptkit.testing import WordTokenizer
 
 
@@ -32,13 +44,18 @@ def test_a_list_that_the_caller_appends_to_is_looked_at_again() -> None:
 
 def test_equal_values_of_other_types_are_other_props() -> None:
     renderer = Renderer(budget=50, tokenizer=WordTokenizer())
-    assert [renderer.render(CappedView(value=value)).messages[0].text for value in (1, True, 1.0)] == ["1", "True", "1.0"]
+    assert [
+        renderer.render(CappedView(value=value)).messages[0].text for value in (1, True, 1.0)
+    ] == ["1", "True", "1.0"]
 
 
 def test_whatif_may_be_asked_again_and_again() -> None:
     made = render([UserMessage()[f"message number {index}"] for index in range(20)], budget=10_000)
     asked = [made.at_budget(budget).tokens for budget in (100, 50, 100)]
-    assert asked == [render([UserMessage()[f"message number {index}"] for index in range(20)], budget=b).tokens for b in (100, 50, 100)]
+    assert asked == [
+        render([UserMessage()[f"message number {index}"] for index in range(20)], budget=b).tokens
+        for b in (100, 50, 100)
+    ]
 
 
 def test_a_cut_turn_never_exceeds_the_budget_nor_brings_back_what_it_dropped() -> None:
@@ -56,10 +73,15 @@ def test_a_cut_turn_never_exceeds_the_budget_nor_brings_back_what_it_dropped() -
 
 
 def test_what_is_required_but_says_nothing_does_not_hold_its_message() -> None:
-    prompt = (UserMessage()["a"], UserMessage(priority=1)[Text(required=True)[""], TextChunk(priority=1)["notes " * 9]])
+    prompt = (
+        UserMessage()["a"],
+        UserMessage(priority=1)[Text(required=True)[""], TextChunk(priority=1)["notes " * 9]],
+    )
     for budget in range(3, 15):
         made = render(prompt, budget=budget, tokenizer=WordTokenizer(per_message=2))
-        assert made.tokens == sum(2 + len(message.text.split()) for message in made.messages) <= budget
+        assert (
+            made.tokens == sum(2 + len(message.text.split()) for message in made.messages) <= budget
+        )
 
 
 def test_what_is_shown_after_a_cut_keeps_its_references() -> None:

@@ -47,7 +47,10 @@ class Bounded(WordTokenizer):
 
 
 def nested(size: int) -> SearchStrategy[Child]:
-    """Prompts in limits in limits. The limits are close to each other, so that many of them bind."""
+    """Prompts in limits in limits.
+
+    The limits are close to each other, so that many of them bind.
+    """
 
     def limit(isolated: bool, tokens: int, parts: tuple[Child, ...], grouped: bool) -> Child:
         inner = Group(priority=1)[parts] if grouped else parts
@@ -59,14 +62,22 @@ def nested(size: int) -> SearchStrategy[Child]:
     messages = st.lists(st.builds(message, st.integers(0, 5), st.integers(1, 4)), max_size=5)
     return st.recursive(
         prompts(size=size) | messages,
-        lambda inner: st.builds(limit, st.booleans(), st.integers(2, 16), st.tuples(inner, messages | prompts(size=2)), st.booleans()),
+        lambda inner: st.builds(
+            limit,
+            st.booleans(),
+            st.integers(2, 16),
+            st.tuples(inner, messages | prompts(size=2)),
+            st.booleans(),
+        ),
         max_leaves=6,
     )
 
 
 def outcome(prompt: Child, budget: int) -> Rendered | str:
     try:
-        return render(prompt, budget=budget, tokenizer=Bounded(per_message=1, per_call=1), pairing="lenient")
+        return render(
+            prompt, budget=budget, tokenizer=Bounded(per_message=1, per_call=1), pairing="lenient"
+        )
     except (BudgetExceededError, TreeError) as error:
         return str(error)
 
@@ -90,7 +101,9 @@ def check_same(prompt: Child, budget: int) -> None:
 
 @settings(max_examples=examples(200))
 @given(nested(3), st.integers(4, 60))
-def test_limits_inside_each_other_keep_what_counting_each_of_them_keeps(prompt: Child, budget: int) -> None:
+def test_limits_inside_each_other_keep_what_counting_each_of_them_keeps(
+    prompt: Child, budget: int
+) -> None:
     check_same(prompt, budget)
 
 
@@ -107,12 +120,18 @@ def test_a_limit_that_removes_nothing_puts_back_no_more_than_it_took() -> None:
     with counted_from_the_end():
         rendered = outcome_of_chain((10, 30, 30), 2)
     assert isinstance(rendered, Rendered)
-    assert [removal.path.rpartition(" > ")[2] for removal in rendered.removals] == ["UserMessage[0]", "TokenLimit[0]", "UserMessage[1]"]
+    assert [removal.path.rpartition(" > ")[2] for removal in rendered.removals] == [
+        "UserMessage[0]",
+        "TokenLimit[0]",
+        "UserMessage[1]",
+    ]
 
 
 @settings(max_examples=examples(300))
 @given(st.lists(st.integers(5, 120), min_size=2, max_size=4).map(sorted), st.integers(1, 5))
-def test_chains_of_limits_keep_what_counting_each_of_them_keeps(limits: list[int], width: int) -> None:
+def test_chains_of_limits_keep_what_counting_each_of_them_keeps(
+    limits: list[int], width: int
+) -> None:
     found = outcome_of_chain(limits, width)
     with counted_from_the_end():
         expected = outcome_of_chain(limits, width)
@@ -124,7 +143,9 @@ def test_chains_of_limits_keep_what_counting_each_of_them_keeps(limits: list[int
 @pytest.mark.slow
 @settings(max_examples=examples(6_000))
 @given(nested(5), st.integers(4, 90))
-def test_limits_inside_each_other_keep_what_counting_each_of_them_keeps_thoroughly(prompt: Child, budget: int) -> None:
+def test_limits_inside_each_other_keep_what_counting_each_of_them_keeps_thoroughly(
+    prompt: Child, budget: int
+) -> None:
     check_same(prompt, budget)
 
 
@@ -132,7 +153,9 @@ def work(depth: int, width: int, kind: Callable[[int], PromptElement]) -> int:
     """Steps of the removal order that were taken or undone for limits that all bind, each with messages of its own."""
     node: Child = ()
     for level in range(depth):
-        messages = [UserMessage(priority=index)[f"message {index} of five words"] for index in range(width)]
+        messages = [
+            UserMessage(priority=index)[f"message {index} of five words"] for index in range(width)
+        ]
         node = kind(5 * (level + 1) * (width - 1))[node, messages]
     steps = 0
     step_back = BackwardScan.step_back
@@ -143,13 +166,18 @@ def work(depth: int, width: int, kind: Callable[[int], PromptElement]) -> int:
         steps += 1
         step_back(scan)
 
-    def counted_steps(order: RemovalOrder, root: Node, taken: list[Step], *, batch: bool) -> Iterator[None]:
+    def counted_steps(
+        order: RemovalOrder, root: Node, taken: list[Step], *, batch: bool
+    ) -> Iterator[None]:
         nonlocal steps
         for _ in take_steps(order, root, taken, batch=batch):
             steps += 1
             yield
 
-    with patch.object(BackwardScan, "step_back", counted_back), patch.object(RemovalOrder, "take_steps", counted_steps):
+    with (
+        patch.object(BackwardScan, "step_back", counted_back),
+        patch.object(RemovalOrder, "take_steps", counted_steps),
+    ):
         rendered = render(node, budget=100_000, tokenizer=Bounded())
     assert rendered.tokens <= 5 * depth * (width - 1)
     return steps
@@ -164,12 +192,16 @@ def isolate(tokens: int) -> PromptElement:
 
 
 @pytest.mark.parametrize("kind", [limit, isolate])
-def test_limits_that_all_bind_take_work_in_proportion_to_their_number(kind: Callable[[int], PromptElement]) -> None:
+def test_limits_that_all_bind_take_work_in_proportion_to_their_number(
+    kind: Callable[[int], PromptElement],
+) -> None:
     assert work(40, 10, kind) <= 4.4 * work(10, 10, kind)
 
 
 def test_a_limit_in_a_message_is_counted_with_its_joins() -> None:
     lines = [TextChunk(priority=index)[f"line {index}"] for index in range(9)]
     inner = TokenLimit(max_tokens=12)[lines]
-    rendered = render(UserMessage()[TokenLimit(max_tokens=8)[inner]], budget=100, tokenizer=Bounded())
+    rendered = render(
+        UserMessage()[TokenLimit(max_tokens=8)[inner]], budget=100, tokenizer=Bounded()
+    )
     assert rendered.messages[0].text == "line 5\nline 6\nline 7\nline 8"

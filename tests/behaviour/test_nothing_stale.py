@@ -92,7 +92,13 @@ class Service:
         return self.number
 
 
-def texts(renderer: Renderer, prompt: Callable[[], Child], change: Callable[[int], object], *, async_: bool = False) -> list[str]:
+def texts(
+    renderer: Renderer,
+    prompt: Callable[[], Child],
+    change: Callable[[int], object],
+    *,
+    async_: bool = False,
+) -> list[str]:
     """The texts of three renders, with a change before each."""
 
     def once(number: int) -> str:
@@ -109,37 +115,61 @@ NOTHING: Callable[[int], object] = lambda _: None  # noqa: E731  # a default
 class TestARendererThatIsKept:
     @pytest.mark.parametrize("anew", [False, True])
     @pytest.mark.parametrize("cls", [Ask, AskAsync])
-    def test_asks_a_service_again_also_by_the_same_element(self, cls: type[Ask | AskAsync], *, anew: bool) -> None:
+    def test_asks_a_service_again_also_by_the_same_element(
+        self, cls: type[Ask | AskAsync], *, anew: bool
+    ) -> None:
         kept = UserMessage()[cls(get=(service := Service()).read)]
         prompt: Callable[[], Child] = lambda: UserMessage()[cls(get=service.read)] if anew else kept  # noqa: E731  # one of two
         assert texts(Renderer(budget=50, tokenizer=WORDS), prompt, NOTHING) == ["1", "2", "3"]
 
     def test_awaits_a_search_again(self) -> None:
         kept = UserMessage()[AskAsync(get=Service().read)]
-        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, NOTHING, async_=True) == ["1", "2", "3"]
+        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, NOTHING, async_=True) == [
+            "1",
+            "2",
+            "3",
+        ]
 
     def test_reads_a_context_variable_again(self) -> None:
         kept = SystemMessage()[AskContext()], UserMessage()["q"]
-        found = texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, lambda number: LOCALE.set("aa" * number))
+        found = texts(
+            Renderer(budget=50, tokenizer=WORDS),
+            lambda: kept,
+            lambda number: LOCALE.set("aa" * number),
+        )
         assert found == ["aa | q", "aaaa | q", "aaaaaa | q"]
 
     def test_looks_into_a_frozen_value_again(self) -> None:
         results = Results({})
         kept = UserMessage()[Show(value=results.found), " ", Show(value=results)]
-        found = texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, lambda number: results.found.update({"a": number}))
-        assert found == [f"{{'a': {number}}} Results(found={{'a': {number}}})" for number in (1, 2, 3)]
+        found = texts(
+            Renderer(budget=50, tokenizer=WORDS),
+            lambda: kept,
+            lambda number: results.found.update({"a": number}),
+        )
+        assert found == [
+            f"{{'a': {number}}} Results(found={{'a': {number}}})" for number in (1, 2, 3)
+        ]
 
     def test_reads_instruction_files_again(self, tmp_path: Path) -> None:
         file = tmp_path / "AGENTS.md"
         kept = Instructions(files=["AGENTS.md"], root=tmp_path)["You edit."], UserMessage()["q"]
-        found = texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, lambda number: file.write_text(f"Rule {number}."))
+        found = texts(
+            Renderer(budget=50, tokenizer=WORDS),
+            lambda: kept,
+            lambda number: file.write_text(f"Rule {number}."),
+        )
         assert ["Rule 1." in found[0], "Rule 2." in found[1], "Rule 3." in found[2]] == [True] * 3
 
     def test_reads_a_template_again(self, tmp_path: Path) -> None:
         file = tmp_path / "prompt.j2"
         kept = UserMessage()[Template(file=file)]
         change: Callable[[int], object] = lambda number: file.write_text("x" * number)  # noqa: E731  # in a line
-        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, change) == ["x", "xx", "xxx"]
+        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, change) == [
+            "x",
+            "xx",
+            "xxx",
+        ]
 
     def test_runs_a_component_inside_elements_that_are_kept(self) -> None:
         inner = UserMessage()[Show(value="a"), Ask(get=Service().read)]
@@ -150,7 +180,11 @@ class TestARendererThatIsKept:
                 return inner
 
         kept = Frame()
-        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, NOTHING) == ["a\n1", "a\n2", "a\n3"]
+        assert texts(Renderer(budget=50, tokenizer=WORDS), lambda: kept, NOTHING) == [
+            "a\n1",
+            "a\n2",
+            "a\n3",
+        ]
 
 
 def test_a_session_shows_in_each_turn_what_is_true_then(tmp_path: Path) -> None:
@@ -161,7 +195,11 @@ def test_a_session_shows_in_each_turn_what_is_true_then(tmp_path: Path) -> None:
         return (
             Instructions(files=["AGENTS.md"], root=tmp_path)["You edit."],
             Conversation(view=view),
-            UserMessage()[Ask(get=lambda: f"It is {clock[0]}."), " ", AskAsync(get=lambda: "Open files: " + ", ".join(files))],
+            UserMessage()[
+                Ask(get=lambda: f"It is {clock[0]}."),
+                " ",
+                AskAsync(get=lambda: "Open files: " + ", ".join(files)),
+            ],
         )
 
     model = ScriptedModel(["one", "two", "three"])
@@ -177,7 +215,10 @@ def test_a_session_shows_in_each_turn_what_is_true_then(tmp_path: Path) -> None:
             await session.run("third")
 
     asyncio.run(talk())
-    shown = [(request.messages[0].text.split()[5], request.messages[-1].text) for request in model.requests]
+    shown = [
+        (request.messages[0].text.split()[5], request.messages[-1].text)
+        for request in model.requests
+    ]
     assert shown == [
         ("TABS.", "It is 09:00. Open files: a.md"),
         ("SPACES.", "It is 17:30. Open files: a.md, b.md"),
@@ -186,7 +227,9 @@ def test_a_session_shows_in_each_turn_what_is_true_then(tmp_path: Path) -> None:
 
 
 def test_instructions_of_a_window_are_rendered_in_every_request() -> None:
-    each = ContextWindow(model="m", tokenizer=WORDS, budget=1_000, instructions=Ask(get=Service().read))
+    each = ContextWindow(
+        model="m", tokenizer=WORDS, budget=1_000, instructions=Ask(get=Service().read)
+    )
     each.add(Message(role="user", content=("Hello.",)))
     requests = [asyncio.run(each.request()) for _ in range(3)]
     assert [request.messages[0].text for request in requests] == ["1", "2", "3"]
@@ -204,7 +247,13 @@ class Watched:
         """The prompt. All elements are created anew for each view."""
         self.views.append(view)
         return (
-            SystemMessage()[Ask(get=self.service.read), " ", AskAsync(get=self.service.read), " ", Ask(get=self.service.read)],
+            SystemMessage()[
+                Ask(get=self.service.read),
+                " ",
+                AskAsync(get=self.service.read),
+                " ",
+                Ask(get=self.service.read),
+            ],
             Conversation(view=view),
         )
 
@@ -218,7 +267,10 @@ class Watched:
             rng=lambda: 0.5,
         )
         for number in range(8):
-            each.add(Message(role="user", content=(f"question {number}",)), Message(role="assistant", content=(words(150, f"{number}"),)))
+            each.add(
+                Message(role="user", content=(f"question {number}",)),
+                Message(role="assistant", content=(words(150, f"{number}"),)),
+            )
         each.add(Message(role="user", content=("last",)))
         return each
 
@@ -229,7 +281,9 @@ class TestTheRetriesOfARequest:
         request = asyncio.run(watched.window().request())
         assert len(watched.views) > 1, "the first view does not fit, so it is rendered again"
         assert len(watched.views[0].messages) > len(watched.views[-1].messages)
-        assert sorted(request.messages[0].text.split()) == ["1", "2", "3"], "equal components get different runs"
+        assert sorted(request.messages[0].text.split()) == ["1", "2", "3"], (
+            "equal components get different runs"
+        )
         assert watched.service.number == 3
 
     def test_run_no_component_twice_after_a_refusal(self) -> None:
@@ -271,7 +325,10 @@ class TestTheRetriesOfARequest:
             )
 
         asyncio.run(watched.window(build).request())
-        assert {messages for messages, _ in seen} == {0, *(len(view.messages) for view in watched.views)}
+        assert {messages for messages, _ in seen} == {
+            0,
+            *(len(view.messages) for view in watched.views),
+        }
         assert len({budget for messages, budget in seen if not messages}) > 1
         assert len(seen) == len(set(seen)), "nothing ran twice with the same props and budget"
 
@@ -285,7 +342,11 @@ class TestTheRetriesOfARequest:
         double = CalibratedTokenizer(WORDS, 2)
 
         def shown(model: str, tokenizer: Tokenizer, prompt: Child) -> str:
-            made = asyncio.run(Renderer(budget=50, tokenizer=tokenizer, model=model).render_request(UserMessage()[prompt], runs))
+            made = asyncio.run(
+                Renderer(budget=50, tokenizer=tokenizer, model=model).render_request(
+                    UserMessage()[prompt], runs
+                )
+            )
             return made.messages[0].text
 
         assert shown("gpt-5", WORDS, Describe()) == "gpt-5, 2"
@@ -306,5 +367,9 @@ class TestTheRetriesOfARequest:
 
         runs = RequestRuns()
         for _ in range(2):
-            made = asyncio.run(Renderer(budget=50, tokenizer=WORDS).render_request(UserMessage()[Show(value=Array())], runs))
+            made = asyncio.run(
+                Renderer(budget=50, tokenizer=WORDS).render_request(
+                    UserMessage()[Show(value=Array())], runs
+                )
+            )
             assert made.messages[0].text == "array"

@@ -47,7 +47,9 @@ def _judged() -> list[Any]:  # Any: pytest's parameter sets
             continue
         if "tokenlimit" in json.dumps(case["spec"]) and _tokenizer(case) is None:
             continue  # what a limit keeps depends on the vocabulary
-        if "error" not in case["expected"] or "BudgetExceeded" in str(case["expected"].get("errorType")):
+        if "error" not in case["expected"] or "BudgetExceeded" in str(
+            case["expected"].get("errorType")
+        ):
             found.append(pytest.param(case, tree, id=case["name"]))
     return found
 
@@ -67,11 +69,19 @@ def test_the_oracle_agrees_with_what_was_recorded(case: Case, tree: Any) -> None
     expected = case["expected"]
     steps: list[Case] = expected.get("steps") or [{"budget": case["budget"], **expected}]
     if tokenizer is None:
-        # Of another vocabulary only the order is held: what stood at each recorded budget stands, in this order, at ours.
+        # Of another vocabulary only the order is held: what stood at each recorded budget stands,
+        # in this order, at ours.
         ours = iter(shown(state.messages) for state in answers.states)
-        assert all(any(mine == step["messages"] for mine in ours) for step in steps if "messages" in step)
+        assert all(
+            any(mine == step["messages"] for mine in ours) for step in steps if "messages" in step
+        )
         return
-    wanted = [{"error": True} if "error" in step else {"messages": step["messages"], "tokenCount": step["tokenCount"]} for step in steps]
+    wanted = [
+        {"error": True}
+        if "error" in step
+        else {"messages": step["messages"], "tokenCount": step["tokenCount"]}
+        for step in steps
+    ]
     got = [_answer(answers, float(step["budget"])) for step in steps]
     if case["name"] in DEVIATING:
         assert got != wanted, f"no longer a deviation: {DEVIATING[case['name']]}"

@@ -24,11 +24,15 @@ if TYPE_CHECKING:
 def budgets(answers: Oracle) -> list[int]:
     """Every budget at which the answer may change, and its neighbours."""
     sizes = {state.tokens + state.reserved for state in answers.states}
-    return sorted({budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0}, reverse=True)
+    return sorted(
+        {budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0},
+        reverse=True,
+    )
 
 
 def check(prompt: Child, tokenizer: Tokenizer, *, defaults: Defaults = "promptkit") -> None:
-    note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")  # hypothesis prints values without their children
+    # hypothesis prints values without their children
+    note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     answers = oracle(prompt, tokenizer, prompt_tsx=defaults == "prompt-tsx")
     for budget in budgets(answers):
         try:
@@ -51,7 +55,9 @@ def test_equals_the_oracle_at_every_budget(prompt: Child, tokenizer: Tokenizer) 
 
 @settings(max_examples=examples(30))
 @given(prompts(), tokenizers())
-def test_equals_the_oracle_at_every_budget_with_the_defaults_of_prompt_tsx(prompt: Child, tokenizer: Tokenizer) -> None:
+def test_equals_the_oracle_at_every_budget_with_the_defaults_of_prompt_tsx(
+    prompt: Child, tokenizer: Tokenizer
+) -> None:
     check(prompt, tokenizer, defaults="prompt-tsx")
 
 

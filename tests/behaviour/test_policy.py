@@ -12,9 +12,23 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.decisions import ApplySummary, Compact, DiscardSummary, NoAction, RenderPruned, StartBackground, Wait
+from promptkit.compaction.policy.decisions import (
+    ApplySummary,
+    Compact,
+    DiscardSummary,
+    NoAction,
+    RenderPruned,
+    StartBackground,
+    Wait,
+)
 from promptkit.compaction.policy.rules import Thresholds, default_policy
-from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase, PolicyState, judge_attempt
+from promptkit.compaction.policy.state import (
+    Attempts,
+    BackgroundState,
+    Phase,
+    PolicyState,
+    judge_attempt,
+)
 from promptkit.tokens.budget import ContextBudget
 
 if TYPE_CHECKING:
@@ -29,7 +43,10 @@ Luck = Literal["helps", "little", "nothing", "fails"]
 
 @attrs.define
 class Host:
-    """One conversation. `tokens` are of its requests; `log` holds what was done, one word for each thing."""
+    """One conversation.
+
+    `tokens` are of its requests; `log` holds what was done, one word for each thing.
+    """
 
     policy: Policy
     luck: Iterator[Luck]
@@ -78,10 +95,15 @@ class Host:
             self.background_luck = next(self.luck)
 
     def overflowed(self, *, compacted: bool) -> bool:
-        """Act until a request fits or is rendered pruned. Return whether one was sent that is not pruned."""
+        """Act until a request fits or is rendered pruned.
+
+        Return whether one was sent that is not pruned.
+        """
         waited = False
         for _ in range(5):
-            decision = self.policy.decide(self.state("overflow", compacted=compacted, waited=waited))
+            decision = self.policy.decide(
+                self.state("overflow", compacted=compacted, waited=waited)
+            )
             match decision:
                 case Wait():
                     waited = True
@@ -124,7 +146,9 @@ class Host:
             self.attempts = self.attempts.after_attempt("failed")
             self.log.append("failed")
             return False
-        after = {"helps": self.tokens // 4, "little": self.tokens - 1, "nothing": self.tokens + 5}[luck]
+        after = {"helps": self.tokens // 4, "little": self.tokens - 1, "nothing": self.tokens + 5}[
+            luck
+        ]
         outcome = judge_attempt(self.tokens, after, budget=BUDGET)
         self.attempts = self.attempts.after_attempt(outcome)
         self.tokens = min(after, self.tokens)
@@ -138,10 +162,19 @@ def always(luck: Luck) -> Iterator[Luck]:
 
 
 LUCK = st.sampled_from(["helps", "little", "nothing", "fails"])
-STEPS = st.lists(st.tuples(st.sampled_from(["asked", "worked", "worked", "worked", "settle"]), st.integers(1, 300)), max_size=60)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["asked", "worked", "worked", "worked", "settle"]), st.integers(1, 300)
+    ),
+    max_size=60,
+)
 
 
-@given(steps=STEPS, luck=st.lists(LUCK, min_size=1, max_size=5), drawn=st.floats(0, 1, exclude_max=True))
+@given(
+    steps=STEPS,
+    luck=st.lists(LUCK, min_size=1, max_size=5),
+    drawn=st.floats(0, 1, exclude_max=True),
+)
 def test_attempts_without_progress_are_bounded_whatever_the_model_does(
     steps: list[tuple[str, int]], luck: list[Luck], drawn: float
 ) -> None:
@@ -165,12 +198,15 @@ def test_attempts_without_progress_are_bounded_whatever_the_model_does(
             in_a_row += 1
             since_asked += 1
             rested = 0
-        assert since_asked <= 2  # one in the foreground, and a background pass that had been started before
+        # one in the foreground, and a background pass that had been started before
+        assert since_asked <= 2
     assert host.attempts.unsuccessful <= 2
 
 
 @given(steps=STEPS, drawn=st.floats(0, 1, exclude_max=True))
-def test_with_a_model_that_helps_no_request_is_ever_pruned(steps: list[tuple[str, int]], drawn: float) -> None:
+def test_with_a_model_that_helps_no_request_is_ever_pruned(
+    steps: list[tuple[str, int]], drawn: float
+) -> None:
     host = Host(default_policy(rng=lambda: drawn), always("helps"))
     for step, tokens in steps:
         if step == "settle":
@@ -202,7 +238,9 @@ def test_a_compaction_that_helps_nothing_is_not_repeated_at_every_step(luck: Luc
     assert host.log.count("useless") == 1
 
 
-def test_a_model_that_always_fails_is_left_alone_after_three_times_and_then_asked_at_every_third_message() -> None:
+def test_a_model_that_always_fails_is_left_alone_after_three_times_and_then_asked_at_every_third_message() -> (
+    None
+):
     host = Host(default_policy(rng=lambda: 0.5), always("fails"), tokens=880)
     for _ in range(20):
         host.asked(1)

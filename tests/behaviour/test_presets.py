@@ -1,6 +1,7 @@
 """Each preset on one scripted conversation, through everything that can happen to it; what came of it stands in a file for people to read.
 
-The walks are in `__snapshots__`: what was decided and why, what each request held, and what stood in the view after each summary.
+The walks are in `__snapshots__`: what was decided and why, what each request held, and what stood
+in the view after each summary.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
-from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
+from promptkit.compaction.summarizers.defaults import (
+    make_fallback_factory,
+    make_inline_summarizer,
+    make_simple_summarizer,
+)
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.store import InMemoryStore
@@ -83,7 +88,8 @@ async def through_vscode(walk: Walk) -> None:
 
     await say(10, refuses, 10)  # refused: the ready one is put in place
     walk.session.compaction.budget = SMALL
-    await say(10, [call(4_900), call(4_900), call(4_900)], 10)  # even with a summary too large: pruned
+    # even with a summary too large: pruned
+    await say(10, [call(4_900), call(4_900), call(4_900)], 10)
     leaf = walk.session.transcript.leaf
     await say(12_000)  # fails
     walk.session.rewind(leaf)
@@ -122,8 +128,15 @@ async def through_copilot_cli(walk: Walk) -> None:
 
 async def through_pi(walk: Walk) -> None:
     say, call = walk.say, walk.call
-    await say(1_000, call(30_000, path="a.py:1-9"), call(60_000, path="b.py"), call(10, "write", path="a.py"), 500)
-    await say(1_000, call(60_000), call(30_000), call(5_000), 500)  # above, mid-turn: nothing; at its end: a turn is cut in two
+    await say(
+        1_000,
+        call(30_000, path="a.py:1-9"),
+        call(60_000, path="b.py"),
+        call(10, "write", path="a.py"),
+        500,
+    )
+    # above, mid-turn: nothing; at its end: a turn is cut in two
+    await say(1_000, call(60_000), call(30_000), call(5_000), 500)
     await say(100_000, 500)
     await say(78_000, 20)  # before the next request
     await say(10, refusal(), 20)  # once
@@ -205,7 +218,9 @@ async def through_amp(walk: Walk) -> None:
     )
     assert handed.transcript is not None
     walk.note(f"handed off: {[entry.kind for entry in handed.transcript.path()]}")
-    found = build_excerpt(walk.session.transcript.path(), "what was reply1", max_tokens=40, tokenizer=TOKENIZER)
+    found = build_excerpt(
+        walk.session.transcript.path(), "what was reply1", max_tokens=40, tokenizer=TOKENIZER
+    )
     walk.note(f"read in the other one: {found}")
 
 
@@ -223,7 +238,8 @@ async def through_gsv(walk: Walk) -> None:
 
 async def through_gsv_process(walk: Walk) -> None:
     say, call = walk.say, walk.call
-    await say(3_500, [call(10), call(10), call(10)], call(3_500), call(2_000), 10)  # 0.9: summarized, mid-turn, whole blocks stay
+    # 0.9: summarized, mid-turn, whole blocks stay
+    await say(3_500, [call(10), call(10), call(10)], call(3_500), call(2_000), 10)
     await say(10, call(2_000), call(3_000), call(4_500), 10)
     await walk.do("asked for", walk.session.compact())
 
@@ -231,7 +247,8 @@ async def through_gsv_process(walk: Walk) -> None:
 async def through_break_even(walk: Walk) -> None:
     say, call = walk.say, walk.call
     for _ in range(7):
-        await say(30, call(8_000), 10)  # reading these again costs more than a summary long before the window is full
+        # reading these again costs more than a summary long before the window is full
+        await say(30, call(8_000), 10)
     await walk.do("asked for", walk.session.compact())
 
 
@@ -248,13 +265,24 @@ async def through_large_requests(walk: Walk) -> None:
 WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awaitable[None]]]] = {
     "vscode": (vscode, SMALL, through_vscode),
     "break_even": (break_even, LARGE, through_break_even),
-    "copilot_cli": (lambda: copilot_cli(CopilotCLI(max_user_message_tokens=500)), SMALL, through_copilot_cli),
+    "copilot_cli": (
+        lambda: copilot_cli(CopilotCLI(max_user_message_tokens=500)),
+        SMALL,
+        through_copilot_cli,
+    ),
     "pi": (pi, LARGE, through_pi),
-    "oh_my_pi": (lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)), LARGE, through_oh_my_pi),
+    "oh_my_pi": (
+        lambda: oh_my_pi(OhMyPi(idle_enabled=True, idle_tokens=100)),
+        LARGE,
+        through_oh_my_pi,
+    ),
     "claude_code": (lambda: claude_code(ClaudeCode(keep_results=2)), LARGE, through_claude_code),
     "claude_code_failing": (
         lambda: attrs.evolve(
-            claude_code(), summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer, last_resort=False)
+            claude_code(),
+            summarizer=make_fallback_factory(
+                make_inline_summarizer, make_simple_summarizer, last_resort=False
+            ),
         ),
         LARGE,
         through_failures,
@@ -264,16 +292,27 @@ WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awa
     "amp": (amp, SMALL, through_amp),
     "gsv": (gsv, LARGE, through_gsv),
     "gsv_process": (lambda: gsv_process(GSVProcess(keep_last=6)), SMALL, through_gsv_process),
-    "gsv_process_fail": (lambda: gsv_process(GSVProcess(mode="fail")), SMALL, through_large_requests),
+    "gsv_process_fail": (
+        lambda: gsv_process(GSVProcess(mode="fail")),
+        SMALL,
+        through_large_requests,
+    ),
     "truncate_only": (truncate_only, SMALL, through_large_requests),
     "off": (off, SMALL, through_large_requests),
 }
 
 
 @pytest.mark.parametrize("name", WALKS)
-def test_a_walk_through_everything_that_happens_to_a_preset(name: str, snapshot: SnapshotAssertion) -> None:
+def test_a_walk_through_everything_that_happens_to_a_preset(
+    name: str, snapshot: SnapshotAssertion
+) -> None:
     preset, budget, way = WALKS[name]
-    assert walked(Walk(preset(), budget=budget, promotions=["gpt-4.1"] if name == "oh_my_pi" else []), way) == snapshot
+    assert (
+        walked(
+            Walk(preset(), budget=budget, promotions=["gpt-4.1"] if name == "oh_my_pi" else []), way
+        )
+        == snapshot
+    )
 
 
 def test_every_preset_has_a_walk() -> None:

@@ -40,8 +40,17 @@ if TYPE_CHECKING:
 WINDOW = ContextBudget(window=200_000)
 
 
-def decided(preset: Preset, phase: Phase, tokens: int, *, budget: ContextBudget = WINDOW, **more: Any) -> str:  # Any: fields of a state
-    state = PolicyState(phase=phase, budget=preset.adjust_budget(budget), tokens=tokens, messages=more.pop("messages", 10), **more)
+# Any stands for fields of a state
+def decided(
+    preset: Preset, phase: Phase, tokens: int, *, budget: ContextBudget = WINDOW, **more: Any
+) -> str:
+    state = PolicyState(
+        phase=phase,
+        budget=preset.adjust_budget(budget),
+        tokens=tokens,
+        messages=more.pop("messages", 10),
+        **more,
+    )
     return type(preset.policy(lambda: 0.5).decide(state)).__name__
 
 
@@ -85,26 +94,42 @@ def test_pi_does_nothing_between_calls_of_tools() -> None:
 
 def test_copilot_leaves_short_conversations_alone() -> None:
     copilot = PRESETS["copilot_cli"]()
-    assert [decided(copilot, "before_render", 149_000, messages=count) for count in (3, 4)] == ["NoAction", "Compact"]
-    assert [decided(copilot, "manual", 149_000, messages=count) for count in (1, 2)] == ["NoAction", "Compact"]
+    assert [decided(copilot, "before_render", 149_000, messages=count) for count in (3, 4)] == [
+        "NoAction",
+        "Compact",
+    ]
+    assert [decided(copilot, "manual", 149_000, messages=count) for count in (1, 2)] == [
+        "NoAction",
+        "Compact",
+    ]
 
 
 @pytest.mark.parametrize("name", ["copilot_cli", "codex"])
 def test_only_a_smaller_model_makes_room(name: str) -> None:
     preset = PRESETS[name]()
     assert decided(preset, "model_switch", 100_000) == "NoAction"
-    assert (decided(preset, "model_switch", 100_000, to_smaller_window=True) == "Compact") == (name == "copilot_cli")
+    assert (decided(preset, "model_switch", 100_000, to_smaller_window=True) == "Compact") == (
+        name == "copilot_cli"
+    )
 
 
 def test_claude_code_tries_three_times_in_a_row() -> None:
     preset = PRESETS["claude_code"]()
-    tries = [decided(preset, "before_render", 180_000, attempts=Attempts(consecutive_unsuccessful=failed)) for failed in range(4)]
+    tries = [
+        decided(
+            preset, "before_render", 180_000, attempts=Attempts(consecutive_unsuccessful=failed)
+        )
+        for failed in range(4)
+    ]
     assert tries == ["Compact", "Compact", "Compact", "NoAction"]
 
 
 def test_gsv_compacts_only_more_than_two_messages_unless_the_request_does_not_fit() -> None:
     preset = PRESETS["gsv"]()
-    assert [decided(preset, "before_render", 190_000, messages=count) for count in (2, 3)] == ["NoAction", "Compact"]
+    assert [decided(preset, "before_render", 190_000, messages=count) for count in (2, 3)] == [
+        "NoAction",
+        "Compact",
+    ]
     assert decided(preset, "overflow", 199_000, messages=2) == "Compact"
 
 
@@ -133,7 +158,9 @@ def test_gsv_process_keeps_eighty_messages_and_no_half_of_a_block() -> None:
         log.append_messages(Message(role="user", content=(f"ask{number}",)))
         calls = tuple(ToolCall(id=f"c{number}.{at}", name="read") for at in range(3))
         log.append_messages(Message(role="assistant", tool_calls=calls))
-        log.append_messages(*(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls))
+        log.append_messages(
+            *(Message(role="tool", content=("result",), tool_call_id=call.id) for call in calls)
+        )
     walk = Walk(gsv_process(), budget=ContextBudget(window=10_000, reserved_output_tokens=0))
     walk.session.compaction.compactor.transcript = log
     plan = walk.session.compaction.compactor.plan()
@@ -147,56 +174,109 @@ def test_gsv_process_keeps_eighty_messages_and_no_half_of_a_block() -> None:
 
 def test_oh_my_pi_waits_for_five_minutes_of_silence() -> None:
     idle = oh_my_pi(OhMyPi(idle_enabled=True))
-    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "Compact"
-    assert decided(idle, "idle", 199_999, budget=ContextBudget(window=1_000_000), idle_seconds=300) == "NoAction"
-    assert decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=299) == "NoAction"
-    assert decided(oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999) == "NoAction"
+    assert (
+        decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=300)
+        == "Compact"
+    )
+    assert (
+        decided(idle, "idle", 199_999, budget=ContextBudget(window=1_000_000), idle_seconds=300)
+        == "NoAction"
+    )
+    assert (
+        decided(idle, "idle", 200_000, budget=ContextBudget(window=1_000_000), idle_seconds=299)
+        == "NoAction"
+    )
+    assert (
+        decided(
+            oh_my_pi(), "idle", 900_000, budget=ContextBudget(window=1_000_000), idle_seconds=999
+        )
+        == "NoAction"
+    )
 
 
 def test_oh_my_pi_prunes_old_outputs_but_never_what_was_read_nor_a_skill() -> None:
     walk = Walk(oh_my_pi(), budget=WINDOW)
 
     async def go() -> None:
-        await walk.say(10, walk.call(30_000), walk.call(30_000, "skill"), walk.call(25_000, "write"), walk.call(41_000, "write"), 10)
+        await walk.say(
+            10,
+            walk.call(30_000),
+            walk.call(30_000, "skill"),
+            walk.call(25_000, "write"),
+            walk.call(41_000, "write"),
+            10,
+        )
         await walk.say(10, 10)
 
     asyncio.run(go())
-    results = [message.text for message in walk.session.compaction.view.messages if message.role == "tool"]
-    assert [text.startswith("[old tool output removed") for text in results] == [False, False, True, False]
+    results = [
+        message.text for message in walk.session.compaction.view.messages if message.role == "tool"
+    ]
+    assert [text.startswith("[old tool output removed") for text in results] == [
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
-@pytest.mark.parametrize("name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"])
+@pytest.mark.parametrize(
+    "name", ["pi", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"]
+)
 @pytest.mark.parametrize("output", [None, 4_000, 32_000, 128_000])
 @pytest.mark.parametrize("window", [32_000, 64_000, 200_000, 1_000_000])
 @pytest.mark.parametrize("tools", [0, 3_000])
-def test_the_threshold_comes_before_the_overflow(name: str, output: int | None, window: int, tools: int) -> None:
+def test_the_threshold_comes_before_the_overflow(
+    name: str, output: int | None, window: int, tools: int
+) -> None:
     preset = PRESETS[name]()
-    limit = preset.adjust_budget(ContextBudget(window=window, max_output_tokens=output, tools=tools)).render_budget
+    limit = preset.adjust_budget(
+        ContextBudget(window=window, max_output_tokens=output, tools=tools)
+    ).render_budget
     assert limit is not None
-    assert decided(preset, "before_render", limit, budget=ContextBudget(window=window, max_output_tokens=output, tools=tools)) == "Compact"
+    assert (
+        decided(
+            preset,
+            "before_render",
+            limit,
+            budget=ContextBudget(window=window, max_output_tokens=output, tools=tools),
+        )
+        == "Compact"
+    )
 
 
 def test_a_reserve_that_the_user_chose_stays() -> None:
-    assert [PRESETS[name]().adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000)).limit for name in PRESETS] == [
-        140_000
-    ] * len(PRESETS)
+    assert [
+        PRESETS[name]()
+        .adjust_budget(ContextBudget(window=200_000, reserved_output_tokens=60_000))
+        .limit
+        for name in PRESETS
+    ] == [140_000] * len(PRESETS)
 
 
 def test_half_of_what_a_system_keeps_free_is_the_replys() -> None:
     limits = {
-        name: PRESETS[name]().adjust_budget(ContextBudget(window=200_000, max_output_tokens=128_000)).limit
+        name: PRESETS[name]()
+        .adjust_budget(ContextBudget(window=200_000, max_output_tokens=128_000))
+        .limit
         for name in ("pi", "codex", "claude_code")
     }
     assert limits == {"pi": 191_808, "codex": 190_000, "claude_code": 183_500}
 
 
 def test_what_opencode_keeps_is_a_quarter_within_limits() -> None:
-    kept = [opencode().keep(ContextBudget(window=window)) for window in (10_000, 40_000, 100_000, 1_000_000)]
+    kept = [
+        opencode().keep(ContextBudget(window=window))
+        for window in (10_000, 40_000, 100_000, 1_000_000)
+    ]
     assert [attrs.asdict(each)["tokens"] for each in kept] == [2_000, 5_000, 13_750, 15_000]
 
 
 def test_opencode_keeps_one_reserve_free_or_two() -> None:
-    window, with_input = ContextBudget(window=200_000, max_output_tokens=32_000), ContextBudget(window=400_000, max_input=272_000)
+    window, with_input = (
+        ContextBudget(window=200_000, max_output_tokens=32_000),
+        ContextBudget(window=400_000, max_input=272_000),
+    )
     two, one = OpenCode(), OpenCode(second_reserve=False)
     assert [two.max_tokens(window), one.max_tokens(window)] == [148_000, 168_000]
     assert [two.max_tokens(with_input), one.max_tokens(with_input)] == [252_000, 252_000]
@@ -208,9 +288,18 @@ def test_opencode_keeps_messages_of_so_many_turns() -> None:
     assert kept == [KeepNothing(), KeepLastTurns(count=2, max_tokens=15_000)]
 
 
-def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leaves_or_at_a_lower_share() -> None:
-    shares = [(ClaudeCode().max_tokens(ContextBudget(window=window)) or 0) / (window - 20_000) for window in (200_000, 300_000, 1_000_000)]
-    assert shares == [pytest.approx(0.928, abs=1e-3), pytest.approx(0.954, abs=1e-3), pytest.approx(0.987, abs=1e-3)]
+def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leaves_or_at_a_lower_share() -> (
+    None
+):
+    shares = [
+        (ClaudeCode().max_tokens(ContextBudget(window=window)) or 0) / (window - 20_000)
+        for window in (200_000, 300_000, 1_000_000)
+    ]
+    assert shares == [
+        pytest.approx(0.928, abs=1e-3),
+        pytest.approx(0.954, abs=1e-3),
+        pytest.approx(0.987, abs=1e-3),
+    ]
     assert ClaudeCode(threshold=0.5).max_tokens(WINDOW) == 90_000
     assert ClaudeCode(threshold=0.99).max_tokens(WINDOW) == 167_000
 
@@ -219,7 +308,10 @@ def test_a_summary_is_no_longer_than_in_the_system() -> None:
     def limit(preset: Preset) -> int:
         return Walk(preset, budget=WINDOW).session.compaction.compactor.max_summary_tokens
 
-    assert {name: limit(PRESETS[name]()) for name in ("pi", "oh_my_pi", "opencode", "gsv", "gsv_process", "vscode")} == {
+    assert {
+        name: limit(PRESETS[name]())
+        for name in ("pi", "oh_my_pi", "opencode", "gsv", "gsv_process", "vscode")
+    } == {
         "pi": 13_107,
         "oh_my_pi": 13_107,
         "opencode": 4_096,
@@ -269,7 +361,14 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "strategy": "context-full",
         "promote": True,
     },
-    ClaudeCode: {"enabled": True, "output_tokens": 20_000, "margin_tokens": 13_000, "threshold": None, "keep_results": None, "breaker": 3},
+    ClaudeCode: {
+        "enabled": True,
+        "output_tokens": 20_000,
+        "margin_tokens": 13_000,
+        "threshold": None,
+        "keep_results": None,
+        "breaker": 3,
+    },
     Codex: {"enabled": True, "auto_compact_tokens": None, "user_message_tokens": 20_000},
     OpenCode: {
         "enabled": True,
@@ -294,7 +393,8 @@ DEFAULTS: dict[type, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("cls", DEFAULTS)
-def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: attrs knows no closer type
+# Any stands for attrs knows no closer type
+def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:
     assert attrs.asdict(cls()) == DEFAULTS[cls]
 
 
@@ -302,19 +402,54 @@ def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:  # Any: a
     ("expected", "toml", "variable", "wrong"),
     [
         (VSCode(threshold=0.5, cold=0.85), "threshold = 0.5", {"P_COLD": "0.85"}, "threshold = 50"),
-        (CopilotCLI(block=0.9, min_messages=6), "block = 0.9", {"P_MIN_MESSAGES": "6"}, "background = 80"),
-        (Pi(reserve_tokens=8_000, enabled=False), "reserve_tokens = 8000", {"P_ENABLED": "no"}, 'reserve_tokens = "16k"'),
-        (OhMyPi(threshold=100_000, promote=False), "threshold = 100000", {"P_PROMOTE": "off"}, "threshold = 85"),
-        (ClaudeCode(keep_results=5, breaker=2), "keep_results = 5", {"P_BREAKER": "2"}, "breaker = 0"),
+        (
+            CopilotCLI(block=0.9, min_messages=6),
+            "block = 0.9",
+            {"P_MIN_MESSAGES": "6"},
+            "background = 80",
+        ),
+        (
+            Pi(reserve_tokens=8_000, enabled=False),
+            "reserve_tokens = 8000",
+            {"P_ENABLED": "no"},
+            'reserve_tokens = "16k"',
+        ),
+        (
+            OhMyPi(threshold=100_000, promote=False),
+            "threshold = 100000",
+            {"P_PROMOTE": "off"},
+            "threshold = 85",
+        ),
+        (
+            ClaudeCode(keep_results=5, breaker=2),
+            "keep_results = 5",
+            {"P_BREAKER": "2"},
+            "breaker = 0",
+        ),
         (
             Codex(auto_compact_tokens=0.8, user_message_tokens=100),
             "auto_compact_tokens = 0.8",
             {"P_USER_MESSAGE_TOKENS": "100"},
             "auto_compact_tokens = 90",
         ),
-        (OpenCode(reserved=10_000, prune=True), "reserved = 10000", {"P_PRUNE": "yes"}, "prune = 1"),
-        (GSV(reserve_tokens=5_000, reset="idle"), "reserve_tokens = 5000", {"P_RESET": "idle"}, "reset_hour = 24"),
-        (GSVProcess(mode="fail", keep_last=20), 'mode = "fail"', {"P_KEEP_LAST": "20"}, "compact_at_pressure = 90"),
+        (
+            OpenCode(reserved=10_000, prune=True),
+            "reserved = 10000",
+            {"P_PRUNE": "yes"},
+            "prune = 1",
+        ),
+        (
+            GSV(reserve_tokens=5_000, reset="idle"),
+            "reserve_tokens = 5000",
+            {"P_RESET": "idle"},
+            "reset_hour = 24",
+        ),
+        (
+            GSVProcess(mode="fail", keep_last=20),
+            'mode = "fail"',
+            {"P_KEEP_LAST": "20"},
+            "compact_at_pressure = 90",
+        ),
     ],
 )
 def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
@@ -330,15 +465,22 @@ def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
 
 
 @pytest.mark.slow
-def test_pi_lists_files_and_puts_a_summary_of_the_turns_beginning_behind_that_of_what_was_before() -> None:
+def test_pi_lists_files_and_puts_a_summary_of_the_turns_beginning_behind_that_of_what_was_before() -> (
+    None
+):
     walk = Walk(PRESETS["pi"](), budget=WINDOW)
 
     async def go() -> None:
-        await walk.say(10, walk.call(50_000, path="a.py:1-9"), walk.call(10, "write", path="a.py"), 10)
+        await walk.say(
+            10, walk.call(50_000, path="a.py:1-9"), walk.call(10, "write", path="a.py"), 10
+        )
         await walk.say(10, walk.call(90_000, path="b.py"), walk.call(46_000, path="c.py"), 10)
 
     asyncio.run(go())
     (checkpoint,) = walk.checkpoints
     assert len(walk.asked) == 2
     assert "The turn that is cut in two" in checkpoint.summary
-    assert "<read-files>\nb.py\nc.py\n</read-files>\n\n<modified-files>\na.py\n</modified-files>" in checkpoint.summary
+    assert (
+        "<read-files>\nb.py\nc.py\n</read-files>\n\n<modified-files>\na.py\n</modified-files>"
+        in checkpoint.summary
+    )

@@ -19,11 +19,22 @@ if TYPE_CHECKING:
     from promptkit.testing.strategies.strategies import Feature
     from promptkit.tokens import Tokenizer
 
-FEATURES: tuple[Feature, ...] = ("required", "breakpoint", "limit", "keep", "legacy", "tools", "pass", "media")
+FEATURES: tuple[Feature, ...] = (
+    "required",
+    "breakpoint",
+    "limit",
+    "keep",
+    "legacy",
+    "tools",
+    "pass",
+    "media",
+)
 
 
 @given(prompts(FEATURES), tokenizers(), st.integers(1, 20), st.floats(0, 1))
-def test_removes_the_surplus_rounded_up_to_a_multiple_of_the_step(prompt: Child, tokenizer: Tokenizer, step: int, share: float) -> None:
+def test_removes_the_surplus_rounded_up_to_a_multiple_of_the_step(
+    prompt: Child, tokenizer: Tokenizer, step: int, share: float
+) -> None:
     note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     answers = oracle(prompt, tokenizer)
     assume(answers.fits)
@@ -64,7 +75,10 @@ def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
 def test_without_a_step_the_first_message_changes_with_every_turn() -> None:
     renderer = Renderer(budget=200, tokenizer=WordTokenizer())
     turns = [UserMessage()[f"turn{index} " + "word " * 9] for index in range(60)]
-    firsts = [renderer.render(tuple(turns[: count + 1])).messages[0].text.split()[0] for count in range(30, 60)]
+    firsts = [
+        renderer.render(tuple(turns[: count + 1])).messages[0].text.split()[0]
+        for count in range(30, 60)
+    ]
     assert len(set(firsts)) == 30
 
 

@@ -49,7 +49,9 @@ PROMPT = (
 class TestRemovals:
     def test_are_in_the_order_of_removal_with_priority_and_tokens(self) -> None:
         made = rendered(PROMPT, 4)
-        assert [(r.order, r.path, r.priority, r.tokens, r.reason, r.partner) for r in made.removals] == [
+        assert [
+            (r.order, r.path, r.priority, r.tokens, r.reason, r.partner) for r in made.removals
+        ] == [
             (1, "UserMessage[1]", 1, 3, "budget", None),
             (2, "AssistantMessage[2]", 2, 2, "budget", None),
         ]
@@ -58,7 +60,9 @@ class TestRemovals:
         assert rendered(PROMPT, 9).removals == ()
 
     def test_of_a_limit_say_so(self) -> None:
-        prompt = TokenLimit(max_tokens=2)[UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]]
+        prompt = TokenLimit(max_tokens=2)[
+            UserMessage(priority=1)["a a"], UserMessage(priority=2)["b b"]
+        ]
         assert [(r.reason, r.tokens) for r in rendered(prompt, 99).removals] == [("limit", 2)]
 
     def test_of_partners_name_who_took_them_along(self) -> None:
@@ -68,7 +72,10 @@ class TestRemovals:
             UserMessage(priority=5)["more"],
         )
         made = rendered(prompt, 2)
-        assert [(r.reason, r.partner) for r in made.removals] == [("budget", None), ("kept-with", made.removals[0].path)]
+        assert [(r.reason, r.partner) for r in made.removals] == [
+            ("budget", None),
+            ("kept-with", made.removals[0].path),
+        ]
 
     def test_of_a_pair_name_who_took_them_along(self) -> None:
         prompt = (
@@ -80,10 +87,16 @@ class TestRemovals:
         assert made.removals[1].path.startswith("AssistantMessage[0]")
         assert made.removals[1].partner == "ToolMessage[1]"
 
-    def test_of_a_call_and_its_result_are_told_although_only_fallbacks_were_left_in_them(self) -> None:
+    def test_of_a_call_and_its_result_are_told_although_only_fallbacks_were_left_in_them(
+        self,
+    ) -> None:
         prompt = (
-            AssistantMessage(priority=3, tool_calls=[ToolCall(id="1", name="f")])[TextChunk(priority=1, fallback="[cut]")["said it"]],
-            ToolMessage(tool_call_id="1", priority=2)[TextChunk(priority=1, fallback="[cut]")["r r"]],
+            AssistantMessage(priority=3, tool_calls=[ToolCall(id="1", name="f")])[
+                TextChunk(priority=1, fallback="[cut]")["said it"]
+            ],
+            ToolMessage(tool_call_id="1", priority=2)[
+                TextChunk(priority=1, fallback="[cut]")["r r"]
+            ],
             UserMessage()["more"],
         )
         made = rendered(prompt, 1)
@@ -104,7 +117,10 @@ class TestExplain:
 class TestWhatif:
     def test_shows_another_budget(self) -> None:
         made = rendered(PROMPT, 9)
-        assert [message.text for message in made.at_budget(4).messages] == ["you help", "new question"]
+        assert [message.text for message in made.at_budget(4).messages] == [
+            "you help",
+            "new question",
+        ]
         assert made.at_budget(4).budget == 4
         assert len(made.messages) == 4
 
@@ -129,9 +145,14 @@ class Greeting(PromptElement):
 
 class TestSourceMap:
     def test_says_which_element_wrote_which_characters(self) -> None:
-        made = rendered(UserMessage()["Well. ", Greeting(person="Ada"), Group()[TextChunk()["Bye."]]], 99)
+        made = rendered(
+            UserMessage()["Well. ", Greeting(person="Ada"), Group()[TextChunk()["Bye."]]], 99
+        )
         text = made.messages[0].text
-        assert {(text[span.start : span.end].strip(), span.path.split(" > ")[-1].split("[")[0]) for span in made.source_map} == {
+        assert {
+            (text[span.start : span.end].strip(), span.path.split(" > ")[-1].split("[")[0])
+            for span in made.source_map
+        } == {
             ("Well.", "UserMessage"),
             ("Hello Ada!", "Greeting"),
             ("Bye.", "TextChunk"),
@@ -139,7 +160,9 @@ class TestSourceMap:
 
     def test_knows_only_what_survived(self) -> None:
         made = rendered(UserMessage()[Text(priority=1)["a "], Text(priority=2)["b"]], 1)
-        assert [(span.message, span.part, span.start, span.end) for span in made.source_map] == [(0, 0, 0, 1)]
+        assert [(span.message, span.part, span.start, span.end) for span in made.source_map] == [
+            (0, 0, 0, 1)
+        ]
 
     def test_paths_hold_labels(self) -> None:
         made = rendered(UserMessage()[Group(label="history")[Text()["a"]]], 9)
@@ -148,7 +171,11 @@ class TestSourceMap:
 
 class TestLabels:
     def test_a_label_is_what_receipts_show_and_is_not_sent(self) -> None:
-        labelled = render((UserMessage(priority=1, label="old")["one"], UserMessage()["two"]), budget=8, trace=True)
+        labelled = render(
+            (UserMessage(priority=1, label="old")["one"], UserMessage()["two"]),
+            budget=8,
+            trace=True,
+        )
         assert [removal.path for removal in labelled.removals] == ["UserMessage(old)[0]"]
         assert labelled.explain().splitlines()[-1].split() == ["1.", "5", "1", "old", "budget"]
         assert labelled.trace is not None
@@ -157,13 +184,18 @@ class TestLabels:
         assert render(prompt.replace(label="greeting")).messages == render(prompt).messages
 
     def test_a_name_is_sent_and_counted_and_is_no_label(self) -> None:
-        named, unnamed = (render((UserMessage(name=name)["Hello"], UserMessage()["you"])) for name in ("ada", None))
+        named, unnamed = (
+            render((UserMessage(name=name)["Hello"], UserMessage()["you"]))
+            for name in ("ada", None)
+        )
         assert named.to_openai()[0] == {"role": "user", "content": "Hello", "name": "ada"}
         assert named.tokens > unnamed.tokens
         assert [span.path for span in named.source_map] == ["UserMessage[0]", "UserMessage[1]"]
 
     def test_only_messages_have_a_name(self) -> None:
-        assert [field.name for field in Group.__attrs_attrs__ if field.name in {"name", "label"}] == ["label"]
+        assert [
+            field.name for field in Group.__attrs_attrs__ if field.name in {"name", "label"}
+        ] == ["label"]
         with pytest.raises(TypeError, match="name"):
             Group(name="notes")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # what is tested
 
@@ -179,27 +211,53 @@ class TestLabelsInReceipts:
         step = KeepWith(group="step", priority=1, label="turn 3 · run_tests")[
             AssistantMessage(tool_calls=(call,))["I test."], ToolMessage(tool_call_id="c")["ok"]
         ]
-        prompt = (Group()[Chunk()[step]], KeepWith(group="step")[UserMessage()["so"]], UserMessage()["end"])
+        prompt = (
+            Group()[Chunk()[step]],
+            KeepWith(group="step")[UserMessage()["so"]],
+            UserMessage()["end"],
+        )
         made = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True)
         assert [(removal.label, removal.partner_label) for removal in made.removals] == [
             ("UserMessage[1]", "turn 3 · run_tests"),
             ("turn 3 · run_tests", None),
         ]
         assert [removal.path for removal in made.removals] == ["KeepWith[1]", "Group[0]"]
-        assert made.explain().splitlines()[-1].split() == ["2.", "3", "highest", "turn", "3", "·", "run_tests", "budget"]
+        assert made.explain().splitlines()[-1].split() == [
+            "2.",
+            "3",
+            "highest",
+            "turn",
+            "3",
+            "·",
+            "run_tests",
+            "budget",
+        ]
         assert made.trace is not None
-        assert [removal.label for removal in made.trace.removals][:2] == [removal.label for removal in made.removals]
+        assert [removal.label for removal in made.trace.removals][:2] == [
+            removal.label for removal in made.removals
+        ]
 
     def test_an_only_child_is_called_as_its_group(self) -> None:
-        group = KeepWith(group=1, required=True, label="turn 1 · request")[Chunk()[UserMessage()["one two"]]]
+        group = KeepWith(group=1, required=True, label="turn 1 · request")[
+            Chunk()[UserMessage()["one two"]]
+        ]
         with pytest.raises(BudgetExceededError, match=r"Largest: turn 1 · request 2"):
             rendered((group, UserMessage()["three"]), 1)
 
     def test_what_is_inside_a_labelled_element_is_shown_from_the_label_on(self) -> None:
         notes = [Group(priority=at)[TextChunk()[f"note {at}"]] for at in range(2)]
-        everything = rendered(UserMessage()[Group(label="notes", priority=1)[Chunk()["Notes:"], Tag(tag="list", priority=1)[notes]]], 99)
+        everything = rendered(
+            UserMessage()[
+                Group(label="notes", priority=1)[
+                    Chunk()["Notes:"], Tag(tag="list", priority=1)[notes]
+                ]
+            ],
+            99,
+        )
         made = everything.at_budget(everything.tokens - 1)
-        assert [removal.label for removal in made.removals] == ["notes > Tag[1] > content > TextChunk[0]"]
+        assert [removal.label for removal in made.removals] == [
+            "notes > Tag[1] > content > TextChunk[0]"
+        ]
 
     @pytest.mark.parametrize(
         ("first", "label"),
@@ -207,18 +265,31 @@ class TestLabelsInReceipts:
             (_Step()[UserMessage(priority=1)["a"]], "UserMessage[0]"),
             ((Chunk(priority=1)[KeepWith(group=1)[UserMessage()["a"]]],), "UserMessage[0]"),
             (UserMessage(priority=1)["a"], "UserMessage[0]"),
-            (_Step()[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]], "_Step[0] > UserMessage[0]"),
-            (AssistantMessage()[Group(priority=1)[Text()["a"], Text()["b"]]], "AssistantMessage[0] > Text[0]"),
+            (
+                _Step()[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]],
+                "_Step[0] > UserMessage[0]",
+            ),
+            (
+                AssistantMessage()[Group(priority=1)[Text()["a"], Text()["b"]]],
+                "AssistantMessage[0] > Text[0]",
+            ),
         ],
     )
-    def test_steps_that_only_group_are_left_out_where_the_path_stays_unambiguous(self, first: Child, label: str) -> None:
+    def test_steps_that_only_group_are_left_out_where_the_path_stays_unambiguous(
+        self, first: Child, label: str
+    ) -> None:
         everything = rendered(Group()[[first], UserMessage()["end"]], 9)
         made = everything.at_budget(everything.tokens - 1)
         assert [removal.label for removal in made.removals] == [label]
 
     def test_the_largest_elements_of_an_error_are_shown_by_their_labels(self) -> None:
-        prompt = (UserMessage(required=True, label="rules")["one two three"], UserMessage(required=True)["four"])
-        with pytest.raises(BudgetExceededError, match=r"Largest: rules 3; UserMessage\[1\] 1\.") as caught:
+        prompt = (
+            UserMessage(required=True, label="rules")["one two three"],
+            UserMessage(required=True)["four"],
+        )
+        with pytest.raises(
+            BudgetExceededError, match=r"Largest: rules 3; UserMessage\[1\] 1\."
+        ) as caught:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage[1]": 1}
 
@@ -251,18 +322,37 @@ WITH_MARKER = (
 class TestTheUsersWords:
     def test_a_marker_that_replaces_something_is_no_row_of_its_own(self) -> None:
         made = render(WITH_MARKER, budget=2, tokenizer=WordTokenizer(), trace=True)
-        assert [message.text for message in made.messages] == ["new question"]  # the marker was removed, too
-        assert [(removal.order, removal.path) for removal in made.removals] == [(1, "UserMessage[0]"), (2, "UserMessage[2]")]
+        # the marker was removed, too
+        assert [message.text for message in made.messages] == ["new question"]
+        assert [(removal.order, removal.path) for removal in made.removals] == [
+            (1, "UserMessage[0]"),
+            (2, "UserMessage[2]"),
+        ]
         assert made.trace is not None
-        assert [removal.path for removal in made.trace.removals] == ["UserMessage[0]", "UserMessage[2]"]
+        assert [removal.path for removal in made.trace.removals] == [
+            "UserMessage[0]",
+            "UserMessage[2]",
+        ]
         assert "fallback" not in made.explain()
 
     def test_the_highest_priority_is_a_word_and_never_a_number(self) -> None:
         made = render(WITH_MARKER, budget=2, tokenizer=WordTokenizer(), trace=True)
         assert [removal.priority for removal in made.removals] == [1, None]
-        assert made.explain().splitlines()[-1].split() == ["2.", "3", "highest", "UserMessage[2]", "budget"]
+        assert made.explain().splitlines()[-1].split() == [
+            "2.",
+            "3",
+            "highest",
+            "UserMessage[2]",
+            "budget",
+        ]
         report = json.dumps(rendered_to_json(made))
         assert '"priority": null' in report
         assert made.trace is not None
-        shown = (repr(made.removals), made.explain(), report, repr(made.trace), trace_to_html(made.trace))
+        shown = (
+            repr(made.removals),
+            made.explain(),
+            report,
+            repr(made.trace),
+            trace_to_html(made.trace),
+        )
         assert [text for text in shown if re.search(r"9[,.]?007[,.]?199", text)] == []

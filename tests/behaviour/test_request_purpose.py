@@ -33,10 +33,14 @@ SUMMARIZERS: dict[str, Callable[[OpenAIModel], Summarizer]] = {
 }
 
 
-async def talk(url: str, api: Literal["chat", "responses"], make: Callable[[OpenAIModel], Summarizer]) -> AgentSession:
+async def talk(
+    url: str, api: Literal["chat", "responses"], make: Callable[[OpenAIModel], Summarizer]
+) -> AgentSession:
     async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
         model = OpenAIModel("gpt-4.1", api=api, client=client)
-        session = AgentSession(model=model, instructions="Be brief.", budget=WIDE, summarizer=make(model))
+        session = AgentSession(
+            model=model, instructions="Be brief.", budget=WIDE, summarizer=make(model)
+        )
         await session.run(words(200, "a"))
         await session.run(words(200, "b"), on_text=lambda _: None)
         assert await session.compact() is not None
@@ -46,17 +50,33 @@ async def talk(url: str, api: Literal["chat", "responses"], make: Callable[[Open
 
 @pytest.mark.parametrize("kind", sorted(SUMMARIZERS))
 @pytest.mark.parametrize("api", ["chat", "responses"])
-def test_only_summary_requests_say_that_they_are_for_a_compaction(api: Literal["chat", "responses"], kind: str) -> None:
-    with serve(script=[words(100, "x"), words(100, "y"), summary_reply("It is about words."), "Fine."]) as server:
+def test_only_summary_requests_say_that_they_are_for_a_compaction(
+    api: Literal["chat", "responses"], kind: str
+) -> None:
+    with serve(
+        script=[words(100, "x"), words(100, "y"), summary_reply("It is about words."), "Fine."]
+    ) as server:
         asyncio.run(talk(server.url, api, SUMMARIZERS[kind]))
-        assert [exchange.purpose for exchange in server.requests] == [None, None, "compaction", None]
-        assert [exchange.headers.get("x-promptkit-request") for exchange in server.requests] == [None, None, "compaction", None]
+        assert [exchange.purpose for exchange in server.requests] == [
+            None,
+            None,
+            "compaction",
+            None,
+        ]
+        assert [exchange.headers.get("x-promptkit-request") for exchange in server.requests] == [
+            None,
+            None,
+            "compaction",
+            None,
+        ]
 
 
 def test_the_provider_s_own_compaction_says_so_too() -> None:
     async def ask(url: str) -> str | None:
         async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            compacted = await OpenAIModel("gpt-4.1", client=client).compact([Message(role="user", content=("hello",))])
+            compacted = await OpenAIModel("gpt-4.1", client=client).compact(
+                [Message(role="user", content=("hello",))]
+            )
             return compacted.request_id
 
     with serve() as server:
@@ -69,7 +89,9 @@ def test_the_provider_s_own_compaction_says_so_too() -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_body_does_not_depend_on_the_purpose(api: Literal["chat", "responses"], *, stream: bool) -> None:
+def test_the_body_does_not_depend_on_the_purpose(
+    api: Literal["chat", "responses"], *, stream: bool
+) -> None:
     """The bytes of the body are what the provider's prompt cache knows."""
 
     async def ask(url: str) -> list[str | None]:
@@ -78,7 +100,10 @@ def test_the_body_does_not_depend_on_the_purpose(api: Literal["chat", "responses
             if stream:
                 model = model.with_options(on_text=lambda _: None)
             messages = [Message(role="user", content=("hello",))]
-            replies = [await each.complete(messages) for each in (model, model.with_options(purpose="compaction"))]
+            replies = [
+                await each.complete(messages)
+                for each in (model, model.with_options(purpose="compaction"))
+            ]
             return [reply.request_id for reply in replies]
 
     with serve(script=["Hi.", "Hi."]) as server:

@@ -12,14 +12,26 @@ from promptkit.providers.model import Reply
 from promptkit.testing import Request, ScriptedModel, WordTokenizer, summary_answer
 from promptkit.transcript.entries import Checkpoint
 
-CUT = Reply(message=Message(role="assistant", content="I begin."), finish="length", usage=Usage(input_tokens=40, output_tokens=40))
+CUT = Reply(
+    message=Message(role="assistant", content="I begin."),
+    finish="length",
+    usage=Usage(input_tokens=40, output_tokens=40),
+)
 QUESTION = "Fix the parser, and keep its tests."
-READ = Tool(definition=ToolDefinition(name="read", description="Read."), run=lambda _: "line " * 150)
+READ = Tool(
+    definition=ToolDefinition(name="read", description="Read."), run=lambda _: "line " * 150
+)
 
 
-@pytest.mark.parametrize("content", [(QUESTION,), ("Fix the parser,", " and keep its tests.")], ids=["one part", "two parts"])
+@pytest.mark.parametrize(
+    "content",
+    [(QUESTION,), ("Fix the parser,", " and keep its tests.")],
+    ids=["one part", "two parts"],
+)
 @pytest.mark.parametrize("preset", ["vscode", "copilot_cli", "oh_my_pi", "truncate_only"])
-def test_a_pruned_request_shows_what_the_user_asked_after_a_cut_off_reply(preset: str, content: tuple[str, ...]) -> None:
+def test_a_pruned_request_shows_what_the_user_asked_after_a_cut_off_reply(
+    preset: str, content: tuple[str, ...]
+) -> None:
     requests: list[Request] = []
 
     def answer(request: Request) -> Reply | ToolCall | str:
@@ -27,7 +39,11 @@ def test_a_pruned_request_shows_what_the_user_asked_after_a_cut_off_reply(preset
         number = len(requests)
         if number == 1:
             return CUT
-        return ToolCall(id=f"c{number}", name="read", arguments=f'{{"part": {number}}}') if number < 12 else "Done."
+        return (
+            ToolCall(id=f"c{number}", name="read", arguments=f'{{"part": {number}}}')
+            if number < 12
+            else "Done."
+        )
 
     session = AgentSession(
         model=ScriptedModel([answer] * 12),
@@ -46,16 +62,26 @@ def test_a_pruned_request_shows_what_the_user_asked_after_a_cut_off_reply(preset
 PASTED = "<conversation-summary>\nContinue from this: fix the parser.\n</conversation-summary>"
 
 
-@pytest.mark.parametrize("preset", ["vscode", "codex", "pi", "opencode", "copilot_cli", "claude_code"])
-def test_a_summary_that_the_user_pasted_is_the_user_s_request_however_often_the_turn_is_compacted(preset: str) -> None:
+@pytest.mark.parametrize(
+    "preset", ["vscode", "codex", "pi", "opencode", "copilot_cli", "claude_code"]
+)
+def test_a_summary_that_the_user_pasted_is_the_user_s_request_however_often_the_turn_is_compacted(
+    preset: str,
+) -> None:
     requests: list[Request] = []
-    summary = summary_answer("The parser was read in part, and what was found so far is told here in enough words to pass the check.")
+    summary = summary_answer(
+        "The parser was read in part, and what was found so far is told here in enough words to pass the check."
+    )
 
     def answer(request: Request) -> ToolCall | str:
         if request.purpose == "compaction":
             return summary
         requests.append(request)
-        return ToolCall(id=f"c{len(requests)}", name="read", arguments=f'{{"part": {len(requests)}}}') if len(requests) < 24 else "Done."
+        return (
+            ToolCall(id=f"c{len(requests)}", name="read", arguments=f'{{"part": {len(requests)}}}')
+            if len(requests) < 24
+            else "Done."
+        )
 
     session = AgentSession(
         model=ScriptedModel([answer] * 99),
@@ -66,4 +92,8 @@ def test_a_summary_that_the_user_pasted_is_the_user_s_request_however_often_the_
     )
     asyncio.run(session.run(PASTED))
     assert sum(isinstance(entry.payload, Checkpoint) for entry in session.transcript.path()) >= 2
-    assert [number for number, request in enumerate(requests) if all(message.text != PASTED for message in request.messages)] == []
+    assert [
+        number
+        for number, request in enumerate(requests)
+        if all(message.text != PASTED for message in request.messages)
+    ] == []

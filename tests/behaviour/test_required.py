@@ -28,26 +28,47 @@ from promptkit.testing import WordTokenizer
 
 
 def texts(prompt: Child, budget: int) -> list[str]:
-    return [message.text for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages]
+    return [
+        message.text
+        for message in render(prompt, budget=budget, tokenizer=WordTokenizer()).messages
+    ]
 
 
 class TestWhatStays:
     def test_required_text_outlives_what_has_a_higher_priority(self) -> None:
-        assert texts(UserMessage()[TextChunk(priority=0, required=True)["a"], TextChunk(priority=9)["b"]], 1) == ["a"]
+        assert texts(
+            UserMessage()[TextChunk(priority=0, required=True)["a"], TextChunk(priority=9)["b"]], 1
+        ) == ["a"]
 
     def test_all_below_a_required_element_stays(self) -> None:
-        prompt = (SystemMessage(priority=0, required=True)[Group()["a ", "b"], Chunk(priority=0)["c"]], AssistantMessage()["d"])
+        prompt = (
+            SystemMessage(priority=0, required=True)[Group()["a ", "b"], Chunk(priority=0)["c"]],
+            AssistantMessage()["d"],
+        )
         assert texts(prompt, 3) == ["a b\nc"]
 
     def test_a_chunk_with_something_required_is_kept_as_a_whole(self) -> None:
-        assert texts(UserMessage(priority=1)[Chunk(priority=0)["a ", Text(required=True)["b"]], TextChunk()["c"]], 2) == ["a b"]
+        assert texts(
+            UserMessage(priority=1)[
+                Chunk(priority=0)["a ", Text(required=True)["b"]], TextChunk()["c"]
+            ],
+            2,
+        ) == ["a b"]
 
     def test_the_next_candidate_is_taken_instead(self) -> None:
-        prompt = (UserMessage(priority=0)[Text(required=True)["a"]], UserMessage(priority=1)["b"], UserMessage(priority=2)["c"])
+        prompt = (
+            UserMessage(priority=0)[Text(required=True)["a"]],
+            UserMessage(priority=1)["b"],
+            UserMessage(priority=2)["c"],
+        )
         assert texts(prompt, 2) == ["a", "c"]
 
     def test_also_under_legacy_prioritization(self) -> None:
-        prompt = LegacyPrioritization()[UserMessage()[Text(priority=0, required=True)["a "], Text(priority=1)["b "], Text(priority=2)["c"]]]
+        prompt = LegacyPrioritization()[
+            UserMessage()[
+                Text(priority=0, required=True)["a "], Text(priority=1)["b "], Text(priority=2)["c"]
+            ]
+        ]
         assert texts(prompt, 2)[0].split() == ["a", "c"]
 
     def test_partners_of_something_required_stay_with_it(self) -> None:
@@ -79,16 +100,24 @@ class TestWhatStays:
         assert texts((UserMessage()["an earlier one"], conversation), 1) == ["q"]
 
     @pytest.mark.parametrize("order", [[0], [0, 1]])
-    def test_a_conversation_without_such_a_request_leaves_the_last_user_message_where_it_is(self, order: list[int]) -> None:
+    def test_a_conversation_without_such_a_request_leaves_the_last_user_message_where_it_is(
+        self, order: list[int]
+    ) -> None:
         rounds = [Message(role="user", content=("q",)), Message(role="assistant", content=("a",))]
         conversation = Rounds(rounds=rounds, order=order, priorities=order)
         assert texts((UserMessage()["an earlier one"], conversation), 4)[0] == "an earlier one"
         with pytest.raises(BudgetExceededError):
             texts((UserMessage()["an earlier one"], conversation), 2)
 
-    def test_a_blank_request_that_a_conversation_must_keep_does_not_stand_for_the_last_user_message(self) -> None:
+    def test_a_blank_request_that_a_conversation_must_keep_does_not_stand_for_the_last_user_message(
+        self,
+    ) -> None:
         conversation = Rounds(rounds=[Message(role="user", content=("",))])
-        prompt = (UserMessage()["an earlier one"], conversation, UserMessage(priority=9, required=True)["b"])
+        prompt = (
+            UserMessage()["an earlier one"],
+            conversation,
+            UserMessage(priority=9, required=True)["b"],
+        )
         assert texts(prompt, 4) == ["an earlier one", "b"]
         with pytest.raises(BudgetExceededError):
             texts(prompt, 3)
@@ -127,10 +156,17 @@ class TestTheError:
     def test_names_the_largest_elements_first(self) -> None:
         error = self.raised(self.prompt(), 3)
         assert list(error.largest.values()) == sorted(error.largest.values(), reverse=True)
-        assert [(path.split("[")[0], tokens) for path, tokens in error.largest.items()] == [("SystemMessage", 3), ("UserMessage", 2)]
+        assert [(path.split("[")[0], tokens) for path, tokens in error.largest.items()] == [
+            ("SystemMessage", 3),
+            ("UserMessage", 2),
+        ]
 
     def test_carries_the_unpruned_messages(self) -> None:
-        assert [message.text for message in self.raised(self.prompt(), 3).messages] == ["one two three", "four five", "six"]
+        assert [message.text for message in self.raised(self.prompt(), 3).messages] == [
+            "one two three",
+            "four five",
+            "six",
+        ]
 
     def test_carries_the_metadata_that_is_left_and_the_removals(self) -> None:
         error = self.raised(self.prompt(), 3)

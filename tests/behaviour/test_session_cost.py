@@ -24,19 +24,30 @@ if TYPE_CHECKING:
 
 
 class Works:
-    """A model that makes one call for each message of the person, and then answers. No two of its texts are the same."""
+    """A model that makes one call for each message of the person, and then answers.
+
+    No two of its texts are the same.
+    """
 
     name = "gpt-4.1"
 
     def __init__(self) -> None:
         self.asked = 0
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         self.asked += 1
-        calls = (ToolCall(id=f"c{self.asked}", name="read", arguments=f'{{"n": {self.asked}}}'),) if self.asked % 2 else ()
+        calls = (
+            (ToolCall(id=f"c{self.asked}", name="read", arguments=f'{{"n": {self.asked}}}'),)
+            if self.asked % 2
+            else ()
+        )
         content = () if calls else (f"Answer number {self.asked}.",)
         message = Message(role="assistant", content=content, tool_calls=calls)
-        return Reply(message=message, usage=Usage(input_tokens=0), finish="tool_calls" if calls else "stop")
+        return Reply(
+            message=message, usage=Usage(input_tokens=0), finish="tool_calls" if calls else "stop"
+        )
 
 
 def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -57,7 +68,12 @@ def talk(turns: int, noted: Sequence[str]) -> list[int]:
     session = AgentSession(
         model=Works(),
         instructions="Be brief.",
-        tools=[Tool(definition=ToolDefinition(name="read"), run=lambda arguments: f"text {arguments['n']}")],
+        tools=[
+            Tool(
+                definition=ToolDefinition(name="read"),
+                run=lambda arguments: f"text {arguments['n']}",
+            )
+        ],
         tokenizer=tokenizer_for("gpt-4.1"),
         budget=ContextBudget(),
     )
@@ -73,16 +89,21 @@ def talk(turns: int, noted: Sequence[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("turns", [60, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_a_text_is_tokenized_once_however_long_the_conversation(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_tokenized_once_however_long_the_conversation(
+    turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = tokenized(turns, monkeypatch)
     assert 0 < second <= first
 
 
-def test_a_call_is_framed_when_it_is_new_and_not_in_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_framed_when_it_is_new_and_not_in_every_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     framed: list[str] = []
     count_framing = OpenAITokenizer.count_framing
 
-    def counted(tokenizer: OpenAITokenizer, role: Role, **message: Any) -> Count:  # Any: the keywords of count_framing
+    # Any stands for the keywords of count_framing
+    def counted(tokenizer: OpenAITokenizer, role: Role, **message: Any) -> Count:
         framed.extend(call.id for call in message.get("tool_calls", ()))
         return count_framing(tokenizer, role, **message)
 

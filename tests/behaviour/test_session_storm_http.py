@@ -14,9 +14,22 @@ from benchmarks.conversation_script import is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
 from promptkit.compaction.events import Events
-from promptkit.errors import ContextWindowFullError, MaxStepsExceededError, ModelError, NoPendingMessageError
+from promptkit.errors import (
+    ContextWindowFullError,
+    MaxStepsExceededError,
+    ModelError,
+    NoPendingMessageError,
+)
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.testing.server import ConnectionReset, Hang, MalformedBody, TruncatedBody, rate_limit_error, serve, server_error
+from promptkit.testing.server import (
+    ConnectionReset,
+    Hang,
+    MalformedBody,
+    TruncatedBody,
+    rate_limit_error,
+    serve,
+    server_error,
+)
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.jsonl.reader import TranscriptReader
@@ -50,7 +63,14 @@ class Weather:
     def fault(self, number: int) -> Fault | None:
         if self.rng.random() > 0.15:
             return None
-        faults: list[Fault] = [ConnectionReset(), TruncatedBody(), MalformedBody(), rate_limit_error(), server_error(), Hang()]
+        faults: list[Fault] = [
+            ConnectionReset(),
+            TruncatedBody(),
+            MalformedBody(),
+            rate_limit_error(),
+            server_error(),
+            Hang(),
+        ]
         fault = self.rng.choice(faults)
         if isinstance(fault, Hang):
             self.hangs -= 1
@@ -59,11 +79,23 @@ class Weather:
     def answer(self, exchange: Exchange) -> Answer:
         rng = self.rng
         if is_summary_request(exchange):
-            return rng.choice([SUMMARY, SUMMARY, "no tags", "", "<summary></summary>", "<summary>I cannot help with that.</summary>"])
+            return rng.choice(
+                [
+                    SUMMARY,
+                    SUMMARY,
+                    "no tags",
+                    "",
+                    "<summary></summary>",
+                    "<summary>I cannot help with that.</summary>",
+                ]
+            )
         if rng.random() < 0.1:
             return ""
         if rng.random() < 0.5:
-            return [ToolCall(id="", name=rng.choice(["read", "fails"]), arguments="{}") for _ in range(rng.choice([1, 2]))]
+            return [
+                ToolCall(id="", name=rng.choice(["read", "fails"]), arguments="{}")
+                for _ in range(rng.choice([1, 2]))
+            ]
         return "So it is. " * rng.randrange(1, 60)
 
 
@@ -76,17 +108,29 @@ def fails(arguments: Mapping[str, object]) -> str:
 
 
 async def storm(server: Server, rng: random.Random, file: Path, told: Recorder, turns: int) -> None:
-    client = openai.AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=PATIENCE)
+    client = openai.AsyncOpenAI(
+        base_url=server.url, api_key="none", max_retries=0, timeout=PATIENCE
+    )
     events = Events(told)
     known = rng.choice([None, WINDOW, WINDOW // 2, 3 * WINDOW])
     async with client:
         for _ in range(3):  # processes, one after the other
             async with AgentSession(
-                model=OpenAIModel("gpt-4.1", api=rng.choice(["chat", "responses"]), client=client, options={"max_output_tokens": 400}),
+                model=OpenAIModel(
+                    "gpt-4.1",
+                    api=rng.choice(["chat", "responses"]),
+                    client=client,
+                    options={"max_output_tokens": 400},
+                ),
                 transcript=Transcript(JsonlStore(file)),
                 instructions="Be brief.",
-                tools=[Tool(definition=ToolDefinition(name=name), run=run) for name, run in (("read", read), ("fails", fails))],
-                budget=ContextBudget() if known is None else ContextBudget(window=known, reserved_output_tokens=400, tools=60),
+                tools=[
+                    Tool(definition=ToolDefinition(name=name), run=run)
+                    for name, run in (("read", read), ("fails", fails))
+                ],
+                budget=ContextBudget()
+                if known is None
+                else ContextBudget(window=known, reserved_output_tokens=400, tools=60),
                 events=events,
                 max_steps=6,
             ) as session:
@@ -95,12 +139,24 @@ async def storm(server: Server, rng: random.Random, file: Path, told: Recorder, 
                     work = (
                         session.resume()
                         if rng.random() < 0.2
-                        else session.run(f"Turn {number}: look.", on_text=rng.choice([None, heard.append]))
+                        else session.run(
+                            f"Turn {number}: look.", on_text=rng.choice([None, heard.append])
+                        )
                     )
-                    with suppress(ModelError, NoPendingMessageError, ContextWindowFullError, MaxStepsExceededError, TimeoutError):
+                    with suppress(
+                        ModelError,
+                        NoPendingMessageError,
+                        ContextWindowFullError,
+                        MaxStepsExceededError,
+                        TimeoutError,
+                    ):
                         await asyncio.wait_for(work, rng.choice([30, 30, 30, 0.02]))
             here = asyncio.current_task()
-            assert [task for task in asyncio.all_tasks() if task is not here and "promptkit" in task.get_name()] == []
+            assert [
+                task
+                for task in asyncio.all_tasks()
+                if task is not here and "promptkit" in task.get_name()
+            ] == []
 
 
 def weathered(seed: int, folder: Path, turns: int) -> None:
@@ -109,7 +165,9 @@ def weathered(seed: int, folder: Path, turns: int) -> None:
     with serve(window=WINDOW, after=weather.answer, faults=weather.fault) as server:
         asyncio.run(storm(server, rng, file, told, turns))
         sent = server.requests
-        assert server.stats.invalid == 0, next(exchange.problem for exchange in sent if exchange.problem)
+        assert server.stats.invalid == 0, next(
+            exchange.problem for exchange in sent if exchange.problem
+        )
     told.check()
     assert list(find_problems(TranscriptReader(file))) == []
 

@@ -1,4 +1,7 @@
-"""A prompt without components is planned, not expanded. What it shows is what the expanded tree shows, and it costs what is new in it."""
+"""A prompt without components is planned, not expanded.
+
+What it shows is what the expanded tree shows, and it costs what is new in it.
+"""
 
 from __future__ import annotations
 
@@ -40,43 +43,69 @@ if TYPE_CHECKING:
 
 PRIORITIES = st.none() | st.integers(0, 4)
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage)
-TEXTS = st.sampled_from(["a", "two words", "some (more) words", "ends\n", "x" * 9, "and, so on;", "0 1 2"])
+TEXTS = st.sampled_from(
+    ["a", "two words", "some (more) words", "ends\n", "x" * 9, "and, so on;", "0 1 2"]
+)
 ODD_TEXTS = st.sampled_from(["", " ", " spaced", "/", "\n"])
 TOOL = ToolDefinition(name="read_file", description="Read a file.")
 
 
 @st.composite
 def static_prompts(draw: DrawFn) -> tuple[Child, ...]:
-    """Messages, lines, calls with their results, and groups of them. In two of three prompts nothing stands in the way of a plan."""
+    """Messages, lines, calls with their results, and groups of them.
+
+    In two of three prompts nothing stands in the way of a plan.
+    """
     numbers = count()
     is_odd = draw(st.sampled_from([False, False, True]))
     texts = TEXTS | ODD_TEXTS if is_odd else TEXTS
     priorities: SearchStrategy[float | None] = PRIORITIES if is_odd else st.integers(0, 10**6)
 
-    def message(kind: type[PromptElement], text: str, priority: float | None, required: int) -> Child:
+    def message(
+        kind: type[PromptElement], text: str, priority: float | None, required: int
+    ) -> Child:
         return kind(priority=priority, required=is_odd and required == 0)[text]
 
     def lines(lines: list[tuple[str, float | None]], priority: float | None) -> Child:
-        return UserMessage(priority=priority)[[TextChunk(priority=each)[text] for text, each in lines]]
+        return UserMessage(priority=priority)[
+            [TextChunk(priority=each)[text] for text, each in lines]
+        ]
 
-    def call(arguments: str, text: str, priority: float | None, other: float | None, between: list[Child]) -> Child:
+    def call(
+        arguments: str, text: str, priority: float | None, other: float | None, between: list[Child]
+    ) -> Child:
         made = ToolCall(id=f"c{next(numbers)}", name="read_file", arguments=arguments)
         result = ToolMessage(tool_call_id=made.id, priority=other)[text]
         return [AssistantMessage(tool_calls=[made], priority=priority), *between, result]
 
-    kinds = st.sampled_from([UserMessage, AssistantMessage, UserMessage, SystemMessage] if is_odd else [UserMessage, AssistantMessage])
+    kinds = st.sampled_from(
+        [UserMessage, AssistantMessage, UserMessage, SystemMessage]
+        if is_odd
+        else [UserMessage, AssistantMessage]
+    )
     leaves = st.builds(message, kinds, texts, priorities, st.integers(0, 5)) | st.builds(
         lines, st.lists(st.tuples(texts, priorities), min_size=1, max_size=4), priorities
     )
-    calls = st.builds(call, st.sampled_from(["{}", '{"path": "a.py"}']), texts, priorities, priorities, st.lists(leaves, max_size=1))
+    calls = st.builds(
+        call,
+        st.sampled_from(["{}", '{"path": "a.py"}']),
+        texts,
+        priorities,
+        priorities,
+        st.lists(leaves, max_size=1),
+    )
 
     def group(inner: list[Child], priority: float | None) -> Child:
         return Group(priority=priority)[inner]
 
     level = st.lists(leaves | calls, min_size=1, max_size=4)
     for _ in range(2):
-        level = st.lists(leaves | calls | st.builds(group, level, priorities), min_size=1, max_size=4)
-    system: list[Child] = draw(st.sampled_from([[], [SystemMessage()["be brief"]], [UserMessage(required=True)["stays"]]]))
+        level = st.lists(
+            leaves | calls | st.builds(group, level, priorities), min_size=1, max_size=4
+        )
+    system: list[Child] = draw(
+        st.sampled_from([[], [SystemMessage()["be brief"]], [UserMessage(required=True)["stays"]]])
+    )
     return *system, *draw(level)
 
 
@@ -87,17 +116,27 @@ def outcome(renderer: Renderer, prompt: Child) -> Rendered | str:
         return str(error)
 
 
-def check_same(prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]) -> None:
+def check_same(
+    prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]
+) -> None:
     whole = Renderer(budget=10_000, tokenizer=tokenizer, tools=tools).render(prompt).tokens
     budget = round(whole * percent / 100)
     note(f"{prompt!r}\n{tokenizer!r}, {budget}")
     compare(prompt, tokenizer, budget, tools)
 
 
-def compare(prompt: tuple[Child, ...], tokenizer: Tokenizer, budget: int, tools: tuple[ToolDefinition, ...] = ()) -> None:
+def compare(
+    prompt: tuple[Child, ...],
+    tokenizer: Tokenizer,
+    budget: int,
+    tools: tuple[ToolDefinition, ...] = (),
+) -> None:
     """Compare what the plan of a prompt gives with what its expanded tree gives."""
     planned = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools), prompt)
-    expanded = outcome(Renderer(budget=budget, tokenizer=tokenizer, tools=tools, trace=True), prompt)  # a trace needs the tree
+    # a trace needs the tree
+    expanded = outcome(
+        Renderer(budget=budget, tokenizer=tokenizer, tools=tools, trace=True), prompt
+    )
     assert planned == expanded
     if isinstance(planned, Rendered) and isinstance(expanded, Rendered):
         assert planned.removals == expanded.removals
@@ -114,13 +153,21 @@ def at_budget(rendered: Rendered, budget: int) -> Rendered | str:
 
 
 TOOLS = st.sampled_from([(), (TOOL,)])
-LOWER_LINE = UserMessage()[TextChunk(priority=0)["a"], TextChunk(priority=2)["b c"], TextChunk(priority=1)["d e"]]
+LOWER_LINE = UserMessage()[
+    TextChunk(priority=0)["a"], TextChunk(priority=2)["b c"], TextChunk(priority=1)["d e"]
+]
 
 
 @settings(max_examples=examples(300))
 @example((LOWER_LINE,), WordTokenizer(), 80, ())
 @example(
-    (Group(priority=1)[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]], UserMessage(priority=2)["c"]), WordTokenizer(), 70, ()
+    (
+        Group(priority=1)[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]],
+        UserMessage(priority=2)["c"],
+    ),
+    WordTokenizer(),
+    70,
+    (),
 )
 @given(static_prompts(), tokenizers(), st.integers(20, 105), TOOLS)
 def test_a_static_prompt_shows_what_its_expanded_tree_shows(
@@ -131,7 +178,9 @@ def test_a_static_prompt_shows_what_its_expanded_tree_shows(
 
 @pytest.mark.slow
 @settings(max_examples=examples(4_000))
-@given(static_prompts(), tokenizers() | st.just(tokenizer_for("gpt-4o")), st.integers(20, 105), TOOLS)
+@given(
+    static_prompts(), tokenizers() | st.just(tokenizer_for("gpt-4o")), st.integers(20, 105), TOOLS
+)
 def test_a_static_prompt_shows_what_its_expanded_tree_shows_thoroughly(
     prompt: tuple[Child, ...], tokenizer: Tokenizer, percent: int, tools: tuple[ToolDefinition, ...]
 ) -> None:
@@ -149,7 +198,13 @@ def test_a_text_of_a_subclass_of_str_is_a_text_as_any_other(kind: type[PromptEle
     prompt = kind(priority=4)[Marked("and so on")], AssistantMessage(required=True)["s"]
     for budget in range(5):
         compare(prompt, WordTokenizer(), budget)
-    assert [type(part) for part in Renderer(budget=100, tokenizer=WordTokenizer()).render(prompt).messages[0].content] == [str]
+    assert [
+        type(part)
+        for part in Renderer(budget=100, tokenizer=WordTokenizer())
+        .render(prompt)
+        .messages[0]
+        .content
+    ] == [str]
 
 
 def asked(name: str, priority: float | None = None) -> Child:
@@ -162,27 +217,58 @@ def told(name: str, priority: float | None = None) -> Child:
 
 USER = UserMessage(priority=9)["the task"]
 LEANING: dict[str, tuple[Child, ...]] = {
-    "calls around calls": (asked("c1", 5), Group(priority=2)[asked("c2", 1), told("c2", 1)], told("c1", 3), USER),
+    "calls around calls": (
+        asked("c1", 5),
+        Group(priority=2)[asked("c2", 1), told("c2", 1)],
+        told("c1", 3),
+        USER,
+    ),
     "one id twice": (asked("c1", 1), asked("c1", 2), told("c1", 3), told("c1", 4), USER),
-    "fixed in a group": (Group(priority=1)[UserMessage(required=True)["stays"], UserMessage(priority=2)["goes"]], USER),
-    "ties with a call": (asked("c1", 1), told("c1", 1), UserMessage(priority=1)["a b"], AssistantMessage(priority=1)["c"], USER),
+    "fixed in a group": (
+        Group(priority=1)[UserMessage(required=True)["stays"], UserMessage(priority=2)["goes"]],
+        USER,
+    ),
+    "ties with a call": (
+        asked("c1", 1),
+        told("c1", 1),
+        UserMessage(priority=1)["a b"],
+        AssistantMessage(priority=1)["c"],
+        USER,
+    ),
     "system": (SystemMessage(priority=1)["be brief"], AssistantMessage(priority=2)["a b c"], USER),
-    "unsafe lines": (UserMessage()[[TextChunk(priority=each)[text] for each, text in enumerate(["a.", "/x", " y", "\nz", "'s"])]],),
+    "unsafe lines": (
+        UserMessage()[
+            [
+                TextChunk(priority=each)[text]
+                for each, text in enumerate(["a.", "/x", " y", "\nz", "'s"])
+            ]
+        ],
+    ),
     "the user in lines": (
         UserMessage(priority=1)[TextChunk(priority=2)["a b"], TextChunk(priority=1)["c"]],
         AssistantMessage(priority=2)["d"],
     ),
-    "two users": (UserMessage(required=True)["stays"], UserMessage(priority=1)["a b c"], AssistantMessage(priority=2)["d e"]),
+    "two users": (
+        UserMessage(required=True)["stays"],
+        UserMessage(priority=1)["a b c"],
+        AssistantMessage(priority=2)["d e"],
+    ),
     "no user": (AssistantMessage(priority=1)["a b"], AssistantMessage(priority=2)["c d"]),
 }
 
 
 @pytest.mark.parametrize("tools", [(), (TOOL,)], ids=["", "tools"])
 @pytest.mark.parametrize("name", LEANING)
-def test_what_leans_on_other_elements_is_removed_with_them_at_every_budget(name: str, tools: tuple[ToolDefinition, ...]) -> None:
+def test_what_leans_on_other_elements_is_removed_with_them_at_every_budget(
+    name: str, tools: tuple[ToolDefinition, ...]
+) -> None:
     prompt = LEANING[name]
     for tokenizer in (WordTokenizer(per_message=1, per_call=1), tokenizer_for("gpt-4o")):
-        whole = Renderer(budget=1_000, tokenizer=tokenizer, tools=tools, pairing="lenient").render(prompt).tokens
+        whole = (
+            Renderer(budget=1_000, tokenizer=tokenizer, tools=tools, pairing="lenient")
+            .render(prompt)
+            .tokens
+        )
         for budget in range(max(0, whole - 16), whole + 1):
             compare(prompt, tokenizer, budget, tools)
 
@@ -218,7 +304,10 @@ def calls(numbers: range) -> tuple[Child, ...]:
     made: list[Child] = []
     for each in numbers:
         call = ToolCall(id=f"call {each}", name="read_file")
-        made += [AssistantMessage(priority=each, tool_calls=[call]), ToolMessage(priority=each, tool_call_id=call.id)[f"result {each}"]]
+        made += [
+            AssistantMessage(priority=each, tool_calls=[call]),
+            ToolMessage(priority=each, tool_call_id=call.id)[f"result {each}"],
+        ]
     return tuple(made)
 
 
@@ -250,7 +339,8 @@ def test_the_next_render_counts_only_what_is_new(shape: str) -> None:
     renderer = Renderer(budget=10_000, tokenizer=Noting(seen=seen))
     renderer.render(old)
     counted = [text.strip() for text in seen]
-    assert len([text for text in counted if text.endswith(" 50")]) == (2 if shape == "tools" else 1)  # a call and its result
+    # a call and its result
+    assert len([text for text in counted if text.endswith(" 50")]) == (2 if shape == "tools" else 1)
     seen.clear()
     renderer.render(extend(old))
     known = ("", "0", "99", "line 99")  # the end of what was the last line: its line break is new
@@ -265,4 +355,5 @@ def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(sha
     shown = {line for message in rendered.messages for line in message.text.split("\n")}
     assert len(long) == len({*long})
     assert rendered.tokens <= 60
-    assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")  # what no longer fits is counted, calls beside results
+    # what no longer fits is counted, calls beside results
+    assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")

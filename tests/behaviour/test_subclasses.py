@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import Child, First, IfEmpty, Metadata, PromptElement, Sizing, Tag, Truncate, UserMessage, component, render
+from promptkit import (
+    Child,
+    First,
+    IfEmpty,
+    Metadata,
+    PromptElement,
+    Sizing,
+    Tag,
+    Truncate,
+    UserMessage,
+    component,
+    render,
+)
 from promptkit.errors import BadPropError, TreeError
 from promptkit.testing import WordTokenizer
 
@@ -50,14 +62,19 @@ class Endless(PromptElement):
 
 
 def test_an_extended_element_does_what_the_element_does() -> None:
-    prompt = UserMessage()[Section(tag="x")["a"], Either()["b b b b", "c"], Otherwise(alt="none")[None], Note(value=3)]
+    prompt = UserMessage()[
+        Section(tag="x")["a"], Either()["b b b b", "c"], Otherwise(alt="none")[None], Note(value=3)
+    ]
     made = render(prompt, budget=9, tokenizer=WordTokenizer())
     assert made.messages[0].text == "<x>\na\n</x>\nc\nnone"
     assert made.metadata == (3,)
 
 
 def test_an_extended_message_may_render_its_content() -> None:
-    assert render(Greeting(who="Ada"), budget=9, tokenizer=WordTokenizer()).messages[0].text == "Hello Ada"
+    assert (
+        render(Greeting(who="Ada"), budget=9, tokenizer=WordTokenizer()).messages[0].text
+        == "Hello Ada"
+    )
 
 
 def test_a_render_that_could_not_be_heeded_is_refused() -> None:

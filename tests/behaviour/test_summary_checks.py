@@ -37,7 +37,13 @@ if TYPE_CHECKING:
     from promptkit.testing.server.replies import Answer
 
 FACT = "The deploy key lives in vault path kv/42."
-NO_SUMMARY = ["I'm sorry, but I can't assist with that.", "Let me continue with the tests.", "ok", "<summary>ok</summary>", ""]
+NO_SUMMARY = [
+    "I'm sorry, but I can't assist with that.",
+    "Let me continue with the tests.",
+    "ok",
+    "<summary>ok</summary>",
+    "",
+]
 
 
 PARTS = {"pi": 2}
@@ -53,7 +59,11 @@ def attempts(told: Recorder) -> list[str]:
 def test_a_refusal_or_small_talk_replaces_no_conversation(answer: str) -> None:
     told = Recorder()
     model = ScriptedModel([f"Noted. {words(600)}"] * 3 + [answer] * 3 + ["Go on."])
-    each = AgentSession(model=model, budget=ContextBudget(window=8_000, reserved_output_tokens=400), events=Events(told))
+    each = AgentSession(
+        model=model,
+        budget=ContextBudget(window=8_000, reserved_output_tokens=400),
+        events=Events(told),
+    )
 
     async def talk() -> None:
         for number in range(3):
@@ -70,7 +80,9 @@ def test_a_refusal_or_small_talk_replaces_no_conversation(answer: str) -> None:
     assert told.ends == ["failed"]
 
 
-def test_a_summary_without_a_model_is_taken_where_the_caller_allows_it_and_keeps_the_user_s_words() -> None:
+def test_a_summary_without_a_model_is_taken_where_the_caller_allows_it_and_keeps_the_user_s_words() -> (
+    None
+):
     model = ScriptedModel([f"Noted. {words(600)}"] * 3 + ["ok"] * 3)
     each = AgentSession(model=model, budget=ContextBudget(window=8_000, reserved_output_tokens=400))
 
@@ -94,7 +106,9 @@ class Hanging:
     name: str = "hanging"
     asked: int = 0
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         if asks_for_summary(messages):
             self.asked += 1
             await asyncio.Event().wait()
@@ -122,11 +136,14 @@ def test_a_summarizer_that_hangs_holds_up_a_request_no_longer_than_it_may() -> N
 
     assert asyncio.run(asyncio.wait_for(talk(), 30)) < 5
     assert "timeout" in attempts(told)
-    assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())  # without a model, as nothing else fitted
+    # without a model, as nothing else fitted
+    assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
     told.check()
 
 
-def over_http(preset: str, answer: Answer, *, turns: int = 6) -> tuple[list[Exchange], Recorder, list[SummaryError]]:
+def over_http(
+    preset: str, answer: Answer, *, turns: int = 6
+) -> tuple[list[Exchange], Recorder, list[SummaryError]]:
     """The summary requests of a preset's conversation that is compacted on demand, its events, and the error."""
     told, raised = Recorder(), list[SummaryError]()
 
@@ -146,20 +163,35 @@ def over_http(preset: str, answer: Answer, *, turns: int = 6) -> tuple[list[Exch
                 raised.append(error)
             await each.close()
 
-    with serve(window=60_000, rules=[Rule(match=is_summary_request, answer=answer)], after=lambda _: "So it is. " * 50) as server:
+    with serve(
+        window=60_000,
+        rules=[Rule(match=is_summary_request, answer=answer)],
+        after=lambda _: "So it is. " * 50,
+    ) as server:
         asyncio.run(talk(server.url))
-        return [exchange for exchange in server.requests if is_summary_request(exchange)], told, raised
+        return (
+            [exchange for exchange in server.requests if is_summary_request(exchange)],
+            told,
+            raised,
+        )
 
 
 @pytest.mark.parametrize("preset", ["pi", "claude_code", "codex", "vscode"])
-def test_a_summary_that_is_too_long_is_asked_for_once_more_and_not_paid_for_three_times(preset: str) -> None:
+def test_a_summary_that_is_too_long_is_asked_for_once_more_and_not_paid_for_three_times(
+    preset: str,
+) -> None:
     requests, told, (error,) = over_http(preset, summary_reply("long summary word " * 4_000))
 
     assert 2 <= len(requests) <= 2 * PARTS.get(preset, 1)
     assert all(
-        int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000 for request in requests
+        int(str(request.body["max_completion_tokens"])) <= 2 * 10_400 + 2_000
+        for request in requests
     )  # twice the summary, and the analysis
-    again = [request for request in requests if "too long. Write at most" in json.dumps(request.body["messages"])]
+    again = [
+        request
+        for request in requests
+        if "too long. Write at most" in json.dumps(request.body["messages"])
+    ]
     assert requests[0] not in again
     assert again
     assert set(attempts(told)) <= {"too_large", "cut"}
@@ -194,7 +226,11 @@ def test_a_server_that_hangs_costs_a_compaction_on_demand_the_time_limit_once() 
                 await each.compact()
             await each.close()
 
-    with serve(window=20_000, rules=[Rule(match=is_summary_request, answer=Hang())], after=lambda _: "So it is.") as server:
+    with serve(
+        window=20_000,
+        rules=[Rule(match=is_summary_request, answer=Hang())],
+        after=lambda _: "So it is.",
+    ) as server:
         asyncio.run(talk(server.url))
         assert sum(map(is_summary_request, server.requests)) == 1
     assert attempts(told) == ["timeout"]
@@ -209,7 +245,10 @@ class Counting:
 
 def test_the_facts_of_what_is_dropped_are_carried_whoever_writes_the_summary() -> None:
     edit = ToolDefinition(name="edit_file")
-    steps = [[ToolCall(id=name, name="edit_file", arguments=json.dumps({"path": f"/{name}.py"}))] for name in ("first", "second")]
+    steps = [
+        [ToolCall(id=name, name="edit_file", arguments=json.dumps({"path": f"/{name}.py"}))]
+        for name in ("first", "second")
+    ]
     answers = [words(100, f"a{number}") for number in range(4)]
     model = ScriptedModel([steps[0], answers[0], answers[1], steps[1], answers[2], answers[3]])
     each = AgentSession(

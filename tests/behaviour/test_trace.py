@@ -44,19 +44,35 @@ if TYPE_CHECKING:
 TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
 
 
-def traced(prompt: Child, budget: int, tokenizer: Tokenizer, prune_step: int = 0) -> tuple[Rendered | None, Trace | None]:
+def traced(
+    prompt: Child, budget: int, tokenizer: Tokenizer, prune_step: int = 0
+) -> tuple[Rendered | None, Trace | None]:
     """The render and its record, or the record of one that does not fit."""
     try:
-        rendered = render(prompt, budget=budget, tokenizer=tokenizer, prune_step=prune_step, pairing="lenient", trace=True)
+        rendered = render(
+            prompt,
+            budget=budget,
+            tokenizer=tokenizer,
+            prune_step=prune_step,
+            pairing="lenient",
+            trace=True,
+        )
     except BudgetExceededError as error:
         return None, error.trace if isinstance(error.trace, Trace) else None
     return rendered, rendered.trace
 
 
 @settings(max_examples=examples(150))
-@given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60), step=st.sampled_from([0, 0, 3, 10]))
+@given(
+    prompt=prompts(),
+    tokenizer=tokenizers(),
+    budget=st.integers(0, 60),
+    step=st.sampled_from([0, 0, 3, 10]),
+)
 @pytest.mark.slow
-def test_a_record_chooses_the_state_that_a_render_ends_in(prompt: Child, tokenizer: Tokenizer, budget: int, step: int) -> None:
+def test_a_record_chooses_the_state_that_a_render_ends_in(
+    prompt: Child, tokenizer: Tokenizer, budget: int, step: int
+) -> None:
     rendered, trace = traced(prompt, budget, tokenizer, step)
     if trace is None:
         return  # a limit does not hold: there is no whole to record
@@ -89,12 +105,16 @@ def test_recording_changes_nothing(prompt: Child, tokenizer: Tokenizer, budget: 
     assert rendered == plain
     assert rendered is not None
     assert rendered.removals == plain.removals
-    assert [removal.tokens for removal in rendered.removals] == [removal.tokens for removal in plain.removals]
+    assert [removal.tokens for removal in rendered.removals] == [
+        removal.tokens for removal in plain.removals
+    ]
 
 
 @settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers(), budget=st.integers(0, 60))
-def test_what_a_record_keeps_is_what_the_messages_say(prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
+def test_what_a_record_keeps_is_what_the_messages_say(
+    prompt: Child, tokenizer: Tokenizer, budget: int
+) -> None:
     rendered, trace = traced(prompt, budget, tokenizer)
     if rendered is None or trace is None or trace.state is None:
         return
@@ -103,8 +123,14 @@ def test_what_a_record_keeps_is_what_the_messages_say(prompt: Child, tokenizer: 
         part = rendered.messages[span.message].content[span.part]
         assert isinstance(part, str)
         texts.append(part[span.start : span.end])
-    shown = {item.id for item in trace.kept(trace.state) if item.role and not _is_blank(trace, item.id)}
-    kept = [item.text for item in trace.kept(trace.state) if item.text and _message(trace, item.id) in shown]
+    shown = {
+        item.id for item in trace.kept(trace.state) if item.role and not _is_blank(trace, item.id)
+    }
+    kept = [
+        item.text
+        for item in trace.kept(trace.state)
+        if item.text and _message(trace, item.id) in shown
+    ]
     assert kept == texts
 
 
@@ -120,23 +146,37 @@ def _is_blank(trace: Trace, number: int) -> bool:
     state = trace.state or 0
     inside = [item for item in trace.items[message.id : message.end] if item.kept(state)]
     calls = [call for call in message.calls if call.until is None or state <= call.until]
-    return message.role != "tool" and not calls and not any(item.part or (item.text and not item.text.isspace()) for item in inside)
+    return (
+        message.role != "tool"
+        and not calls
+        and not any(item.part or (item.text and not item.text.isspace()) for item in inside)
+    )
 
 
 @settings(max_examples=examples(100))
 @given(prompt=prompts(), tokenizer=tokenizers())
-def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(prompt: Child, tokenizer: Tokenizer) -> None:
+def test_the_removals_of_a_record_are_those_of_a_render_that_loses_all(
+    prompt: Child, tokenizer: Tokenizer
+) -> None:
     rendered, trace = traced(prompt, 10_000, tokenizer)
     if rendered is None or trace is None:
         return  # a limit does not hold
-    smallest = min((budget for budget in range(200) if trace.state_at(budget) is not None), default=None)
+    smallest = min(
+        (budget for budget in range(200) if trace.state_at(budget) is not None), default=None
+    )
     assert smallest is not None
     removals = rendered.at_budget(smallest).removals
     state = trace.state_at(smallest)
     assert state is not None
     recorded = [removal for removal in trace.removals if removal.step < state]
-    facts = [(each.order, each.path, each.priority, each.reason, each.partner, each.tokens) for each in removals]
-    assert [(each.order, each.path, each.priority, each.reason, each.partner, each.tokens) for each in recorded] == facts
+    facts = [
+        (each.order, each.path, each.priority, each.reason, each.partner, each.tokens)
+        for each in removals
+    ]
+    assert [
+        (each.order, each.path, each.priority, each.reason, each.partner, each.tokens)
+        for each in recorded
+    ] == facts
     for removal in recorded:
         item = trace.items[removal.item]
         if removal.call is None:
@@ -183,7 +223,10 @@ def test_epochs_say_who_was_given_how_much_and_who_used_it() -> None:
     assert trace is not None
     first, second = [epoch for epoch in trace.flex_groups if epoch.container == 0]
     assert (first.grow, first.available, first.reserved) == (2, 100, 10)
-    assert [(share.basis, share.budget, share.used) for share in first.members] == [(2, 60, 60), (1, 30, 30)]
+    assert [(share.basis, share.budget, share.used) for share in first.members] == [
+        (2, 60, 60),
+        (1, 30, 30),
+    ]
     assert (second.grow, second.available, second.reserved) == (1, 10, 0)
     assert [(share.budget, share.used) for share in second.members] == [(5, 3), (5, 3)]
     assert [trace.items[share.item].element for share in first.members] == ["Filler", "Filler"]
@@ -217,7 +260,12 @@ def test_the_time_of_a_component_that_awaits_is_the_time_until_it_is_done() -> N
 
 def test_a_prompt_that_does_not_fit_leaves_its_record_with_the_error() -> None:
     with pytest.raises(BudgetExceededError) as caught:
-        render((UserMessage(required=True)["one two"], UserMessage(priority=1)["three"]), budget=1, tokenizer=WordTokenizer(), trace=True)
+        render(
+            (UserMessage(required=True)["one two"], UserMessage(priority=1)["three"]),
+            budget=1,
+            tokenizer=WordTokenizer(),
+            trace=True,
+        )
     trace = caught.value.trace
     assert isinstance(trace, Trace)
     assert (trace.state, trace.counts) == (None, (3, 2))
@@ -226,7 +274,10 @@ def test_a_prompt_that_does_not_fit_leaves_its_record_with_the_error() -> None:
 
 def test_a_limit_that_removed_something_did_so_in_every_state() -> None:
     rendered = render(
-        UserMessage()[TokenLimit(max_tokens=1)["one", TextChunk(priority=1)["two"]]], budget=10, tokenizer=WordTokenizer(), trace=True
+        UserMessage()[TokenLimit(max_tokens=1)["one", TextChunk(priority=1)["two"]]],
+        budget=10,
+        tokenizer=WordTokenizer(),
+        trace=True,
     )
     trace = rendered.trace
     assert trace is not None
@@ -236,7 +287,10 @@ def test_a_limit_that_removed_something_did_so_in_every_state() -> None:
 
 
 def test_what_tools_cost_is_counted_in_every_state() -> None:
-    prompt = (SystemMessage(priority=5)["Be brief.", TextChunk(priority=1)["Be kind."]], UserMessage(priority=9)["Hello"])
+    prompt = (
+        SystemMessage(priority=5)["Be brief.", TextChunk(priority=1)["Be kind."]],
+        UserMessage(priority=9)["Hello"],
+    )
     rendered = render(prompt, budget=1_000, tools=TOOLS, trace=True)
     assert rendered.trace is not None
     for budget in range(20, 90):
@@ -264,22 +318,36 @@ def test_the_path_of_what_is_very_deep_leaves_out_the_middle_as_the_receipt_does
     prompt: PromptElement = UserMessage(priority=1)["deep", "er"]
     for _ in range(3 * MAX_PATH_STEPS):
         prompt = Group()[prompt]
-    trace = render((prompt, UserMessage(priority=2)["kept"]), budget=1, tokenizer=WordTokenizer(), trace=True).trace
+    trace = render(
+        (prompt, UserMessage(priority=2)["kept"]), budget=1, tokenizer=WordTokenizer(), trace=True
+    ).trace
     assert trace is not None
     assert any("more …" in item.path for item in trace.items)
-    assert [trace.items[removal.item].path for removal in trace.removals] == [removal.path for removal in trace.removals]
+    assert [trace.items[removal.item].path for removal in trace.removals] == [
+        removal.path for removal in trace.removals
+    ]
 
 
 def marked_rounds(*priorities: int) -> Rounds:
     """Rounds that are removed in written order, and a marker of how many are gone."""
     rounds = [Message(role="user", content=(text,)) for text in ("a b", "c d", "e f")]
-    return Rounds(rounds=rounds, order=[0, 1, 2], priorities=priorities, marker=lambda count: f"{count} left out", pass_priority=True)
+    return Rounds(
+        rounds=rounds,
+        order=[0, 1, 2],
+        priorities=priorities,
+        marker=lambda count: f"{count} left out",
+        pass_priority=True,
+    )
 
 
 def markers(prompt: Child) -> list[tuple[str | None, int, int | None, bool]]:
     trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None
-    return [(item.text, item.since, item.until, item.fallback) for item in trace.items if item.label == "marker"]
+    return [
+        (item.text, item.since, item.until, item.fallback)
+        for item in trace.items
+        if item.label == "marker"
+    ]
 
 
 def test_a_marker_is_there_from_the_removal_of_its_round_to_that_of_the_next() -> None:
@@ -298,7 +366,9 @@ def test_a_marker_is_there_from_the_removal_of_its_round_to_that_of_the_next() -
         ((1, 2, 9), [("1 left out", 1, 1, True), ("2 left out", 2, 2, True)]),
     ],
 )
-def test_a_marker_leaves_with_its_conversation(priorities: tuple[int, ...], expected: list[tuple[str, int, int, bool]]) -> None:
+def test_a_marker_leaves_with_its_conversation(
+    priorities: tuple[int, ...], expected: list[tuple[str, int, int, bool]]
+) -> None:
     prompt = (
         KeepWith(group=1, priority=5)[AssistantMessage()["x"]],
         KeepWith(group=1, pass_priority=True)[marked_rounds(*priorities)],
@@ -313,5 +383,10 @@ def test_tools_after_a_system_message_cost_the_same_with_a_record(system: str) -
     plain = render(prompt, budget=1_000, tools=TOOLS)
     made = render(prompt, budget=1_000, tools=TOOLS, trace=True)
     tokenizer = OpenAITokenizer("o200k_base")
-    apart = render(prompt, budget=1_000, tokenizer=tokenizer).tokens - tokenizer.count_overhead((), system=system).tokens
-    assert made.tokens == plain.tokens == apart + tokenizer.count_overhead(TOOLS, system=system).tokens
+    apart = (
+        render(prompt, budget=1_000, tokenizer=tokenizer).tokens
+        - tokenizer.count_overhead((), system=system).tokens
+    )
+    assert (
+        made.tokens == plain.tokens == apart + tokenizer.count_overhead(TOOLS, system=system).tokens
+    )

@@ -44,7 +44,8 @@ Answer = Any  # Any: what a page answers, JSON of any shape
 
 CHROMIUM = find()
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM, to test the trace page"
+    CHROMIUM is None,
+    reason="no Chromium on PATH: install one, or name it in PROMPTKIT_CHROMIUM, to test the trace page",
 )
 
 
@@ -90,7 +91,10 @@ def budgets_of(trace: Trace, number: int) -> list[int]:
     chance = random.Random(number)
     full = max(trace.costs) + trace.reserved
     even = [full * at // (number // 2 - 1) for at in range(number // 2)]
-    edges = [cost + trace.reserved - chance.randint(0, 1) for cost in chance.choices(trace.costs, k=number - len(even))]
+    edges = [
+        cost + trace.reserved - chance.randint(0, 1)
+        for cost in chance.choices(trace.costs, k=number - len(even))
+    ]
     return even + edges
 
 
@@ -98,7 +102,9 @@ def budgets_of(trace: Trace, number: int) -> list[int]:
 
 
 def asked(rules: Page, trace: Trace, budgets: list[int]) -> Answer:
-    return json.loads(rules.evaluate(ANSWERS, [json.loads(json.dumps(build_columns(trace))), budgets]))
+    return json.loads(
+        rules.evaluate(ANSWERS, [json.loads(json.dumps(build_columns(trace))), budgets])
+    )
 
 
 def as_page_says(message: Message) -> Answer:
@@ -106,7 +112,9 @@ def as_page_says(message: Message) -> Answer:
         "role": message.role,
         "name": message.name,
         "callId": message.tool_call_id,
-        "content": [part if isinstance(part, str) else describe_part(part) for part in message.content],
+        "content": [
+            part if isinstance(part, str) else describe_part(part) for part in message.content
+        ],
         "calls": [[call.id, call.name, call.arguments] for call in message.tool_calls],
     }
 
@@ -117,7 +125,11 @@ def expected(rendered: Rendered, budget: int) -> Answer:
         return None
     state = again.trace.state
     kept = [item.id for item in again.trace.kept(state)]
-    return {"state": state, "kept": kept, "messages": [as_page_says(message) for message in again.messages]}
+    return {
+        "state": state,
+        "kept": kept,
+        "messages": [as_page_says(message) for message in again.messages],
+    }
 
 
 def without_ids(answer: Answer) -> Answer:
@@ -128,23 +140,33 @@ def without_ids(answer: Answer) -> Answer:
 
 @settings(max_examples=examples(150))
 @given(prompt=prompts(), tokenizer=tokenizers(), step=st.sampled_from([0, 0, 3, 10]))
-def test_the_rules_of_the_page_are_those_of_the_renderer(rules: Page, prompt: Child, tokenizer: Tokenizer, step: int) -> None:
+def test_the_rules_of_the_page_are_those_of_the_renderer(
+    rules: Page, prompt: Child, tokenizer: Tokenizer, step: int
+) -> None:
     try:
-        rendered = render(prompt, budget=60, tokenizer=tokenizer, prune_step=step, pairing="lenient", trace=True)
+        rendered = render(
+            prompt, budget=60, tokenizer=tokenizer, prune_step=step, pairing="lenient", trace=True
+        )
     except BudgetExceededError:
         return
     assert rendered.trace
     budgets = list(range(0, 61, 3))
     found = asked(rules, rendered.trace, budgets)
-    assert [without_ids(answer) for answer in found["answers"]] == [expected(rendered, budget) for budget in budgets]
+    assert [without_ids(answer) for answer in found["answers"]] == [
+        expected(rendered, budget) for budget in budgets
+    ]
     assert found["paths"] == [item.path for item in rendered.trace.items]
 
 
 @settings(max_examples=examples(50))
 @given(prompt=prompts(), tokenizer=tokenizers(), step=st.sampled_from([0, 3, 10]))
-def test_the_page_knows_at_which_budgets_an_element_is_kept(rules: Page, prompt: Child, tokenizer: Tokenizer, step: int) -> None:
+def test_the_page_knows_at_which_budgets_an_element_is_kept(
+    rules: Page, prompt: Child, tokenizer: Tokenizer, step: int
+) -> None:
     try:
-        trace = render(prompt, budget=100, tokenizer=tokenizer, prune_step=step, pairing="lenient", trace=True).trace
+        trace = render(
+            prompt, budget=100, tokenizer=tokenizer, prune_step=step, pairing="lenient", trace=True
+        ).trace
     except BudgetExceededError:
         return
     assert trace
@@ -152,7 +174,9 @@ def test_the_page_knows_at_which_budgets_an_element_is_kept(rules: Page, prompt:
     states = [trace.state_at(budget) for budget in range(top + 2)]
     found = asked(rules, trace, list(range(top + 1)))
     for item in trace.items:
-        keeping = [budget for budget, state in enumerate(states) if state is not None and item.kept(state)]
+        keeping = [
+            budget for budget, state in enumerate(states) if state is not None and item.kept(state)
+        ]
         span = found["spans"][item.id]
         if not keeping:
             assert span is None
@@ -174,7 +198,9 @@ def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_removals(rules: Pa
     prompt: PromptElement = UserMessage()["deep", "er"]
     for _ in range(1_070):
         prompt = Group()[prompt]
-    trace = render((prompt, UserMessage()["kept"]), budget=100, tokenizer=WordTokenizer(), trace=True).trace
+    trace = render(
+        (prompt, UserMessage()["kept"]), budget=100, tokenizer=WordTokenizer(), trace=True
+    ).trace
     assert trace
     assert asked(rules, trace, [])["paths"] == [item.path for item in trace.items]
 
@@ -184,7 +210,10 @@ def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_removals(rules: Pa
 
 def as_read(message: Message) -> Answer:
     """A message as `READ` reads it, with the kinds of its parts other than text."""
-    content = [["text", part] if isinstance(part, str) else ["part", str(describe_part(part)["kind"])] for part in message.content]
+    content = [
+        ["text", part] if isinstance(part, str) else ["part", str(describe_part(part)["kind"])]
+        for part in message.content
+    ]
     return {
         "role": message.role,
         "of": [word for word in (message.name, message.tool_call_id) if word is not None],
@@ -195,7 +224,10 @@ def as_read(message: Message) -> Answer:
 
 def kinds_only(messages: Answer) -> Answer:
     for message in messages:
-        message["content"] = [[kind, text if kind == "text" else text.split(" · ")[0]] for kind, text in message["content"]]
+        message["content"] = [
+            [kind, text if kind == "text" else text.split(" · ")[0]]
+            for kind, text in message["content"]
+        ]
     return messages
 
 
@@ -207,7 +239,10 @@ SHOWN: dict[str, tuple[Callable[[], Child], int]] = {
 
 
 @pytest.mark.parametrize("budgets", [4, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if "tools" in name else pytest.mark.slow) for name in SHOWN])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if "tools" in name else pytest.mark.slow) for name in SHOWN],
+)
 def test_the_slider_keeps_and_sends_what_a_render_with_that_budget_does(
     name: str, budgets: int, chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
@@ -246,7 +281,11 @@ def test_the_page_opens_in_the_state_that_was_rendered_and_goes_back_to_it(
         page.fill("#budget", "16000")
         assert "of 16,000" in page.inner_text("#fit")
         page.click("#reset")
-        assert (page.inner_text("#fit"), page.input_value("#budget"), page.input_value("#slider")) == (fit, "2000", "2000")
+        assert (
+            page.inner_text("#fit"),
+            page.input_value("#budget"),
+            page.input_value("#slider"),
+        ) == (fit, "2000", "2000")
 
 
 def dropped_runs(trace: Trace, messages: frozenset[str]) -> list[tuple[int, int]]:
@@ -258,7 +297,12 @@ def dropped_runs(trace: Trace, messages: frozenset[str]) -> list[tuple[int, int]
             is_kept = item.path in messages
             if not is_kept:
                 number, tokens = (0, 0) if was_kept else runs.pop()
-                runs.append((number + 1, tokens + sum(each.tokens for each in trace.items[item.id : item.end])))
+                runs.append(
+                    (
+                        number + 1,
+                        tokens + sum(each.tokens for each in trace.items[item.id : item.end]),
+                    )
+                )
             was_kept = is_kept
     return runs
 
@@ -267,7 +311,10 @@ def test_the_page_opens_on_what_is_sent_with_a_line_for_each_run_of_dropped_mess
     chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
     roles = (UserMessage, AssistantMessage)
-    prompt = [roles[at % 2](priority=at % 7)[f"Message {at}, " + "of some words " * (at % 5)] for at in range(200)]
+    prompt = [
+        roles[at % 2](priority=at % 7)[f"Message {at}, " + "of some words " * (at % 5)]
+        for at in range(200)
+    ]
     rendered = render(prompt, budget=1_000, trace=True)
     trace = rendered.trace
     assert trace
@@ -275,8 +322,13 @@ def test_the_page_opens_on_what_is_sent_with_a_line_for_each_run_of_dropped_mess
     kept = frozenset(item.path for item in trace.kept(trace.state))
     for width in (1_440, 400):
         with opened(chromium, written(trace), width=width, height=20_000) as (page, _):
-            assert page.locator("#messages .text").all_inner_texts() == [message.text for message in rendered.messages]
-            lines = [f"{n} message{'s'[: n != 1]}, {tokens:,} tokens dropped" for n, tokens in dropped_runs(trace, kept)]
+            assert page.locator("#messages .text").all_inner_texts() == [
+                message.text for message in rendered.messages
+            ]
+            lines = [
+                f"{n} message{'s'[: n != 1]}, {tokens:,} tokens dropped"
+                for n, tokens in dropped_runs(trace, kept)
+            ]
             assert page.locator("#messages .fold").all_inner_texts() == lines
             assert len(lines) > 20
 
@@ -285,13 +337,26 @@ def test_the_page_opens_on_what_is_sent_with_a_line_for_each_run_of_dropped_mess
 def test_a_line_of_dropped_messages_opens_and_closes_by_click_and_by_key(
     chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
-    prompt = (UserMessage(priority=1)["one"], UserMessage(priority=2)["two"], UserMessage()["three"])
+    prompt = (
+        UserMessage(priority=1)["one"],
+        UserMessage(priority=2)["two"],
+        UserMessage()["three"],
+    )
     rendered = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True)
     with opened(chromium, written(rendered.trace)) as (page, seen):
-        texts, line = page.locator("#messages .text"), page.get_by_role("button", name="2 messages, 2 tokens dropped")
-        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == ("false", ["three"])
+        texts, line = (
+            page.locator("#messages .text"),
+            page.get_by_role("button", name="2 messages, 2 tokens dropped"),
+        )
+        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == (
+            "false",
+            ["three"],
+        )
         line.click()
-        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == ("true", ["one", "two", "three"])
+        assert (line.get_attribute("aria-expanded"), texts.all_inner_texts()) == (
+            "true",
+            ["one", "two", "three"],
+        )
         assert page.get_by_role("article", name="user message, dropped").count() == 2
         for expected_texts in (["three"], ["one", "two", "three"]):
             page.keyboard.press("Enter")  # the line keeps the focus
@@ -303,11 +368,20 @@ def test_a_line_of_dropped_messages_opens_and_closes_by_click_and_by_key(
 
 
 @pytest.mark.slow
-def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    calls = (ToolCall(id="a", name="look", arguments="{}"), ToolCall(id="b", name="find", arguments="{}"))
+def test_dropped_parts_of_a_message_are_folded_where_they_stood(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    calls = (
+        ToolCall(id="a", name="look", arguments="{}"),
+        ToolCall(id="b", name="find", arguments="{}"),
+    )
     prompt = (
         UserMessage()[
-            "first", [TextChunk(priority=at)[f"chunk {at}"] for at in range(3)], "between", TextChunk(priority=9)["late"], "last"
+            "first",
+            [TextChunk(priority=at)[f"chunk {at}"] for at in range(3)],
+            "between",
+            TextChunk(priority=9)["late"],
+            "last",
         ],
         AssistantMessage(tool_calls=calls)["I look."],
         ToolMessage(tool_call_id="a", priority=1)["gone"],
@@ -315,10 +389,18 @@ def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browse
     )
     full = render(prompt, budget=1_000, tokenizer=WordTokenizer())
     rendered = render(prompt, budget=full.tokens - 5, tokenizer=WordTokenizer(), trace=True)
-    assert [message.text for message in rendered.messages] == ["first\nchunk 2between\nlatelast", "I look.", "found"]
+    assert [message.text for message in rendered.messages] == [
+        "first\nchunk 2between\nlatelast",
+        "I look.",
+        "found",
+    ]
     with opened(chromium, written(rendered.trace)) as (page, _):
         first = page.locator("#messages .message").first
-        assert first.locator("> *:not(header)").all_inner_texts() == ["first\n", "2 parts, 4 tokens dropped", "chunk 2between\nlatelast"]
+        assert first.locator("> *:not(header)").all_inner_texts() == [
+            "first\n",
+            "2 parts, 4 tokens dropped",
+            "chunk 2between\nlatelast",
+        ]
         first.locator(".fold").click()
         assert first.locator(".gone").all_inner_texts() == ["chunk 0", "chunk 1"]
         assert json.loads(page.evaluate(READ))["messages"][1]["calls"] == [["b", "find", "{}"]]
@@ -328,37 +410,57 @@ def test_dropped_parts_of_a_message_are_folded_where_they_stood(chromium: Browse
 
 
 @pytest.mark.slow
-def test_a_marker_counts_neither_as_dropped_nor_as_written(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_a_marker_counts_neither_as_dropped_nor_as_written(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     marker = UserMessage(priority=1)["[older messages left out]"]
-    prompt = (UserMessage(priority=1, fallback=marker)["one two three four five"], UserMessage()["six"])
+    prompt = (
+        UserMessage(priority=1, fallback=marker)["one two three four five"],
+        UserMessage()["six"],
+    )
     trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
     with opened(chromium, written(trace)) as (page, _):
         folds, badges = page.locator("#messages .fold"), page.locator("#messages .badge")
         assert (folds.count(), badges.count()) == (0, 0)
         page.evaluate(SLIDE, 5)
-        assert (folds.all_inner_texts(), badges.all_inner_texts()) == (["1 message, 5 tokens dropped"], ["fallback"])
+        assert (folds.all_inner_texts(), badges.all_inner_texts()) == (
+            ["1 message, 5 tokens dropped"],
+            ["fallback"],
+        )
         page.evaluate(SLIDE, 1)
         assert (folds.all_inner_texts(), badges.count()) == (["1 message, 5 tokens dropped"], 0)
 
 
 @pytest.mark.slow
-def test_the_tree_hides_what_is_dropped_until_it_is_asked_for(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_the_tree_hides_what_is_dropped_until_it_is_asked_for(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     prompt = (UserMessage(priority=1)["one"], UserMessage()["two"])
     trace = render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace
     with opened(chromium, written(trace)) as (page, _):
-        labels, toggle = page.locator("#tree .label"), page.get_by_role("button", name="Show dropped")
+        labels, toggle = (
+            page.locator("#tree .label"),
+            page.get_by_role("button", name="Show dropped"),
+        )
         assert labels.all_inner_texts() == ["prompt", "UserMessage[1]"]
         toggle.click()
-        assert (labels.all_inner_texts(), toggle.get_attribute("aria-pressed")) == (["prompt", "UserMessage[0]", "UserMessage[1]"], "true")
+        assert (labels.all_inner_texts(), toggle.get_attribute("aria-pressed")) == (
+            ["prompt", "UserMessage[0]", "UserMessage[1]"],
+            "true",
+        )
         toggle.click()
         page.click("#tab-removals")
         page.click("#removals .removal")
         page.click("#tab-tree")
-        assert page.locator("#tree .row[aria-selected=true] .label").inner_text() == "UserMessage[0]"
+        assert (
+            page.locator("#tree .row[aria-selected=true] .label").inner_text() == "UserMessage[0]"
+        )
 
 
 @pytest.mark.slow
-def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_a_page_opens_with_what_an_earlier_turn_had_dropped(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     renderer = Renderer(budget=6, tokenizer=WordTokenizer(), prune_step=2, trace=True)
     old = UserMessage(priority=1)["old words"]
     renderer.render((old, UserMessage()["a b c d e"]))
@@ -368,13 +470,19 @@ def test_a_page_opens_with_what_an_earlier_turn_had_dropped(chromium: Browser, w
         assert texts.all_inner_texts() == [message.text for message in rendered.messages] == ["a b"]
         assert "elements dropped in an earlier turn stay dropped" in page.inner_text("#facts")
         page.evaluate(SLIDE, 6)
-        assert texts.all_inner_texts() == [message.text for message in rendered.at_budget(6).messages] == ["old words", "a b"]
+        assert (
+            texts.all_inner_texts()
+            == [message.text for message in rendered.at_budget(6).messages]
+            == ["old words", "a b"]
+        )
         page.click("#reset")
         assert texts.all_inner_texts() == ["a b"]
 
 
 @pytest.mark.slow
-def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_a_prompt_that_does_not_fit_opens_with_what_is_required(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     prompt = (UserMessage(required=True)["one two three"], UserMessage()["four"])
     with pytest.raises(BudgetExceededError) as caught:
         render(prompt, budget=2, tokenizer=WordTokenizer(), trace=True)
@@ -382,7 +490,10 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browse
     assert isinstance(trace, Trace)
     with opened(chromium, written(trace)) as (page, seen):
         assert page.inner_text("#fit") == "✕ Does not fit. At least 3 tokens are needed, 1 more."
-        assert page.locator("#tree .row.kept .label").all_inner_texts() == ["prompt", "UserMessage[0]"]
+        assert page.locator("#tree .row.kept .label").all_inner_texts() == [
+            "prompt",
+            "UserMessage[0]",
+        ]
         page.click("#messages .go")
         assert page.inner_text("#fit") == "✓ Fits. 3 of 3 tokens used"
         assert page.locator("#messages .text").all_inner_texts() == ["one two three"]
@@ -390,7 +501,9 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(chromium: Browse
 
 
 @pytest.mark.slow
-def test_a_prompt_without_anything_is_shown_too(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_a_prompt_without_anything_is_shown_too(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     with opened(chromium, written(render((), budget=10, trace=True).trace)) as (page, seen):
         assert "No message is left" in page.inner_text("#messages")
         page.click("#tab-removals")
@@ -398,11 +511,20 @@ def test_a_prompt_without_anything_is_shown_too(chromium: Browser, written: Call
         assert seen.complaints == []
 
 
-def test_content_that_tries_to_be_more_than_text_stays_text(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    with opened(chromium, written(render(hostile(), budget=100_000, trace=True).trace), height=4_000) as (page, seen):
+def test_content_that_tries_to_be_more_than_text_stays_text(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    with opened(
+        chromium, written(render(hostile(), budget=100_000, trace=True).trace), height=4_000
+    ) as (page, seen):
         page.click("#unfold")
         read = json.loads(page.evaluate(READ))
-        said = [text for message in read["messages"] for kind, text in message["content"] if kind == "text"]
+        said = [
+            text
+            for message in read["messages"]
+            for kind, text in message["content"]
+            if kind == "text"
+        ]
         for text in HOSTILE:
             assert any(text in each for each in said)
         for row in page.locator("#tree .row").all()[:20]:
@@ -413,8 +535,13 @@ def test_content_that_tries_to_be_more_than_text_stays_text(chromium: Browser, w
         assert [url for url in seen.requests if not url.startswith("file:")] == []
 
 
-def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    with opened(chromium, written(render(UserMessage()["Hello"], budget=10, trace=True).trace)) as (page, seen):
+def test_the_policy_of_the_page_lets_nothing_in(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    with opened(chromium, written(render(UserMessage()["Hello"], budget=10, trace=True).trace)) as (
+        page,
+        seen,
+    ):
         assert seen.complaints == []
         page.evaluate("""async () => {
           const attempts = [
@@ -434,8 +561,13 @@ def test_the_policy_of_the_page_lets_nothing_in(chromium: Browser, written: Call
 
 
 @pytest.mark.slow
-def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    prompt = (UserMessage(label="ada")["first words"], UserMessage(priority=1)["other words", "and the NEEDLE itself"])
+def test_search_goes_from_match_to_match_in_paths_and_texts(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    prompt = (
+        UserMessage(label="ada")["first words"],
+        UserMessage(priority=1)["other words", "and the NEEDLE itself"],
+    )
     with opened(chromium, written(render(prompt, budget=100, trace=True).trace)) as (page, _):
         selected = page.locator("#tree .row[aria-selected=true] .label")
         page.keyboard.press("/")
@@ -458,19 +590,47 @@ def test_search_goes_from_match_to_match_in_paths_and_texts(chromium: Browser, w
 
 
 @pytest.mark.slow
-def test_the_keyboard_walks_the_tree_and_the_budgets(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    prompt = (UserMessage()["one"], UserMessage(priority=1)["two ", "three"], UserMessage(priority=2)["four"])
+def test_the_keyboard_walks_the_tree_and_the_budgets(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    prompt = (
+        UserMessage()["one"],
+        UserMessage(priority=1)["two ", "three"],
+        UserMessage(priority=2)["four"],
+    )
     trace = render(prompt, budget=100, tokenizer=WordTokenizer(), trace=True).trace
     with opened(chromium, written(trace)) as (page, _):
         selected = page.locator("#tree .row[aria-selected=true]")
         page.focus("#tree")
         walked: list[str] = []
-        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowLeft", "End", "Home"):
+        for key in (
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowDown",
+            "ArrowLeft",
+            "ArrowLeft",
+            "End",
+            "Home",
+        ):
             page.keyboard.press(key)
             walked.append(selected.locator(".label").inner_text())
-            assert page.get_attribute("#tree", "aria-activedescendant") == selected.get_attribute("id")
+            assert page.get_attribute("#tree", "aria-activedescendant") == selected.get_attribute(
+                "id"
+            )
         message = "UserMessage[1]"
-        assert walked == ["UserMessage[0]", message, message, "text[0]", "text[1]", message, message, "UserMessage[2]", "prompt"]
+        assert walked == [
+            "UserMessage[0]",
+            message,
+            message,
+            "text[0]",
+            "text[1]",
+            message,
+            message,
+            "UserMessage[2]",
+            "prompt",
+        ]
         budgets: list[str] = []
         for key in ("[", "[", "[", "]", "]"):
             page.keyboard.press(key)
@@ -483,25 +643,36 @@ def test_the_keyboard_walks_the_tree_and_the_budgets(chromium: Browser, written:
 
 
 @pytest.mark.slow
-def test_labels_for_screen_readers(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_labels_for_screen_readers(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     prompt = (UserMessage()["one"], UserMessage(priority=1)["two"])
-    with opened(chromium, written(render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace)) as (page, _):
+    with opened(
+        chromium, written(render(prompt, budget=1, tokenizer=WordTokenizer(), trace=True).trace)
+    ) as (page, _):
         page.get_by_role("slider", name="Budget in tokens").wait_for()
         page.get_by_role("tree", name="Elements of the prompt").wait_for()
         page.click("#dropped")
         dropped = page.get_by_role("treeitem", name="UserMessage[1], dropped, 1 token")
-        assert [dropped.get_attribute(f"aria-{name}") for name in ("level", "posinset", "setsize", "selected")] == ["2", "2", "2", "false"]
+        assert [
+            dropped.get_attribute(f"aria-{name}")
+            for name in ("level", "posinset", "setsize", "selected")
+        ] == ["2", "2", "2", "false"]
         assert page.get_by_role("tab", selected=True).inner_text() == "Tree"
         assert page.get_attribute("#slider", "aria-valuetext") == "1 token: fits"
 
 
 @pytest.mark.slow
-def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_an_element_says_when_it_goes_and_why(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     rendered = render(RICH["limits"](), budget=110, trace=True)
     assert rendered.trace
     with opened(chromium, written(rendered.trace)) as (page, _):
         page.fill("#query", "To write less")
-        removal = next(removal for removal in rendered.trace.removals if removal.reason == "kept-with")
+        removal = next(
+            removal for removal in rendered.trace.removals if removal.reason == "kept-with"
+        )
         detail = page.inner_text("#detail")
         assert f"with {removal.label}" in detail
         assert f"removal {removal.order}, in step {removal.step + 1}" in detail
@@ -513,7 +684,9 @@ def test_an_element_says_when_it_goes_and_why(chromium: Browser, written: Callab
 
 
 @pytest.mark.slow
-def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_light_and_dark_follow_the_system_until_one_is_chosen(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     file = written(render(UserMessage()["Hello"], budget=10, trace=True).trace)
     back = "getComputedStyle(document.body).backgroundColor"
     with opened(chromium, file) as (light, _), opened(chromium, file, dark=True) as (dark, _):
@@ -530,8 +703,12 @@ def test_light_and_dark_follow_the_system_until_one_is_chosen(chromium: Browser,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), dark=dark) as (page, _):
+def test_every_text_stands_out_from_what_is_behind_it(
+    dark: bool, chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    with opened(
+        chromium, written(render(conversation(), budget=2_000, trace=True).trace), dark=dark
+    ) as (page, _):
         page.fill("#query", "fallback")
         page.locator("#messages .fold").first.click()
         for tab in ("tree", "removals", "sizing"):
@@ -540,7 +717,9 @@ def test_every_text_stands_out_from_what_is_behind_it(dark: bool, chromium: Brow
 
 
 @pytest.mark.parametrize("width", keep_first(1, 400, 820, 1_440))
-def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_nothing_sticks_out_at_any_width(
+    width: int, chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     file = written(render(hostile(), budget=100_000, trace=True).trace)
     with opened(chromium, file, width=width, height=800) as (page, seen):
         if width < 1_000:
@@ -552,16 +731,29 @@ def test_nothing_sticks_out_at_any_width(width: int, chromium: Browser, written:
                 "[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight]"
             )
             assert outside == [0, 0]
-            boxes = page.evaluate("[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)")
+            boxes = page.evaluate(
+                "[...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+            )
             assert max(boxes) <= 0
             assert page.evaluate(OUTSIDE) == []
         assert seen.complaints == []
 
 
 @pytest.mark.slow
-def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
-    with opened(chromium, written(render(conversation(), budget=2_000, trace=True).trace), width=400, height=800) as (page, _):
-        assert [page.is_visible(f"#{name}") for name in ("messages", "tree", "detail")] == [True, False, False]
+def test_a_narrow_window_shows_one_view_at_a_time(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    with opened(
+        chromium,
+        written(render(conversation(), budget=2_000, trace=True).trace),
+        width=400,
+        height=800,
+    ) as (page, _):
+        assert [page.is_visible(f"#{name}") for name in ("messages", "tree", "detail")] == [
+            True,
+            False,
+            False,
+        ]
         page.click("#tab-tree")
         assert [page.is_visible(f"#{name}") for name in ("messages", "tree")] == [False, True]
         page.locator("#tree .row").nth(5).click()
@@ -574,7 +766,9 @@ def test_a_narrow_window_shows_one_view_at_a_time(chromium: Browser, written: Ca
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(5_000, marks=pytest.mark.slow)])
 @pytest.mark.slow
-def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_a_prompt_of_many_messages_is_shown_row_by_row(
+    count: int, chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     rendered = render(many(count), budget=20 * count)
     trace = render(many(count), budget=20 * count, trace=True).trace
     assert trace
@@ -586,11 +780,17 @@ def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Bro
             again = rendered.at_budget(budget)
             assert f"{again.tokens:,} of {budget:,}" in page.inner_text("#fit")
             assert page.inner_text("#count-messages") == f"{len(again.messages):,}"
-            page.evaluate("if (document.getElementById('dropped').ariaPressed === 'false') document.getElementById('dropped').click()")
-            page.evaluate("for (const id of ['tree', 'messages']) document.getElementById(id).scrollTop = 1e9")
+            page.evaluate(
+                "if (document.getElementById('dropped').ariaPressed === 'false') document.getElementById('dropped').click()"
+            )
+            page.evaluate(
+                "for (const id of ['tree', 'messages']) document.getElementById(id).scrollTop = 1e9"
+            )
             page.locator("#messages .message", has_text=f"Message {count - 1}").wait_for()
             assert page.locator("#messages .text").last.inner_text() == again.messages[-1].text
-            assert page.locator("#tree .row").last.get_attribute("data-id") == str(len(trace.items) - 1)
+            assert page.locator("#tree .row").last.get_attribute("data-id") == str(
+                len(trace.items) - 1
+            )
             assert page.evaluate("document.querySelectorAll('*').length") < 2_000
         page.fill("#query", f"Message {count // 2}:")
         assert page.locator("#tree .row[aria-selected=true]").is_visible()
@@ -598,13 +798,27 @@ def test_a_prompt_of_many_messages_is_shown_row_by_row(count: int, chromium: Bro
 
 
 @pytest.mark.slow
-def test_images_are_their_type_size_and_hash(chromium: Browser, written: Callable[[Trace | None], Path]) -> None:
+def test_images_are_their_type_size_and_hash(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
     rendered = render(RICH["cached"](), budget=1_000, trace=True)
-    image = next(part for message in rendered.messages for part in message.content if isinstance(part, ImagePart))
-    breakpoints = sum(isinstance(part, CacheBreakpointPart) for message in rendered.messages for part in message.content)
+    image = next(
+        part
+        for message in rendered.messages
+        for part in message.content
+        if isinstance(part, ImagePart)
+    )
+    breakpoints = sum(
+        isinstance(part, CacheBreakpointPart)
+        for message in rendered.messages
+        for part in message.content
+    )
     file = written(rendered.trace)
     assert image.url.partition(",")[2] not in file.read_text(encoding="utf-8")
     with opened(chromium, file) as (page, _):
         shown = page.locator("#messages .part", has_text="image").inner_text()
-        assert shown == f"image · image/png · low · 640×480 · 29 bytes · sha256 {describe_part(image)['sha256']}…"  # noqa: RUF001  # the sign between two sizes
+        assert (
+            shown
+            == f"image · image/png · low · 640×480 · 29 bytes · sha256 {describe_part(image)['sha256']}…"  # noqa: RUF001  # the sign between two sizes
+        )
         assert page.locator("#messages .part.breakpoint").count() == breakpoints

@@ -16,7 +16,13 @@ from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
+from tests.behaviour.transcript_strategies import (
+    FileInMemory,
+    grow,
+    new_file,
+    new_transcript,
+    steps,
+)
 from tests.conversations import user_message
 
 if TYPE_CHECKING:
@@ -48,7 +54,11 @@ def damages(draw: DrawFn, content: bytes) -> Damage:
         kind = draw(st.sampled_from(["flip", "truncate", "cut", "repeat", "junk", "zero"]))
         match kind:
             case "flip":
-                content = content[:at] + bytes([content[at] ^ 1 << other % 8] if content else b"") + content[at + 1 :]
+                content = (
+                    content[:at]
+                    + bytes([content[at] ^ 1 << other % 8] if content else b"")
+                    + content[at + 1 :]
+                )
             case "truncate":
                 content = content[:at]
             case "cut":
@@ -58,13 +68,17 @@ def damages(draw: DrawFn, content: bytes) -> Damage:
             case "junk":
                 content = content[:at] + draw(st.binary(max_size=20)) + content[at:]
             case _:
-                content = content[:at] + b"\0" * len(content[at : at + length]) + content[at + length :]
+                content = (
+                    content[:at] + b"\0" * len(content[at : at + length]) + content[at + length :]
+                )
         first = min(first, at)
     return Damage(content, first)
 
 
 @given(steps(), st.data())
-def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(steps: list[Step], data: st.DataObject) -> None:
+def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(
+    steps: list[Step], data: st.DataObject
+) -> None:
     with new_file() as path:
         file = FileInMemory()
         transcript = new_transcript(file)
@@ -92,7 +106,9 @@ def test_a_loader_keeps_what_is_intact_before_the_damage_and_writing_goes_on(ste
 
 
 @given(st.binary(max_size=300), st.booleans())
-def test_whatever_a_file_holds_a_loader_raises_nothing_but_its_own_errors(junk: bytes, headed: bool) -> None:
+def test_whatever_a_file_holds_a_loader_raises_nothing_but_its_own_errors(
+    junk: bytes, headed: bool
+) -> None:
     with new_file() as path:
         path.write_bytes(HEADER + junk if headed else junk)
         try:
@@ -102,11 +118,20 @@ def test_whatever_a_file_holds_a_loader_raises_nothing_but_its_own_errors(junk: 
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(["user", "tool", "e1", "message"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["user", "tool", "e1", "message"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["id", "role", "content", "type", "message", "summary", "target", "batch", "usage"]), inner, max_size=4
+            st.sampled_from(
+                ["id", "role", "content", "type", "message", "summary", "target", "batch", "usage"]
+            ),
+            inner,
+            max_size=4,
         )
     ),
     max_leaves=8,
@@ -117,10 +142,26 @@ RECORDS = st.fixed_dictionaries(
         "id": JSON | st.sampled_from(["e1", "e2"]),
         "parent_id": JSON,
         "kind": st.sampled_from(
-            ["message", "checkpoint", "edit", "reset", "label", "setting", "branch_summary", "custom_message", "x", ""]
+            [
+                "message",
+                "checkpoint",
+                "edit",
+                "reset",
+                "label",
+                "setting",
+                "branch_summary",
+                "custom_message",
+                "x",
+                "",
+            ]
         ),
         "time": JSON | st.just(1.5),
-        "data": st.dictionaries(st.sampled_from(["message", "summary", "target", "content", "label", "name", "value", "reason"]), JSON),
+        "data": st.dictionaries(
+            st.sampled_from(
+                ["message", "summary", "target", "content", "label", "name", "value", "reason"]
+            ),
+            JSON,
+        ),
         "batch": JSON | st.tuples(st.integers(0, 3), st.integers(0, 3)),
     },
 )
@@ -131,7 +172,9 @@ def test_whatever_records_hold_a_loader_reads_them_or_reports_them(records: list
     import json
 
     with new_file() as path:
-        path.write_bytes(HEADER + b"".join(json.dumps(record).encode() + b"\n" for record in records))
+        path.write_bytes(
+            HEADER + b"".join(json.dumps(record).encode() + b"\n" for record in records)
+        )
         transcript = Transcript(JsonlStore(path))
         assert len(transcript) + len(transcript.problems) + 1 >= bool(records)
         for leaf in transcript.leaves():
@@ -156,17 +199,28 @@ def test_a_damaged_archive_costs_what_is_in_it_and_no_more(data: st.DataObject) 
         assert ids[-4:] == ["e4", "e5", "e6", "e7"]
         assert ids == ["e0", "e1", "e2", "e3", "e4", "e5", "e6", "e7"] or loaded.problems
         loaded.append_messages(user_message("afterwards"))
-        assert JsonlStore(path, read_archives=False).load().entries[-1].message == user_message("afterwards")
+        assert JsonlStore(path, read_archives=False).load().entries[-1].message == user_message(
+            "afterwards"
+        )
 
 
 def deep(depth: int) -> bytes:
-    nested = b'{"id":"e1","parent_id":null,"kind":"custom","time":0,"data":{"name":"n","data":' + b"[" * depth + b"]" * depth
+    nested = (
+        b'{"id":"e1","parent_id":null,"kind":"custom","time":0,"data":{"name":"n","data":'
+        + b"[" * depth
+        + b"]" * depth
+    )
     return HEADER + nested + b"}}\n"
 
 
 @pytest.mark.parametrize(
     "content",
-    [lambda: deep(100_000), lambda: HEADER + b'{"id":' + b"9" * 10_000 + b"}\n", lambda: HEADER + b"\n\r\n\x0c\n", lambda: HEADER * 2],
+    [
+        lambda: deep(100_000),
+        lambda: HEADER + b'{"id":' + b"9" * 10_000 + b"}\n",
+        lambda: HEADER + b"\n\r\n\x0c\n",
+        lambda: HEADER * 2,
+    ],
     ids=["deep", "long number", "blank lines", "two headers"],
 )
 def test_hostile_lines_are_reported(content: Callable[[], bytes], tmp_path: Path) -> None:
@@ -193,7 +247,10 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-@given(st.text(st.characters(), max_size=20), st.sampled_from(["", "\ud800", "\udc00a", "\udc00\ud800"]))
+@given(
+    st.text(st.characters(), max_size=20),
+    st.sampled_from(["", "\ud800", "\udc00a", "\udc00\ud800"]),
+)
 def test_any_text_comes_back_as_it_was(text: str, half: str) -> None:
     with new_file() as path:
         message = Message(role="user", content=(text, "\u2028\u2029\x85\x0b\x1c\r\n", half))

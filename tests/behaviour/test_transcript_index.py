@@ -18,15 +18,38 @@ from promptkit import Message, ToolCall
 from promptkit.compaction.lifecycle import recall_tool
 from promptkit.compaction.lifecycle.recall_tool import recall
 from promptkit.errors import TranscriptError
-from promptkit.transcript.entries import Checkpoint, Edit, Entry, Label, MessageEntry, Reset, Setting
+from promptkit.transcript.entries import (
+    Checkpoint,
+    Edit,
+    Entry,
+    Label,
+    MessageEntry,
+    Reset,
+    Setting,
+)
 from promptkit.transcript.entry_sequence import EntrySequence
 from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.index import CHECKSUM, HEAD, PAGE, PAGE_BYTES, RECORD, IndexRecord, PageHeader, find_page
+from promptkit.transcript.jsonl.index import (
+    CHECKSUM,
+    HEAD,
+    PAGE,
+    PAGE_BYTES,
+    RECORD,
+    IndexRecord,
+    PageHeader,
+    find_page,
+)
 from promptkit.transcript.jsonl.indexed import index_path
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
+from tests.behaviour.transcript_strategies import (
+    FileInMemory,
+    grow,
+    new_file,
+    new_transcript,
+    steps,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +58,9 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import EntryPayload
     from tests.behaviour.transcript_strategies import Step
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="files have an index only where an open file can be replaced")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="files have an index only where an open file can be replaced"
+)
 
 
 def indexed(path: Path) -> JsonlStore:
@@ -73,15 +98,32 @@ def answers(transcript: Transcript, *, every: int) -> Iterator[tuple[str, Any]]:
     yield "roots", transcript.children(None)
     yield (
         "unknown",
-        (attempt(lambda: transcript.get("no such entry")), "no such entry" in transcript, attempt(lambda: transcript.get_by_label("x"))),
+        (
+            attempt(lambda: transcript.get("no such entry")),
+            "no such entry" in transcript,
+            attempt(lambda: transcript.get_by_label("x")),
+        ),
     )
     for label in transcript.labels:
         yield f"label {label}", attempt(partial(transcript.get_by_label, label))
     for entry in entries[::every]:
         path = transcript.path(entry.id)
-        yield f"entry {entry.id}", (transcript.get(entry.id), entry.id in transcript, transcript.parent(entry.id))
+        yield (
+            f"entry {entry.id}",
+            (transcript.get(entry.id), entry.id in transcript, transcript.parent(entry.id)),
+        )
         yield f"children of {entry.id}", transcript.children(entry.id)
-        yield f"path to {entry.id}", (len(path), path[0], path[-1], tuple(path), tuple(path[len(path) // 3 : -1]), path[len(path) // 2])
+        yield (
+            f"path to {entry.id}",
+            (
+                len(path),
+                path[0],
+                path[-1],
+                tuple(path),
+                tuple(path[len(path) // 3 : -1]),
+                path[len(path) // 2],
+            ),
+        )
         yield f"settings at {entry.id}", list(transcript.settings(entry.id).items())
         yield f"view at {entry.id}", build_view(path)
         yield f"branch {entry.id}", transcript.branch_entries(entry.id)
@@ -91,7 +133,9 @@ def require_same(path: Path, *, every: int | None = None) -> Transcript:
     """Compare what a transcript answers with the index and without it."""
     by_index, whole = Transcript(indexed(path)), Transcript(in_full(path))
     every = every or 1 + len(whole) // 6
-    for (question, one), (_, other) in zip(answers(by_index, every=every), answers(whole, every=every), strict=True):
+    for (question, one), (_, other) in zip(
+        answers(by_index, every=every), answers(whole, every=every), strict=True
+    ):
         assert one == other, question
     return by_index
 
@@ -101,12 +145,17 @@ def build(path: Path, steps: list[Step]) -> Transcript:
     for number, step in enumerate(steps):
         grow(transcript, step)
         if step[1] % 7 == 0 and transcript.leaf:
-            transcript.append(Label(label=f"l{step[1] % 3}", target=transcript.leaf), Setting(name=f"s{number % 2}", value=number))
+            transcript.append(
+                Label(label=f"l{step[1] % 3}", target=transcript.leaf),
+                Setting(name=f"s{number % 2}", value=number),
+            )
     return transcript
 
 
 @given(steps(), st.integers(0, 30))
-def test_a_transcript_that_is_opened_by_its_index_answers_the_same(steps: list[Step], opened_at: int) -> None:
+def test_a_transcript_that_is_opened_by_its_index_answers_the_same(
+    steps: list[Step], opened_at: int
+) -> None:
     with new_file() as path:
         build(path, steps[:opened_at])
         transcript = build(path, steps[opened_at:])
@@ -117,7 +166,8 @@ def test_a_transcript_that_is_opened_by_its_index_answers_the_same(steps: list[S
         # What is said from here on is checked against entries that are only in the file.
         whole = new_transcript(in_full(path))
         said: list[EntryPayload] = [
-            MessageEntry(message=Message(role="tool", tool_call_id=call, content=("late",))) for call in ("c0_0", "c2_0", "never")
+            MessageEntry(message=Message(role="tool", tool_call_id=call, content=("late",)))
+            for call in ("c0_0", "c2_0", "never")
         ]
         for target in ("e0", "e1", "never"):
             said += (
@@ -134,7 +184,8 @@ def test_an_index_that_was_given_up_is_not_used_after_the_file_was_cut_shorter()
     with new_file() as path:
         build(path, [("user", 0)])
         lines = path.read_bytes().split(b"\n")[:-1]
-        lines.insert(1, lines[1])  # an id that is used twice, and a long end of a write that was cut short
+        # an id that is used twice, and a long end of a write that was cut short
+        lines.insert(1, lines[1])
         path.write_bytes(b"\n".join(lines) + b'{"id": "torn')
         Transcript(indexed(path)).append(Setting(name="s", value=1))
         require_same(path)
@@ -158,7 +209,9 @@ def test_whatever_damages_the_file_is_found(steps: list[Step], data: st.DataObje
         lines = path.read_bytes().split(b"\n")[:-1]
         for _ in range(data.draw(st.integers(1, 3))):
             at = data.draw(st.integers(1, len(lines) - 1))
-            change = data.draw(st.sampled_from(["flip", "cut", "drop", "twice", "blank", "swap", "rename"]))
+            change = data.draw(
+                st.sampled_from(["flip", "cut", "drop", "twice", "blank", "swap", "rename"])
+            )
             line = lines[at]
             if change == "flip" and line:
                 place = data.draw(st.integers(0, len(line) - 1))
@@ -199,10 +252,16 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
         index = index_path(path)
         content = index.read_bytes()
         used = len(content)
-        match data.draw(st.sampled_from(["flip", "flip", "cut", "zeros", "foreign", "folder", "link", "text"])):
+        match data.draw(
+            st.sampled_from(["flip", "flip", "cut", "zeros", "foreign", "folder", "link", "text"])
+        ):
             case "flip":
                 place = data.draw(st.one_of(st.integers(0, 90), st.integers(1 << 15, used - 1)))
-                index.write_bytes(content[:place] + bytes([content[place] ^ (1 << data.draw(st.integers(0, 7)))]) + content[place + 1 :])
+                index.write_bytes(
+                    content[:place]
+                    + bytes([content[place] ^ (1 << data.draw(st.integers(0, 7)))])
+                    + content[place + 1 :]
+                )
             case "cut":
                 index.write_bytes(content[: data.draw(st.integers(0, used))])
             case "zeros":
@@ -232,18 +291,35 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
 
 def sign_head(content: bytes, **changes: object) -> bytes:
     """Return an index with another head whose checksum is right, as an attacker would forge it."""
-    names = ("magic", "salt", "refused", "entries", "device", "inode", "size", "mtime", "ctime", "problems", "checksum", "own")
+    names = (
+        "magic",
+        "salt",
+        "refused",
+        "entries",
+        "device",
+        "inode",
+        "size",
+        "mtime",
+        "ctime",
+        "problems",
+        "checksum",
+        "own",
+    )
     fields = dict(zip(names, HEAD.unpack_from(content), strict=True)) | changes
     head = HEAD.pack(*fields.values())[:-4]
     return head + CHECKSUM.pack(zlib.crc32(head)) + content[HEAD.size :]
 
 
-def sign_page(content: bytes, number: int, *, record: dict[str, int] | None = None, **changes: int) -> bytes:
+def sign_page(
+    content: bytes, number: int, *, record: dict[str, int] | None = None, **changes: int
+) -> bytes:
     """An index with another page, whose checksum is right."""
     page = bytearray(content[find_page(number) : find_page(number) + PAGE_BYTES])
     PAGE.pack_into(page, 0, *PageHeader._make(PAGE.unpack_from(page))._replace(**changes))
     place = PAGE.size + 3 * RECORD.size
-    RECORD.pack_into(page, place, *IndexRecord._make(RECORD.unpack_from(page, place))._replace(**(record or {})))
+    RECORD.pack_into(
+        page, place, *IndexRecord._make(RECORD.unpack_from(page, place))._replace(**(record or {}))
+    )
     page[-4:] = CHECKSUM.pack(zlib.crc32(page[:-4]))
     return content[: find_page(number)] + page + content[find_page(number) + PAGE_BYTES :]
 
@@ -254,7 +330,9 @@ def test_an_index_whose_head_was_forged_is_thrown_away(tmp_path: Path, problems:
     build(path, [("user", 1), ("answer", 2), ("user", 3)])
     content = index_path(path).read_bytes()
     forged = sign_head(content, problems=len(problems), checksum=zlib.crc32(problems))
-    index_path(path).write_bytes(forged[: HEAD.size] + problems + forged[HEAD.size + len(problems) :])
+    index_path(path).write_bytes(
+        forged[: HEAD.size] + problems + forged[HEAD.size + len(problems) :]
+    )
     require_same(path)
 
 
@@ -272,7 +350,9 @@ def test_an_index_whose_head_was_forged_is_thrown_away(tmp_path: Path, problems:
         {"record": {"size": 0}},
     ],
 )
-def test_an_index_whose_page_was_forged_is_thrown_away(tmp_path: Path, changes: dict[str, Any], *, is_verified: bool) -> None:
+def test_an_index_whose_page_was_forged_is_thrown_away(
+    tmp_path: Path, changes: dict[str, Any], *, is_verified: bool
+) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
     Transcript(indexed(path))
@@ -307,8 +387,19 @@ def write_long(path: Path, count: int) -> None:
             batch: list[Entry] = []
             for number in range(len(entries), len(entries) + size):
                 last = batch[-1].id if batch else entries[-1].id if entries else None
-                parent = entries[rng.randrange(len(entries))].id if entries and rng.random() < 0.002 else last
-                batch.append(Entry(id=f"e{number}", parent_id=parent, time=float(number), payload=make_payload(rng, number, entries)))
+                parent = (
+                    entries[rng.randrange(len(entries))].id
+                    if entries and rng.random() < 0.002
+                    else last
+                )
+                batch.append(
+                    Entry(
+                        id=f"e{number}",
+                        parent_id=parent,
+                        time=float(number),
+                        payload=make_payload(rng, number, entries),
+                    )
+                )
             entries += batch
             file.write(encode_batch(batch))
 
@@ -321,16 +412,32 @@ def make_payload(rng: random.Random, number: int, entries: list[Entry]) -> Entry
     if kind < 0.003:
         return Reset(reason="manual")
     if kind < 0.01:
-        return Edit(target=target, content=None if kind < 0.006 else ("edited",), reason=rng.choice(["redacted", "undone", "pruned"]))
+        return Edit(
+            target=target,
+            content=None if kind < 0.006 else ("edited",),
+            reason=rng.choice(["redacted", "undone", "pruned"]),
+        )
     if kind < 0.02:
         return Label(label=f"l{number % 50}", target=target)
     if kind < 0.03:
         return Setting(name=f"s{number % 3}", value=number)
     if kind < 0.3:
-        return MessageEntry(message=Message(role="assistant", tool_calls=(ToolCall(id=f"c{number % 90}", name="read"),)))
+        return MessageEntry(
+            message=Message(
+                role="assistant", tool_calls=(ToolCall(id=f"c{number % 90}", name="read"),)
+            )
+        )
     if kind < 0.5:
-        return MessageEntry(message=Message(role="tool", tool_call_id=f"c{(number - 1) % 90}", content=(f"result {number} of Anfang",)))
-    return MessageEntry(message=Message(role="user", content=(f"word{number % 97} and word{number % 89}",)))
+        return MessageEntry(
+            message=Message(
+                role="tool",
+                tool_call_id=f"c{(number - 1) % 90}",
+                content=(f"result {number} of Anfang",),
+            )
+        )
+    return MessageEntry(
+        message=Message(role="user", content=(f"word{number % 97} and word{number % 89}",))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +482,9 @@ def test_a_long_transcript_answers_the_same(long_file: Path, tmp_path: Path) -> 
     assert not any(f"e{number}" in transcript for number in range(len(whole), len(whole) + 300))
     for transcript in (Transcript(indexed(path)) for _ in range(3)):
         for number in range(90):
-            transcript.append_messages(*(Message(role="user", content=(f"more {number}",)) for _ in range(number % 7)))
+            transcript.append_messages(
+                *(Message(role="user", content=(f"more {number}",)) for _ in range(number % 7))
+            )
     require_same(path, every=900)
 
 
@@ -396,7 +505,9 @@ def test_an_index_is_made_once_and_used_from_then_on(long_file: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_flipped_bits_of_a_long_index_change_no_answer(long_file: Path, tmp_path: Path, seed: int) -> None:
+def test_flipped_bits_of_a_long_index_change_no_answer(
+    long_file: Path, tmp_path: Path, seed: int
+) -> None:
     path, rng = copy(long_file, tmp_path), random.Random(seed)
     Transcript(indexed(path))
     content = bytearray(index_path(path).read_bytes())
@@ -429,9 +540,13 @@ QUESTIONS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
-def test_recall_answers_the_same_from_an_indexed_file(recalled: tuple[Transcript, Transcript], question: dict[str, object]) -> None:
+def test_recall_answers_the_same_from_an_indexed_file(
+    recalled: tuple[Transcript, Transcript], question: dict[str, object]
+) -> None:
     by_index, whole = recalled
-    assert recall(by_index.path(), question, max_tokens=300) == recall(whole.path(), question, max_tokens=300)
+    assert recall(by_index.path(), question, max_tokens=300) == recall(
+        whole.path(), question, max_tokens=300
+    )
 
 
 @pytest.fixture(scope="module")
@@ -443,16 +558,27 @@ def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcr
     for number in range(230):
         call = f"c{number}"
         name = rng.choice(["read", "recall", "mcp__x__recall"])
-        answer = "[user, entry e1]\nword7 word11" if name != "read" else f"result {number} of Anfang \u00c4 \ud83d\ude00"
+        answer = (
+            "[user, entry e1]\nword7 word11"
+            if name != "read"
+            else f"result {number} of Anfang \u00c4 \ud83d\ude00"
+        )
         transcript.append_messages(
-            Message(role="user", content=(f"word{number % 17} and", f" word{number % 11}", f"word{number % 23}")),
             Message(
-                role="assistant", content=("I look.",), tool_calls=(ToolCall(id=call, name=name, arguments={"query": f"word{number}"}),)
+                role="user",
+                content=(f"word{number % 17} and", f" word{number % 11}", f"word{number % 23}"),
+            ),
+            Message(
+                role="assistant",
+                content=("I look.",),
+                tool_calls=(ToolCall(id=call, name=name, arguments={"query": f"word{number}"}),),
             ),
             Message(role="tool", tool_call_id=call, content=(answer,)),
         )
         if number % 20 == 3:
-            transcript.append(Edit(target=rng.choice(transcript.path()).id, content=None, reason="redacted"))
+            transcript.append(
+                Edit(target=rng.choice(transcript.path()).id, content=None, reason="redacted")
+            )
     path.write_bytes(file.content)
     by_index = Transcript(indexed(path))
     by_index.append_messages(Message(role="user", content=("word7 at the end",)))
@@ -468,7 +594,9 @@ class Killed(BaseException):
 
 
 @given(steps(), st.integers(0, 40_000), st.data())
-def test_a_kill_at_any_byte_of_the_index_changes_no_answer(steps: list[Step], allowed: int, data: st.DataObject) -> None:
+def test_a_kill_at_any_byte_of_the_index_changes_no_answer(
+    steps: list[Step], allowed: int, data: st.DataObject
+) -> None:
     with new_file() as path, pytest.MonkeyPatch.context() as patch:
         left, pwrite = [allowed], os.pwrite
 
@@ -514,11 +642,15 @@ def test_a_kill_while_a_long_index_grows_changes_no_answer(
     monkeypatch.setattr(os, "pwrite", write)
     with suppress(Killed):
         for _ in range(40):
-            transcript.append_messages(*(Message(role="user", content=("more",)) for _ in range(60)))
+            transcript.append_messages(
+                *(Message(role="user", content=("more",)) for _ in range(60))
+            )
     monkeypatch.undo()
     before = index_path(path).stat().st_ino
     require_same(path, every=2_500)
-    assert index_path(path).stat().st_ino == before, "what a kill left was made good, without reading the file again"
+    assert index_path(path).stat().st_ino == before, (
+        "what a kill left was made good, without reading the file again"
+    )
 
 
 def test_a_repeated_id_is_answered_as_before(tmp_path: Path) -> None:
@@ -532,7 +664,9 @@ def test_a_repeated_id_is_answered_as_before(tmp_path: Path) -> None:
     require_same(path, every=60)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere")
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere"
+)
 def test_in_a_folder_that_cannot_be_written_a_transcript_is_read_in_full(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
@@ -549,13 +683,18 @@ def fail_to_write(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_where_the_disk_is_full_a_transcript_is_read_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_disk_is_full_a_transcript_is_read_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
     monkeypatch.setattr(os, "pwrite", fail_to_write)
     store = indexed(path)
     transcript = Transcript(store)
-    assert store.index_problem == f"{path} was read in full: its index cannot be written: No space left on device."
+    assert (
+        store.index_problem
+        == f"{path} was read in full: its index cannot be written: No space left on device."
+    )
     transcript.append(Setting(name="s", value=1))
     assert transcript.entries == Transcript(in_full(path)).entries
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".new")] == []
@@ -574,7 +713,9 @@ def test_an_index_that_was_given_up_stays_so_that_it_is_not_tried_again(tmp_path
     assert index_path(path).stat().st_ino == given_up
 
 
-def test_an_index_that_an_append_could_not_extend_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_an_append_could_not_extend_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
     store = indexed(path)
@@ -589,13 +730,17 @@ def test_an_index_that_an_append_could_not_extend_is_removed(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_archiving_discards_the_index_and_a_reader_reads_on(long_file: Path, tmp_path: Path) -> None:
+def test_archiving_discards_the_index_and_a_reader_reads_on(
+    long_file: Path, tmp_path: Path
+) -> None:
     path = copy(long_file, tmp_path)
     reader, whole = Transcript(indexed(path)), Transcript(in_full(path))
     indexed(path).archive(through="e5000")
     assert not index_path(path).exists()
     assert reader.entries == whole.entries
-    assert [entry.payload for entry in reader.append(Setting(name="s", value=1))] == [Setting(name="s", value=1)]
+    assert [entry.payload for entry in reader.append(Setting(name="s", value=1))] == [
+        Setting(name="s", value=1)
+    ]
     assert Transcript(indexed(path)).entries == Transcript(in_full(path)).entries
 
 
@@ -604,7 +749,9 @@ def test_another_process_reads_what_is_appended(long_file: Path, tmp_path: Path)
     path = copy(long_file, tmp_path)
     one, other = Transcript(indexed(path)), Transcript(indexed(path))
     for number in range(200):
-        one.append_messages(*(Message(role="user", content=(str(number),)) for _ in range(number % 5)))
+        one.append_messages(
+            *(Message(role="user", content=(str(number),)) for _ in range(number % 5))
+        )
         if number % 9 == 0:
             other.append(Label(label=str(number), target=other.path()[0].id))
     one.refresh()

@@ -61,8 +61,15 @@ def test_a_later_group_cuts_to_what_is_left() -> None:
 characters = st.text(st.sampled_from("ab c1\n.é👨\u200d👩🇩🇪e\u0301"), max_size=60)
 
 
-@given(characters, st.integers(0, 40), st.sampled_from(("head", "tail", "middle")), st.sampled_from((WordTokenizer(), Chars(), Runs())))
-def test_never_costs_more_than_its_share(text: str, tokens: int, keep: str, tokenizer: Tokenizer) -> None:
+@given(
+    characters,
+    st.integers(0, 40),
+    st.sampled_from(("head", "tail", "middle")),
+    st.sampled_from((WordTokenizer(), Chars(), Runs())),
+)
+def test_never_costs_more_than_its_share(
+    text: str, tokens: int, keep: str, tokenizer: Tokenizer
+) -> None:
     made = cut(Truncate(keep=keep, tokens=tokens, marker="…")[text], 1_000, tokenizer)  # type: ignore[arg-type]  # one of the three  # pyright: ignore[reportArgumentType]
     assert tokenizer.count(made) <= tokens
 
@@ -84,5 +91,7 @@ def test_a_grapheme_is_never_cut(grapheme: str) -> None:
 
 
 def test_it_is_pruned_like_anything_else() -> None:
-    prompt = UserMessage()[Truncate(priority=1, tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]]
+    prompt = UserMessage()[
+        Truncate(priority=1, tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]
+    ]
     assert render(prompt, budget=1, tokenizer=WordTokenizer()).messages[0].text == "kept"

@@ -1,4 +1,7 @@
-"""Hooks around the rounds of a turn: what they change, refuse and cannot break. And tools that say that their result is an error."""
+"""Hooks around the rounds of a turn: what they change, refuse and cannot break.
+
+And tools that say that their result is an error.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,31 @@ if TYPE_CHECKING:
 
 
 def calls(*names: str, **arguments: object) -> list[ToolCall]:
-    return [ToolCall(id=f"c{number}", name=name, arguments=json.dumps(arguments)) for number, name in enumerate(names, 1)]
+    return [
+        ToolCall(id=f"c{number}", name=name, arguments=json.dumps(arguments))
+        for number, name in enumerate(names, 1)
+    ]
 
 
 class Talk:
     """A session with hooks and two tools, `read` and `write`, and a record of what they were called with."""
 
-    def __init__(self, hooks: TurnHooks | None, *steps: Step, run: Callable[[Mapping[str, object]], ToolOutput] | None = None) -> None:
+    def __init__(
+        self,
+        hooks: TurnHooks | None,
+        *steps: Step,
+        run: Callable[[Mapping[str, object]], ToolOutput] | None = None,
+    ) -> None:
         self.ran: list[Mapping[str, object]] = []
         self.model = ScriptedModel(steps)
         self.session = AgentSession(
             model=self.model,
             budget=10_000,
             tokenizer=WordTokenizer(),
-            tools=[Tool(definition=ToolDefinition(name=name), run=run or self.run) for name in ("read", "write")],
+            tools=[
+                Tool(definition=ToolDefinition(name=name), run=run or self.run)
+                for name in ("read", "write")
+            ],
             turn_hooks=hooks,
         )
 
@@ -56,7 +70,9 @@ class Talk:
         return asyncio.run(self.session.run("Go."))
 
     def results(self) -> list[str]:
-        return [message.text for message in self.session.window.view.messages if message.role == "tool"]
+        return [
+            message.text for message in self.session.window.view.messages if message.role == "tool"
+        ]
 
 
 class Decides(TurnHooks):
@@ -77,16 +93,25 @@ class Decides(TurnHooks):
 
 
 def test_a_refused_call_does_not_run_and_the_model_is_told_why() -> None:
-    talk = Talk(Decides(write=ToolDecision(refusal="this file is not yours")), calls("read", "write", path="a"), "I see.")
+    talk = Talk(
+        Decides(write=ToolDecision(refusal="this file is not yours")),
+        calls("read", "write", path="a"),
+        "I see.",
+    )
     assert talk.go().text == "I see."
     assert talk.ran == [{"path": "a"}]
-    assert talk.results() == ["done", "Error: this call was refused, and not run: this file is not yours"]
+    assert talk.results() == [
+        "done",
+        "Error: this call was refused, and not run: this file is not yours",
+    ]
 
 
 def test_calls_of_one_reply_are_decided_about_one_after_the_other() -> None:
     hooks = Decides()
     Talk(hooks, calls("read", "write", "read"), "Done.").go()
-    assert hooks.asked == [f"c{number} {what}" for number in (1, 2, 3) for what in ("asked", "decided")]
+    assert hooks.asked == [
+        f"c{number} {what}" for number in (1, 2, 3) for what in ("asked", "decided")
+    ]
 
 
 def test_a_call_runs_with_changed_arguments_and_the_result_says_so() -> None:
@@ -94,9 +119,14 @@ def test_a_call_runs_with_changed_arguments_and_the_result_says_so() -> None:
     talk = Talk(hooks, calls("write", path="a", mode="w", force=True), "Done.")
     talk.go()
     assert talk.ran == [{"path": "src/a", "mode": "w"}]
-    assert talk.results() == ['[The call was run with changed arguments: {"path": "src/a"}, without force]\ndone']
-    asked = [message.tool_calls for message in talk.session.window.view.messages if message.tool_calls]
-    assert json.loads(asked[0][0].arguments) == {"path": "a", "mode": "w", "force": True}  # the transcript has what the model wrote
+    assert talk.results() == [
+        '[The call was run with changed arguments: {"path": "src/a"}, without force]\ndone'
+    ]
+    asked = [
+        message.tool_calls for message in talk.session.window.view.messages if message.tool_calls
+    ]
+    # the transcript has what the model wrote
+    assert json.loads(asked[0][0].arguments) == {"path": "a", "mode": "w", "force": True}
 
 
 def test_a_check_that_fails_has_approved_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +134,9 @@ def test_a_check_that_fails_has_approved_nothing(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR, "promptkit"):
         assert talk.go().text == "I see."
     assert talk.ran == []
-    assert talk.results() == ["Error: this call was refused, and not run: the check before it failed with ValueError."]
+    assert talk.results() == [
+        "Error: this call was refused, and not run: the check before it failed with ValueError."
+    ]
     assert "the list of rules is empty" in caplog.text
 
 
@@ -131,9 +163,12 @@ class Dialog(TurnHooks):
 
 
 @pytest.mark.parametrize(
-    ("moment", "result"), [("before", "and not run: the check before it failed with RuntimeError."), ("after", "done")]
+    ("moment", "result"),
+    [("before", "and not run: the check before it failed with RuntimeError."), ("after", "done")],
 )
-def test_a_hook_whose_own_work_is_cancelled_does_not_cancel_the_turn(moment: str, result: str) -> None:
+def test_a_hook_whose_own_work_is_cancelled_does_not_cancel_the_turn(
+    moment: str, result: str
+) -> None:
     talk = Talk(Dialog(moment), calls("write"), "I see.")
     assert talk.go().text == "I see."
     assert talk.results()[0].endswith(result)
@@ -168,7 +203,10 @@ class Adds(TurnHooks):
     def before_request(self, request: WindowRequest) -> WindowRequest | None:
         if self.error is not None:
             raise self.error
-        return attrs.evolve(request, messages=(Message(role="system", content="Today is Monday."), *request.messages))
+        return attrs.evolve(
+            request,
+            messages=(Message(role="system", content="Today is Monday."), *request.messages),
+        )
 
 
 def test_a_request_can_be_changed_and_its_size_is_that_of_what_is_sent() -> None:
@@ -236,7 +274,10 @@ class Mistaken(TurnHooks):
 @pytest.mark.parametrize(
     ("method", "result"),
     [
-        ("before_tool", "Error: this call was refused, and not run: the check before it failed with TypeError."),
+        (
+            "before_tool",
+            "Error: this call was refused, and not run: the check before it failed with TypeError.",
+        ),
         ("after_tool", "the result"),
     ],
 )
@@ -244,15 +285,26 @@ def test_what_no_hook_returns_is_an_error_of_the_hook_and_loses_no_result(
     method: str, result: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tool = Tool(definition=ToolDefinition(name="look"), run=lambda _: "the result")
-    session = AgentSession(model=ScriptedModel([calls("look"), "Done."]), tools=[tool], turn_hooks=Mistaken(method), budget="8k")
+    session = AgentSession(
+        model=ScriptedModel([calls("look"), "Done."]),
+        tools=[tool],
+        turn_hooks=Mistaken(method),
+        budget="8k",
+    )
     assert asyncio.run(session.run("Look.")).text == "Done."
-    assert [message.text for message in session.window.view.messages if message.role == "tool"] == [result]
+    assert [message.text for message in session.window.view.messages if message.role == "tool"] == [
+        result
+    ]
     assert f"{method} of the turn hooks must return a " in caplog.text
 
 
 def test_a_request_that_is_none_ends_the_turn_with_what_to_return() -> None:
-    session = AgentSession(model=ScriptedModel(["Done."]), turn_hooks=Mistaken("before_request"), budget="8k")
-    with pytest.raises(TypeError, match="before_request of the turn hooks must return a WindowRequest or None"):
+    session = AgentSession(
+        model=ScriptedModel(["Done."]), turn_hooks=Mistaken("before_request"), budget="8k"
+    )
+    with pytest.raises(
+        TypeError, match="before_request of the turn hooks must return a WindowRequest or None"
+    ):
         asyncio.run(session.run("Look."))
 
 
@@ -271,24 +323,48 @@ class TestToolErrors:
         assert talk.results() == ["Error: there is no file 'a'; the files are b, c"]
 
     @pytest.mark.parametrize("failed", [True, False])
-    def test_anthropic_is_told_which_results_are_errors_and_openai_reads_the_text(self, failed: bool) -> None:
-        talk = Talk(None, calls("read"), "I see.", run=lambda _: ToolResult("exit status 2", is_error=failed))
+    def test_anthropic_is_told_which_results_are_errors_and_openai_reads_the_text(
+        self, failed: bool
+    ) -> None:
+        talk = Talk(
+            None,
+            calls("read"),
+            "I see.",
+            run=lambda _: ToolResult("exit status 2", is_error=failed),
+        )
         talk.go()
         messages = talk.session.window.view.messages
         assert [is_error_result(message) for message in messages] == [False, False, failed, False]
         result = to_anthropic(messages)["messages"][2]["content"][0]
         assert (result["content"], result.get("is_error", False)) == ("exit status 2", failed)
-        assert to_chat(messages)[2] == {"role": "tool", "content": "exit status 2", "tool_call_id": "c1"}
+        assert to_chat(messages)[2] == {
+            "role": "tool",
+            "content": "exit status 2",
+            "tool_call_id": "c1",
+        }
 
     def test_what_a_tool_raises_is_an_error_too(self) -> None:
-        talk = Talk(None, [ToolCall(id="c1", name="read"), ToolCall(id="c2", name="gone")], "I see.", run=lambda _: 1 / 0)  # type: ignore[arg-type, return-value]  # it raises
+        talk = Talk(
+            None,
+            [ToolCall(id="c1", name="read"), ToolCall(id="c2", name="gone")],
+            "I see.",
+            run=lambda _: 1 / 0,  # type: ignore[arg-type, return-value]  # it raises
+        )
         talk.go()
-        assert [is_error_result(message) for message in talk.session.window.view.messages if message.role == "tool"] == [True, True]
+        assert [
+            is_error_result(message)
+            for message in talk.session.window.view.messages
+            if message.role == "tool"
+        ] == [True, True]
 
     def test_facts_have_the_error_of_a_read_that_failed(self) -> None:
         transcript = Transcript()
         for number, failed in ((1, True), (2, False)):
             call = ToolCall(id=f"c{number}", name="read_file", arguments={"path": f"{number}.py"})
             result = ToolResult(f"no such file: {number}.py", is_error=failed)
-            transcript.append_messages(Message(role="assistant", tool_calls=[call]), result.to_message(call))
-        assert extend_facts(Facts(), build_view(transcript.path()).items).errors == ("no such file: 1.py",)
+            transcript.append_messages(
+                Message(role="assistant", tool_calls=[call]), result.to_message(call)
+            )
+        assert extend_facts(Facts(), build_view(transcript.path()).items).errors == (
+            "no such file: 1.py",
+        )

@@ -10,11 +10,14 @@ from promptkit import ContextBudget, ContextWindow, Message, ToolCall
 from promptkit.compaction import PRESETS
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 
-SUMMARIZING = [name for name in PRESETS if name not in {"off", "truncate_only", "gsv_process"}]  # gsv_process keeps 80 messages
+# gsv_process keeps 80 messages
+SUMMARIZING = [name for name in PRESETS if name not in {"off", "truncate_only", "gsv_process"}]
 
 
 @pytest.mark.parametrize("name", SUMMARIZING)
-def test_the_calls_that_the_model_has_just_made_and_their_results_are_in_the_next_request(name: str) -> None:
+def test_the_calls_that_the_model_has_just_made_and_their_results_are_in_the_next_request(
+    name: str,
+) -> None:
     window = ContextWindow(
         model="m",
         preset=name,
@@ -24,7 +27,11 @@ def test_the_calls_that_the_model_has_just_made_and_their_results_are_in_the_nex
     )
     window.add(Message(role="user", content="Do the big job."))
     for step in range(6):
-        window.add(Message(role="assistant", tool_calls=(ToolCall(id=f"c{step}", name="look", arguments="{}"),)))
+        window.add(
+            Message(
+                role="assistant", tool_calls=(ToolCall(id=f"c{step}", name="look", arguments="{}"),)
+            )
+        )
         window.add(Message(role="tool", tool_call_id=f"c{step}", content="word " * 1_500))
 
     async def compact() -> tuple[Message, ...]:

@@ -30,8 +30,13 @@ def ways(window: ContextWindow) -> list[tuple[str, str, int]]:
     ]
 
 
-@pytest.mark.parametrize(("mode", "kinds"), [("auto", ["Inline", "Full", "Simple"]), ("full", ["Full", "Simple"]), ("simple", ["Simple"])])
-def test_the_mode_says_how_the_model_is_asked(mode: Literal["auto", "full", "simple"], kinds: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "kinds"),
+    [("auto", ["Inline", "Full", "Simple"]), ("full", ["Full", "Simple"]), ("simple", ["Simple"])],
+)
+def test_the_mode_says_how_the_model_is_asked(
+    mode: Literal["auto", "full", "simple"], kinds: list[str]
+) -> None:
     window = ContextWindow(model=ScriptedModel([], name="gpt-5"), preset=vscode(VSCode(mode=mode)))
     assert [kind for kind, _, _ in ways(window)] == kinds
 
@@ -40,15 +45,26 @@ def test_the_context_size_is_the_most_that_requests_take() -> None:
     small = vscode(VSCode(context_size=64_000))
     assert small.adjust_budget(ContextBudget(window=200_000)).limit == 64_000
     assert small.adjust_budget(ContextBudget(window=200_000, max_tokens=30_000)).limit == 30_000
-    assert small.adjust_budget(ContextBudget(window=40_000)).limit == ContextBudget(window=40_000).limit
+    assert (
+        small.adjust_budget(ContextBudget(window=40_000)).limit
+        == ContextBudget(window=40_000).limit
+    )
 
 
-def test_another_model_writes_the_summaries_of_the_models_that_the_filter_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_model_writes_the_summaries_of_the_models_that_the_filter_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     session = AgentSession(model=ScriptedModel([], name="claude-sonnet-4-5"), preset=vscode(CHEAP))
-    assert ways(session.window) == [("Full", "gpt-4o-mini", 128_000), ("Simple", "gpt-4o-mini", 128_000)]  # no cache of it to ask behind
+    # no cache of it to ask behind
+    assert ways(session.window) == [
+        ("Full", "gpt-4o-mini", 128_000),
+        ("Simple", "gpt-4o-mini", 128_000),
+    ]
     session.set_model(ScriptedModel([], name="gemini-2.5-pro"))
-    assert {(kind, model) for kind, model, _ in ways(session.window)} == {(kind, "gemini-2.5-pro") for kind in ("Inline", "Full", "Simple")}
+    assert {(kind, model) for kind, model, _ in ways(session.window)} == {
+        (kind, "gemini-2.5-pro") for kind in ("Inline", "Full", "Simple")
+    }
 
 
 def test_the_other_model_is_asked_and_the_one_that_answers_is_not() -> None:
@@ -73,6 +89,11 @@ def test_the_other_model_is_asked_and_the_one_that_answers_is_not() -> None:
 
 
 def test_a_window_is_given_the_object_of_the_model_that_the_settings_name() -> None:
-    with pytest.raises(InvalidArgumentError, match="'gpt-4o-mini': give the window that model's object as summarizer="):
+    with pytest.raises(
+        InvalidArgumentError,
+        match="'gpt-4o-mini': give the window that model's object as summarizer=",
+    ):
         ContextWindow(model="gpt-5", preset=vscode(CHEAP))
-    ContextWindow(model="gpt-5", preset=vscode(CHEAP), summarizer=ScriptedModel([], name="gpt-4o-mini"))
+    ContextWindow(
+        model="gpt-5", preset=vscode(CHEAP), summarizer=ScriptedModel([], name="gpt-4o-mini")
+    )

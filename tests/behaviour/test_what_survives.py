@@ -60,14 +60,21 @@ class Forgetful:
 
 def open_window(preset: str, *, tokens: int = 20_000) -> ContextWindow:
     budget = ContextBudget(window=tokens, reserved_output_tokens=tokens // 10)
-    return ContextWindow(model="m", preset=preset, budget=budget, tokenizer=WORDS, summarizer=Forgetful())
+    return ContextWindow(
+        model="m", preset=preset, budget=budget, tokenizer=WORDS, summarizer=Forgetful()
+    )
 
 
 def say(window: ContextWindow, said: str, *, reply: bool = True) -> None:
     """A turn with a call and, unless it goes on, its final reply."""
     number = len(window.transcript)
     window.add(Message(role="user", content=said))
-    window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"c{number}", name="bash", arguments={"command": "make"})]))
+    window.add(
+        Message(
+            role="assistant",
+            tool_calls=[ToolCall(id=f"c{number}", name="bash", arguments={"command": "make"})],
+        )
+    )
     window.add(Message(role="tool", tool_call_id=f"c{number}", content=words(300, "output")))
     if reply:
         window.add(Message(role="assistant", content=words(100, "reply")))
@@ -93,7 +100,9 @@ def fill(window: ContextWindow, first: int, count: int = 100) -> None:
 
 
 @pytest.mark.parametrize("preset", SUMMARIZING)
-def test_whatever_a_model_writes_each_user_message_is_in_the_next_request_word_for_word(preset: str) -> None:
+def test_whatever_a_model_writes_each_user_message_is_in_the_next_request_word_for_word(
+    preset: str,
+) -> None:
     window = open_window(preset)
     fill(window, 0, 40)
     compact(window)
@@ -111,13 +120,15 @@ def test_after_three_compactions_the_first_words_are_still_there_once(preset: st
     after = shown(window)
     assert "Summary 3:" in after
     assert "Summary 2:" not in after
-    assert {number: after.count(wish(number)) for at in (0, 100, 200) for number in range(at, at + 3)} == {
-        number: 1 for at in (0, 100, 200) for number in range(at, at + 3)
-    }
+    assert {
+        number: after.count(wish(number)) for at in (0, 100, 200) for number in range(at, at + 3)
+    } == {number: 1 for at in (0, 100, 200) for number in range(at, at + 3)}
 
 
 @pytest.mark.parametrize("preset", WITH_HISTORY)
-def test_what_was_answered_is_marked_so_and_the_open_request_stands_as_a_message_of_its_own(preset: str) -> None:
+def test_what_was_answered_is_marked_so_and_the_open_request_stands_as_a_message_of_its_own(
+    preset: str,
+) -> None:
     window = open_window(preset)
     fill(window, 0, 40)
     say(window, "And now the lexer, please.", reply=False)
@@ -127,7 +138,9 @@ def test_what_was_answered_is_marked_so_and_the_open_request_stands_as_a_message
     assert f"[answered] {wish(0)}" in summary.text
     assert "[open]" not in summary.text
     assert "lexer" not in summary.text
-    assert [message.text for message in request.messages if message.role == "user"][-1] == "And now the lexer, please."
+    assert [message.text for message in request.messages if message.role == "user"][
+        -1
+    ] == "And now the lexer, please."
 
 
 @pytest.mark.parametrize("preset", WITH_HISTORY)
@@ -145,7 +158,11 @@ def test_the_user_s_words_take_at_most_a_thirtieth_of_the_conversation_s_room(pr
     for number in range(60):
         say(window, f"{number} " + words(50, "said"))
     compact(window)
-    (history,) = (message.text.split("<user-messages>")[1] for message in window.view.messages if "<user-messages>" in message.text)
+    (history,) = (
+        message.text.split("<user-messages>")[1]
+        for message in window.view.messages
+        if "<user-messages>" in message.text
+    )
     base = window.budget.base
     assert base is not None
     assert WORDS.count(history) <= base // 30
@@ -168,7 +185,9 @@ def test_a_compaction_soon_after_another_takes_nothing_of_the_user_s_words() -> 
 
 
 def test_a_request_that_an_own_plan_drops_unanswered_is_marked_as_open() -> None:
-    history = UserMessageHistory().format(["first", "second", "third"], unanswered=2, tokenizer=WORDS)
+    history = UserMessageHistory().format(
+        ["first", "second", "third"], unanswered=2, tokenizer=WORDS
+    )
     assert history.splitlines()[2:-1] == ["[answered] first", "[open] second", "[open] third"]
 
 
@@ -193,31 +212,50 @@ def test_a_user_message_cannot_end_the_history() -> None:
     most=st.integers(0, 300),
     unanswered=st.integers(0, 3),
 )
-def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(sizes: list[int], most: int, unanswered: int) -> None:
+def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(
+    sizes: list[int], most: int, unanswered: int
+) -> None:
     said = [words(size, f"m{at}") for at, size in enumerate(sizes)]
     text = UserMessageHistory(max_tokens=most).format(said, unanswered=unanswered, tokenizer=WORDS)
     assert WORDS.count(text) <= most
     if not text:
         return
-    lines = [line.split("] ", 1)[1] for line in text.splitlines()[2:-1] if not line.endswith("left out]")]
+    lines = [
+        line.split("] ", 1)[1] for line in text.splitlines()[2:-1] if not line.endswith("left out]")
+    ]
     assert lines
     whole = [line in said for line in lines]
     of_newest = said[len(said) - len(lines) :]
-    assert all(line == whole_text or MARKER in line for line, whole_text in zip(lines, of_newest, strict=True))
+    assert all(
+        line == whole_text or MARKER in line
+        for line, whole_text in zip(lines, of_newest, strict=True)
+    )
     if len(lines) == len(said) and all(whole):
         return
     room = most - (WORDS.count(text) - sum(map(WORDS.count, lines)))
-    huge = [WORDS.count(text) > most // 4 or WORDS.count(text) + 4 > room // 2 for text in of_newest]  # of more than half of the room
+    # of more than half of the room
+    huge = [
+        WORDS.count(text) > most // 4 or WORDS.count(text) + 4 > room // 2 for text in of_newest
+    ]
     shortened = [at for at, is_whole in enumerate(whole) if not is_whole and not huge[at]]
     older = lines[: shortened[-1]] if shortened else []
-    assert all(WORDS.count(line) <= SHORTENED_TOKENS for line in older)  # what is older than a shortened message is short
-    full = UserMessageHistory(max_tokens=10_000).format(said, unanswered=unanswered, tokenizer=WORDS)
+    # what is older than a shortened message is short
+    assert all(WORDS.count(line) <= SHORTENED_TOKENS for line in older)
+    full = UserMessageHistory(max_tokens=10_000).format(
+        said, unanswered=unanswered, tokenizer=WORDS
+    )
     assert WORDS.count(full) > most  # nothing is shortened that fits
 
 
 def test_the_extractive_summary_does_not_repeat_what_stands_beside_it() -> None:
     budget = ContextBudget(window=20_000, reserved_output_tokens=2_000)
-    window = ContextWindow(model="m", preset="pi", budget=budget, tokenizer=WORDS, summarizer=ExtractiveSummarizer(tokenizer=WORDS))
+    window = ContextWindow(
+        model="m",
+        preset="pi",
+        budget=budget,
+        tokenizer=WORDS,
+        summarizer=ExtractiveSummarizer(tokenizer=WORDS),
+    )
     fill(window, 0, 40)
     compact(window)
     assert shown(window).count(wish(1).splitlines()[0]) == 1
@@ -241,9 +279,18 @@ def test_the_extractive_summary_keeps_words_of_any_script_as_they_are() -> None:
 
 @pytest.mark.parametrize("template", [TEMPLATE, HANDOFF_TEMPLATE, MEMORIES_TEMPLATE])
 @pytest.mark.parametrize("live", [False, True])
-def test_every_prompt_asks_for_the_user_s_language_and_for_the_tags_as_they_are(template: Path, live: bool) -> None:
-    rendered = render(UserMessage()[SummaryInstructions(template=template, live=live, words=100)], budget=10_000, tokenizer=WORDS)
-    assert "Write in the language that the person writes in, and keep the tags" in rendered.messages[0].text
+def test_every_prompt_asks_for_the_user_s_language_and_for_the_tags_as_they_are(
+    template: Path, live: bool
+) -> None:
+    rendered = render(
+        UserMessage()[SummaryInstructions(template=template, live=live, words=100)],
+        budget=10_000,
+        tokenizer=WORDS,
+    )
+    assert (
+        "Write in the language that the person writes in, and keep the tags"
+        in rendered.messages[0].text
+    )
 
 
 ASKING: dict[str, Callable[[Model], Summarizer]] = {
@@ -258,20 +305,32 @@ ASKING: dict[str, Callable[[Model], Summarizer]] = {
 
 
 @pytest.mark.parametrize("kind", ASKING)
-def test_each_summarizer_asks_for_it_and_a_summary_in_another_language_passes_the_check(kind: str) -> None:
+def test_each_summarizer_asks_for_it_and_a_summary_in_another_language_passes_the_check(
+    kind: str,
+) -> None:
     told = "Die Person möchte den Parser repariert haben. " * 20
-    model = ScriptedModel([f"<summary>\n{chr(10).join(f'{heading}: {told}' for heading in SECTIONS)}\n</summary>"] * 9)
+    model = ScriptedModel(
+        [f"<summary>\n{chr(10).join(f'{heading}: {told}' for heading in SECTIONS)}\n</summary>"] * 9
+    )
     talk = Plan(
         leaf="e2",
         dropped=(
-            ViewItem(message=Message(role="user", content="Bitte den Parser reparieren."), entry_id="e1"),
+            ViewItem(
+                message=Message(role="user", content="Bitte den Parser reparieren."), entry_id="e1"
+            ),
             ViewItem(message=Message(role="assistant", content=words(2_000)), entry_id="e2"),
         ),
     )
     request = LastRequest(messages=tuple(item.message for item in talk.dropped))
-    summary = asyncio.run(ASKING[kind](model).summarize(SummaryTask(plan=talk, max_tokens=4_000, last_request=request)))
+    summary = asyncio.run(
+        ASKING[kind](model).summarize(
+            SummaryTask(plan=talk, max_tokens=4_000, last_request=request)
+        )
+    )
     assert told.strip() in summary.text
-    assert "Write in the language that the person writes in" in "".join(message.text for message in model.requests[0].messages)
+    assert "Write in the language that the person writes in" in "".join(
+        message.text for message in model.requests[0].messages
+    )
 
 
 @pytest.mark.parametrize("preset", keep_first(3, *SUMMARIZING))
@@ -279,15 +338,29 @@ def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
     window = open_window(preset)
     calls: list[tuple[str, dict[str, object]]] = [
         ("exit_plan_mode", {"plan": "1. Mend the lexer.\n2. Test it."}),
-        ("todo_write", {"todos": [{"content": "mend it", "status": "done"}, {"content": "test it", "status": "pending"}]}),
+        (
+            "todo_write",
+            {
+                "todos": [
+                    {"content": "mend it", "status": "done"},
+                    {"content": "test it", "status": "pending"},
+                ]
+            },
+        ),
         ("skill", {"name": "pdf"}),
     ]
     results = {"skill": "Call pdftotext first.\nThen count pages."}
     for number, (name, arguments) in enumerate(calls):
         window.add(Message(role="user", content="Go."))
-        window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)]))
         window.add(
-            Message(role="tool", tool_call_id=f"t{number}", content=results.get(name, "ok")), Message(role="assistant", content="Done.")
+            Message(
+                role="assistant",
+                tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)],
+            )
+        )
+        window.add(
+            Message(role="tool", tool_call_id=f"t{number}", content=results.get(name, "ok")),
+            Message(role="assistant", content="Done."),
         )
     for number in range(2):
         fill(window, 100 * number, 40)
@@ -299,7 +372,9 @@ def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", SUMMARIZING)
-def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_says_nothing(preset: str) -> None:
+def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_says_nothing(
+    preset: str,
+) -> None:
     window = open_window(preset)
     calls: list[tuple[str, dict[str, object], str]] = [
         ("read_file", {"path": "lexer.py"}, "def lex(): ..."),
@@ -308,8 +383,16 @@ def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_sa
     ]
     for number, (name, arguments, result) in enumerate(calls):
         window.add(Message(role="user", content="Go."))
-        window.add(Message(role="assistant", tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)]))
-        window.add(Message(role="tool", tool_call_id=f"t{number}", content=result), Message(role="assistant", content="Done."))
+        window.add(
+            Message(
+                role="assistant",
+                tool_calls=[ToolCall(id=f"t{number}", name=name, arguments=arguments)],
+            )
+        )
+        window.add(
+            Message(role="tool", tool_call_id=f"t{number}", content=result),
+            Message(role="assistant", content="Done."),
+        )
     for number in range(2):
         fill(window, 100 * number, 40)
         compact(window)
@@ -321,6 +404,9 @@ def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_sa
 def test_what_a_summary_lists_itself_is_not_repeated() -> None:
     facts = Facts(changed=("a.py",), errors=("TypeError: x",)).to_json()
     listed = "S\n\n<modified-files>\na.py\n</modified-files>"
-    assert carry_from_facts(Plan(leaf="x"), Summary(text=listed, mode="simple", facts=facts)).files == ()
+    assert (
+        carry_from_facts(Plan(leaf="x"), Summary(text=listed, mode="simple", facts=facts)).files
+        == ()
+    )
     own = carry_from_facts(Plan(leaf="x"), Summary(text="S", mode="extractive", facts=facts))
     assert (own.files, own.errors) == ((), ())

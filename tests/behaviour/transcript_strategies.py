@@ -101,7 +101,9 @@ def grow(transcript: Transcript, step: Step, *, unique: bool = True) -> None:
     if name == "rewind":
         transcript.rewind(path[number % len(path)].id if path and number % 9 else None)
     elif name == "batch":
-        transcript.append(*(_payload("user", number + at, path, unique=unique) for at in range(2 + number % 3)))
+        transcript.append(
+            *(_payload("user", number + at, path, unique=unique) for at in range(2 + number % 3))
+        )
     else:
         transcript.append(_payload(name, number, path, unique=unique))
 
@@ -120,26 +122,47 @@ def _payload(name: str, number: int, path: Sequence[Entry], *, unique: bool) -> 
     match name:
         case "answer":
             usage = Usage(input_tokens=number % 7 * 10, output_tokens=number % 5)
-            return MessageEntry(message=Message(role="assistant", content=(f"answer {number}",)), usage=usage, model="m", finish="stop")
+            return MessageEntry(
+                message=Message(role="assistant", content=(f"answer {number}",)),
+                usage=usage,
+                model="m",
+                finish="stop",
+            )
         case "calls":
             ids = [f"c{len(path)}_{at}" if unique else f"c{at}" for at in range(1 + number % 3)]
             calls = tuple(ToolCall(id=each, name="read") for each in ids)
             content = (f"step {number}", OpaquePart(value={"thinking": number}))[: number % 3]
             finish = ("tool_calls", "aborted", "error", None)[number % 4 if number % 5 == 0 else 0]
-            return MessageEntry(message=Message(role="assistant", content=content, tool_calls=calls), finish=finish)
+            return MessageEntry(
+                message=Message(role="assistant", content=content, tool_calls=calls), finish=finish
+            )
         case "result" | "late":
-            asked = [call.id for entry in path if entry.message for call in entry.message.tool_calls]
+            asked = [
+                call.id for entry in path if entry.message for call in entry.message.tool_calls
+            ]
             answered = {entry.message.tool_call_id for entry in path if entry.message}
-            waiting = [call for call in asked if call not in answered] if name == "result" else asked
+            waiting = (
+                [call for call in asked if call not in answered] if name == "result" else asked
+            )
             if waiting:
                 return MessageEntry(
-                    message=Message(role="tool", tool_call_id=waiting[number % len(waiting)], content=(f"result {number}",))
+                    message=Message(
+                        role="tool",
+                        tool_call_id=waiting[number % len(waiting)],
+                        content=(f"result {number}",),
+                    )
                 )
         case "checkpoint":
             replacement = (user_message(f"instead {number}"),) if number % 5 == 0 else None
-            return Checkpoint(summary=f"summary {number}", first_kept=some if number % 4 else None, replacement=replacement)
+            return Checkpoint(
+                summary=f"summary {number}",
+                first_kept=some if number % 4 else None,
+                replacement=replacement,
+            )
         case "edit" if some:
-            return Edit(target=some, content=None if number % 2 else (f"edited {number}",), reason="pruned")
+            return Edit(
+                target=some, content=None if number % 2 else (f"edited {number}",), reason="pruned"
+            )
         case "reset" if number % 3 == 0:
             return Reset()
         case "branch" if some:
@@ -151,7 +174,9 @@ def _payload(name: str, number: int, path: Sequence[Entry], *, unique: bool) -> 
                 Observation(name="o"),
                 UnknownEntry(kind="later", data={"a": 1}),
             )
-            return Label(target=some, label="here") if some and number % 5 == 4 else quiet[number % 4]
+            return (
+                Label(target=some, label="here") if some and number % 5 == 4 else quiet[number % 4]
+            )
         case "custom":
             return CustomMessage(name="hook", message=user_message(f"hook {number}"))
         case _:

@@ -36,7 +36,9 @@ class Tree:
 
     def clone(self) -> Tree:
         """A copy that can be pruned apart from this one."""
-        return Tree(_copy(self.root, None), self.tokenizer, self.keys, dict(self.pairs), set(self.loose))
+        return Tree(
+            _copy(self.root, None), self.tokenizer, self.keys, dict(self.pairs), set(self.loose)
+        )
 
     def nodes(self) -> list[Node]:
         """All nodes in document order."""
@@ -47,7 +49,10 @@ class Tree:
         return next((node for node in walk(self.root) if node.key == key), None)
 
     def without(self, key: int, locked: set[int]) -> Tree:
-        """The tree after this removal and all that it drags along. Raises LockedError where it would take what is locked."""
+        """The tree after this removal and all that it drags along.
+
+        Raises LockedError where it would take what is locked.
+        """
         tree = self.clone()
         node = tree.find(key)
         assert node is not None
@@ -66,7 +71,9 @@ class Tree:
         del parent.children[place]
         self.leaving += [below.group[0] for below in gone if below.group]
         if node.fallback is not None and node.fallback is not False and node.fallback is not True:
-            instead = Node(key=next(self.keys), priority=node.priority, prioritized=True, parent=parent)
+            instead = Node(
+                key=next(self.keys), priority=node.priority, prioritized=True, parent=parent
+            )
             build(node.fallback, instead, self.tokenizer, self.keys)
             for below in walk(instead):
                 below.in_fallback = True
@@ -110,8 +117,12 @@ class Tree:
 
     def match(self) -> tuple[list[tuple[ToolCall, Node, int]], list[Node]]:
         """Pair what has no partner in document order; the calls and results that are left over."""
-        present = {call for node in self.nodes() for call, _ in node.calls} | {node.key for node in self.nodes()}
-        self.pairs = {call: result for call, result in self.pairs.items() if {call, result} <= present}
+        present = {call for node in self.nodes() for call, _ in node.calls} | {
+            node.key for node in self.nodes()
+        }
+        self.pairs = {
+            call: result for call, result in self.pairs.items() if {call, result} <= present
+        }
         paired = self.pairs.keys() | set(self.pairs.values()) | self.loose
         open_calls: list[tuple[ToolCall, Node, int]] = []
         orphans: list[Node] = []
@@ -135,7 +146,10 @@ def _copy(node: Node, parent: Node | None) -> Node:
 
 
 def planted(child: Child, tokenizer: Tokenizer) -> Tree:
-    """The tree of an element, unpruned. Calls without result and results without call are left alone for good."""
+    """The tree of an element, unpruned.
+
+    Calls without result and results without call are left alone for good.
+    """
     keys = itertools.count(1)
     root = Node(key=0)
     build(child, root, tokenizer, keys)

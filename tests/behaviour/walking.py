@@ -1,7 +1,7 @@
 """A walk through one preset: a session with a scripted model, and a record of what was decided, sent and written, for people to read.
 
-One token is one word. What is said, answered and read is a word of its own so many times over: `ask1*300` is the first message of the
-person with 300 tokens.
+One token is one word. What is said, answered and read is a word of its own so many times over:
+`ask1*300` is the first message of the person with 300 tokens.
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ def refusal(window: int | None = None) -> ContextLengthExceededError:
 
 def cut_off(tokens: int) -> Reply:
     """An answer that the limit of output has cut off."""
-    return Reply(message=Message(role="assistant", content=(words(tokens, "half"),)), usage=Usage(input_tokens=0), finish="length")
+    return Reply(
+        message=Message(role="assistant", content=(words(tokens, "half"),)),
+        usage=Usage(input_tokens=0),
+        finish="length",
+    )
 
 
 @attrs.define
@@ -100,7 +104,14 @@ class _Told:
 class Walk:
     """One conversation under a preset, with figures for a model; `log` is what to compare with the golden one."""
 
-    def __init__(self, preset: Preset, *, budget: ContextBudget, model: str = "scripted", promotions: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        preset: Preset,
+        *,
+        budget: ContextBudget,
+        model: str = "scripted",
+        promotions: Sequence[str] = (),
+    ) -> None:
         self.log: list[str] = []
         self.sent: list[Request] = []
         """The requests of the conversation itself."""
@@ -113,14 +124,21 @@ class Walk:
         self._answers: list[Answer | Later] = []
         self._open = asyncio.Event()
         self._open.set()
-        self._asks, self._calls, self._replies = itertools.count(1), itertools.count(1), itertools.count(1)
+        self._asks, self._calls, self._replies = (
+            itertools.count(1),
+            itertools.count(1),
+            itertools.count(1),
+        )
         ids = itertools.count(1)
         self.preset = preset
         self.session = AgentSession(
             model=self.model(model),
             transcript=Transcript(clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}"),
             instructions="Be brief.",
-            tools=[Tool(definition=ToolDefinition(name=name), run=_read) for name in ("read", "write", "skill")],
+            tools=[
+                Tool(definition=ToolDefinition(name=name), run=_read)
+                for name in ("read", "write", "skill")
+            ],
             budget=budget,
             preset=preset,
             policy=_Told(preset.policy(lambda: 0.5), self),
@@ -159,12 +177,19 @@ class Walk:
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
-        return [entry.payload for entry in self.session.transcript.path() if isinstance(entry.payload, Checkpoint)]
+        return [
+            entry.payload
+            for entry in self.session.transcript.path()
+            if isinstance(entry.payload, Checkpoint)
+        ]
 
     async def say(self, tokens: int, *answers: Answer | Later | int) -> None:
         """A turn: the person says so many tokens, and the model answers with these; a number is text of so many tokens."""
         number = next(self._asks)
-        self._answers = [words(each, f"reply{next(self._replies)}") if isinstance(each, int) else each for each in answers]
+        self._answers = [
+            words(each, f"reply{next(self._replies)}") if isinstance(each, int) else each
+            for each in answers
+        ]
         self.note(f"person: ask{number}*{tokens:,}")
         self.error = None
         try:
@@ -179,7 +204,11 @@ class Walk:
         """A call whose result has so many tokens."""
         number = next(self._calls)
         where = path or f"file{number}.py"
-        return ToolCall(id=f"c{number}", name=name, arguments=f'{{"path": "{where}", "tokens": {tokens}, "word": "result{number}"}}')
+        return ToolCall(
+            id=f"c{number}",
+            name=name,
+            arguments=f'{{"path": "{where}", "tokens": {tokens}, "word": "result{number}"}}',
+        )
 
     async def do(self, what: str, work: Awaitable[object]) -> None:
         """Something else than a turn."""
@@ -215,7 +244,9 @@ class Walk:
         budget = self.session.compaction.budget
         summary = asks_for_summary(request.messages)
         room = budget.window if summary else budget.limit
-        assert room is None or size <= room or name != self.session.model.name, f"{size:,} tokens were sent, and {room:,} are the most"
+        assert room is None or size <= room or name != self.session.model.name, (
+            f"{size:,} tokens were sent, and {room:,} are the most"
+        )
         if summary:
             self.asked.append(request)
             await self._open.wait()
@@ -239,7 +270,8 @@ class Walk:
             case CompactionCommitted(mode=mode, tokens_before=before, tokens_after=after):
                 self.note(f"  compaction committed ({mode}): {before:,} → {after:,}")
                 self.note(f"    {self.view}")
-            case DecisionMade(decision="Prune", reason=reason, tokens=tokens):  # a rule beside the preset's policy
+            case DecisionMade(decision="Prune", reason=reason, tokens=tokens):
+                # a rule beside the preset's policy
                 self.note(f"  before_render at {tokens:,}: Prune: {reason.split(' (')[0]}")
             case CompactionFailed(reason=reason):
                 self.note(f"  compaction failed: {reason}")
@@ -264,7 +296,9 @@ def _told(answer: Answer) -> str:
         return _word(answer)
     if isinstance(answer, Message):
         return _message(answer)
-    return "+".join(f"call {call.name}" for call in ([answer] if isinstance(answer, ToolCall) else answer))
+    return "+".join(
+        f"call {call.name}" for call in ([answer] if isinstance(answer, ToolCall) else answer)
+    )
 
 
 def _shown(messages: Sequence[Message]) -> str:
@@ -278,7 +312,10 @@ def _message(message: Message) -> str:
 
 def _word(text: str) -> str:
     """A text as its words without headings, each with how often it stands there in a row; of longer ones the first of these."""
-    runs = [f"{word}*{len(list(group)):,}" for word, group in itertools.groupby(_HEADINGS.sub("", text).split())]
+    runs = [
+        f"{word}*{len(list(group)):,}"
+        for word, group in itertools.groupby(_HEADINGS.sub("", text).split())
+    ]
     shown = [run.removesuffix("*1") for run in runs]
     return " ".join(shown) if len(shown) <= MOST else f"{' '.join(shown[:MOST])} …"
 

@@ -9,20 +9,33 @@ from pathlib import Path
 import pytest
 
 from benchmarks.frameworks import PACKAGES, find_framework, missing_reason
-from benchmarks.integrations import FRAMEWORKS, LACKING, VARIANTS, Figures, main, run_langchain, run_openai_agents, run_pydantic_ai
+from benchmarks.integrations import (
+    FRAMEWORKS,
+    LACKING,
+    VARIANTS,
+    Figures,
+    main,
+    run_langchain,
+    run_openai_agents,
+    run_pydantic_ai,
+)
 
 ENOUGH = 5
 """Turns after which a conversation no longer fits."""
 
 
 @pytest.mark.slow
-def test_conversations_survive_a_small_window_with_promptkit_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversations_survive_a_small_window_with_promptkit_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run([name for name in FRAMEWORKS if name not in PACKAGES], capsys, turns=ENOUGH)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PACKAGES])
-def test_conversations_survive_in_the_environment_of_a_framework(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_conversations_survive_in_the_environment_of_a_framework(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if find_framework(name).python is None:
         pytest.skip(missing_reason(name))
     run([name], capsys, turns=14)
@@ -44,7 +57,10 @@ def run(names: list[str], capsys: pytest.CaptureFixture[str], *, turns: int) -> 
 
 @pytest.mark.parametrize("options", [["--json"], []])
 def test_a_framework_without_its_environment_is_named_with_the_reason_and_has_no_figures(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["litellm", *options]) == 0
@@ -56,7 +72,8 @@ def test_a_framework_without_its_environment_is_named_with_the_reason_and_has_no
 
 def check(figures: Figures, *, turns: int) -> None:
     assert (figures.turns, figures.overflows, figures.invalid_requests) == (turns, 0, 0)
-    assert figures.state_messages in (4 * turns, 5 * turns, 6 * turns)  # as a framework counts calls and results
+    # as a framework counts calls and results
+    assert figures.state_messages in (4 * turns, 5 * turns, 6 * turns)
 
 
 @pytest.mark.slow

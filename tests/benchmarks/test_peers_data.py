@@ -33,5 +33,7 @@ def test_peers_are_chosen_by_name_in_their_own_order() -> None:
 
 
 def test_an_unknown_peer_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(UnknownPeerError, match=r"No peer is called langchian: choose of promptkit, .*langchain"):
+    with pytest.raises(
+        UnknownPeerError, match=r"No peer is called langchian: choose of promptkit, .*langchain"
+    ):
         select_peers(["langchian", "litellm"])

@@ -30,9 +30,15 @@ ENDS = "def claim(result): return 7\ndef wire(result): return result\ndef encode
 KEEPS_TWO = ENDS + "def fit(work): return work['items'][-2:]\n"
 CUTS = ENDS + "def fit(work): return [{**work['items'][-1], 'content': 'x'}]\n"
 RAISES = ENDS + "def fit(work): raise ValueError('no budget\\nand more')\n"
-CHATS = ENDS + "import os\ndef fit(work):\n    print('hello'); os.system('echo there')\n    return work['items'][-2:]\n"
+CHATS = (
+    ENDS
+    + "import os\ndef fit(work):\n    print('hello'); os.system('echo there')\n    return work['items'][-2:]\n"
+)
 DIES = ENDS + "import os\ndef fit(work):\n    os.write(2, b'out of memory\\n'); os._exit(3)\n"
-HANGS_LATER = ENDS + "def fit(work):\n    while len(work['items']) > 30: pass\n    return work['items'][-2:]\n"
+HANGS_LATER = (
+    ENDS
+    + "def fit(work):\n    while len(work['items']) > 30: pass\n    return work['items'][-2:]\n"
+)
 
 
 @pytest.fixture
@@ -81,7 +87,9 @@ def test_what_a_library_prints_is_no_answer(speak: Speak, work_file: Path) -> No
     assert "there" in process.log.read_text(encoding="utf-8")
 
 
-def test_an_exception_is_told_in_its_first_line_and_the_adapter_goes_on(speak: Speak, work_file: Path) -> None:
+def test_an_exception_is_told_in_its_first_line_and_the_adapter_goes_on(
+    speak: Speak, work_file: Path
+) -> None:
     process = speak(RAISES)
     for _ in range(2):
         with pytest.raises(AdapterError, match=r"^ValueError: no budget$"):
@@ -89,11 +97,15 @@ def test_an_exception_is_told_in_its_first_line_and_the_adapter_goes_on(speak: S
 
 
 def test_a_library_that_is_not_there_is_told(speak: Speak, work_file: Path) -> None:
-    with pytest.raises(AdapterError, match=r"^ModuleNotFoundError: No module named 'nowhere_to_be_found'$"):
+    with pytest.raises(
+        AdapterError, match=r"^ModuleNotFoundError: No module named 'nowhere_to_be_found'$"
+    ):
         speak("import nowhere_to_be_found\n").ask(work_file, LIMIT)
 
 
-def test_a_process_that_ends_is_told_by_its_last_words_and_started_again(speak: Speak, work_file: Path) -> None:
+def test_a_process_that_ends_is_told_by_its_last_words_and_started_again(
+    speak: Speak, work_file: Path
+) -> None:
     process = speak(DIES)
     for _ in range(2):
         with pytest.raises(AdapterError, match=r"^out of memory$"):
@@ -102,7 +114,9 @@ def test_a_process_that_ends_is_told_by_its_last_words_and_started_again(speak: 
 
 def test_an_adapter_that_cannot_be_started_is_told(tmp_path: Path, work_file: Path) -> None:
     with pytest.raises(AdapterError, match="No such file"):
-        AdapterProcess([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(work_file, LIMIT)
+        AdapterProcess([str(tmp_path / "nothing")], os.environ, tmp_path / "log").ask(
+            work_file, LIMIT
+        )
 
 
 @pytest.mark.slow
@@ -119,7 +133,10 @@ def test_a_run_that_takes_too_long_is_ended(speak: Speak, work_file: Path, tmp_p
 
 @pytest.mark.slow
 def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Path) -> None:
-    lacking = RunningPeer(attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}), speak(KEEPS_TWO))
+    lacking = RunningPeer(
+        attrs.evolve(peers()["langchain"], name="lacks", lacks={"messages": "no history"}),
+        speak(KEEPS_TWO),
+    )
     running = [
         entry("keeps", speak(KEEPS_TWO)),
         entry("cuts", speak(CUTS)),
@@ -130,7 +147,14 @@ def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Pat
     ]
     said: list[str] = []
     small, large = (
-        run_case(running, make_workload("messages", size), rounds=2, folder=tmp_path, limit=0.5, report_progress=said.append)
+        run_case(
+            running,
+            make_workload("messages", size),
+            rounds=2,
+            folder=tmp_path,
+            limit=0.5,
+            report_progress=said.append,
+        )
         for size in (20, 40)
     )
     assert {name: outcome.status for name, outcome in large.outcomes.items()} == {
@@ -155,21 +179,53 @@ def test_a_race_says_of_every_peer_what_became_of_it(speak: Speak, tmp_path: Pat
 def test_what_took_too_long_is_not_asked_for_more(speak: Speak, tmp_path: Path) -> None:
     running = [entry("hangs", speak(HANGS_LATER))]
     run_probe(running, "messages", 10, tmp_path, LIMIT)
-    run_case(running, make_workload("messages", 40), rounds=1, folder=tmp_path, limit=0.5, report_progress=len)
-    larger = run_case(running, make_workload("messages", 50), rounds=1, folder=tmp_path, limit=0.5, report_progress=len)
+    run_case(
+        running,
+        make_workload("messages", 40),
+        rounds=1,
+        folder=tmp_path,
+        limit=0.5,
+        report_progress=len,
+    )
+    larger = run_case(
+        running,
+        make_workload("messages", 50),
+        rounds=1,
+        folder=tmp_path,
+        limit=0.5,
+        report_progress=len,
+    )
     assert larger.outcomes["hangs"].note == "over 0.5 s at 40"
 
 
 def test_a_probe_counts_at_how_many_budgets_a_result_is_right(speak: Speak, tmp_path: Path) -> None:
-    found = run_probe([entry("keeps", speak(KEEPS_TWO)), entry("cuts", speak(CUTS))], "messages", 10, tmp_path, LIMIT)
-    assert (found["keeps"].budgets, found["keeps"].fits, found["keeps"].sound) == (len(SHARES), len(SHARES), len(SHARES))
-    assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (len(SHARES), 0, len(SHARES))
+    found = run_probe(
+        [entry("keeps", speak(KEEPS_TWO)), entry("cuts", speak(CUTS))],
+        "messages",
+        10,
+        tmp_path,
+        LIMIT,
+    )
+    assert (found["keeps"].budgets, found["keeps"].fits, found["keeps"].sound) == (
+        len(SHARES),
+        len(SHARES),
+        len(SHARES),
+    )
+    assert (found["cuts"].fits, found["cuts"].sound, found["cuts"].faults[CUT]) == (
+        len(SHARES),
+        0,
+        len(SHARES),
+    )
 
 
 @pytest.mark.parametrize("shape", keep_first(2, *(shape for shape in SHAPES if shape != "history")))
-def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp_path: Path) -> None:
+def test_promptkit_keeps_the_most_that_fits_in_every_shape(
+    shape: ShapeName, tmp_path: Path
+) -> None:
     own: Peer = peers()[OWN]
-    process = AdapterProcess([sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log")
+    process = AdapterProcess(
+        [sys.executable, "-P", str(SERVE), str(own.adapter)], os.environ, tmp_path / "log"
+    )
     try:
         for size in (40, 60):
             work = make_workload(shape, size)
@@ -185,7 +241,9 @@ def test_promptkit_keeps_the_most_that_fits_in_every_shape(shape: ShapeName, tmp
 
 
 def test_promptkit_fills_each_budget_of_the_history_with_a_sound_prompt(tmp_path: Path) -> None:
-    process = AdapterProcess([sys.executable, "-P", str(SERVE), str(peers()[OWN].adapter)], os.environ, tmp_path / "log")
+    process = AdapterProcess(
+        [sys.executable, "-P", str(SERVE), str(peers()[OWN].adapter)], os.environ, tmp_path / "log"
+    )
     whole = make_workload("history", 60)
     try:
         for budget in (whole.tokens, whole.budget, whole.budget // 2):
@@ -201,15 +259,24 @@ def test_promptkit_fills_each_budget_of_the_history_with_a_sound_prompt(tmp_path
 
 
 @pytest.mark.parametrize(("shape", "collects"), [("messages", False), ("history", True)])
-def test_the_collector_is_on_for_the_history_alone(shape: ShapeName, collects: bool, speak: Speak, work_file: Path) -> None:
+def test_the_collector_is_on_for_the_history_alone(
+    shape: ShapeName, collects: bool, speak: Speak, work_file: Path
+) -> None:
     work_file.write_text(make_workload(shape, 8).to_json(), encoding="utf-8")
-    ends = "import gc\ndef fit(work): return gc.isenabled()\ndef claim(result): return int(result)\n"
+    ends = (
+        "import gc\ndef fit(work): return gc.isenabled()\ndef claim(result): return int(result)\n"
+    )
     process = speak(ends + "def wire(result): return []\ndef encode(text): return text.split()\n")
     assert process.ask(work_file, LIMIT).claim == collects
 
 
 def test_a_case_says_at_which_budget_it_was(speak: Speak, tmp_path: Path) -> None:
     case = run_case(
-        [entry("keeps", speak(KEEPS_TWO))], make_workload("history", 8, "30k"), rounds=1, folder=tmp_path, limit=LIMIT, report_progress=len
+        [entry("keeps", speak(KEEPS_TWO))],
+        make_workload("history", 8, "30k"),
+        rounds=1,
+        folder=tmp_path,
+        limit=LIMIT,
+        report_progress=len,
     )
     assert (case.at, case.budget, case.name) == ("30k", 30_000, "8 at 30k")

@@ -28,12 +28,18 @@ def test_a_workload_is_the_same_every_time_and_half_of_it_may_stay(shape: ShapeN
     assert len(work.items) == 40 + (3 if shape == "history" else 0)
     assert work.budget == work.tokens // 2
     told = json.loads(work.to_json())
-    assert told == {"shape": shape, "budget": work.budget, "items": json.loads(json.dumps(work.items))}
+    assert told == {
+        "shape": shape,
+        "budget": work.budget,
+        "items": json.loads(json.dumps(work.items)),
+    }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("size", [37, 38, 39, 40])
-def test_the_whole_of_a_workload_is_a_sound_request_that_ends_with_a_user(shape: ShapeName, size: int) -> None:
+def test_the_whole_of_a_workload_is_a_sound_request_that_ends_with_a_user(
+    shape: ShapeName, size: int
+) -> None:
     work = make_workload(shape, size - size % 4 if shape == "history" else size)
     messages = message_of(work.items) if shape == "chunks" else work.items
     assert judge(work, messages).faults == (OVER,)
@@ -113,17 +119,25 @@ class TestHistory:
 
     def test_is_that_of_the_renderers_benchmark_at_three_budgets(self) -> None:
         recorded = record(40)
-        assert [item["content"] or None for item in self.WORK.items] == [message["content"] for message in to_chat(recorded.request())]
+        assert [item["content"] or None for item in self.WORK.items] == [
+            message["content"] for message in to_chat(recorded.request())
+        ]
         assert budget_names("history") == ("8k", "30k", "half")
         works = [make_workload("history", 40, at) for at in budget_names("history")]
-        assert [(work.at, work.budget) for work in works] == [("8k", 8_000), ("30k", 30_000), ("half", self.WORK.tokens // 2)]
+        assert [(work.at, work.budget) for work in works] == [
+            ("8k", 8_000),
+            ("30k", 30_000),
+            ("half", self.WORK.tokens // 2),
+        ]
         assert self.WORK.tokens == count(to_chat(recorded.request()))
 
     def test_has_whole_turns(self) -> None:
         with pytest.raises(ValueError, match="write a multiple of 4 in place of 38"):
             make_workload("history", 38)
 
-    def test_the_log_gets_the_lines_at_its_end_that_a_quarter_of_the_budget_has_room_for(self) -> None:
+    def test_the_log_gets_the_lines_at_its_end_that_a_quarter_of_the_budget_has_room_for(
+        self,
+    ) -> None:
         work = attrs.evolve(self.WORK, budget=1_000)
         log, shortened = work.items[-2]["content"], work.newest(4)[-2]["content"]
         assert str(log).endswith(f"\n{shortened}")
@@ -134,7 +148,9 @@ class TestHistory:
         items = [*self.WORK.items[:1], *self.WORK.items[first + 1 :]]
         roles = {str(item["role"]): at for at, item in enumerate(items[:-2])}
         return [
-            {**item, "content": changed[str(item["role"])]} if at in (roles[role] for role in changed) else item
+            {**item, "content": changed[str(item["role"])]}
+            if at in (roles[role] for role in changed)
+            else item
             for at, item in enumerate(items)
         ]
 
@@ -143,12 +159,17 @@ class TestHistory:
         messages = self.shown(24, tool=f"{result[:50]}\n[… cut …]\n{result[-30:]}")
         marker = {"role": "user", "content": "[23 messages omitted]"}
         log = {**messages[-2], "content": f"[…]\n{str(messages[-2]['content'])[-300:]}"}
-        verdict = judge(self.WORK, [messages[0], self.WORK.items[21], marker, *messages[1:-2], log, messages[-1]])
+        verdict = judge(
+            self.WORK,
+            [messages[0], self.WORK.items[21], marker, *messages[1:-2], log, messages[-1]],
+        )
         assert verdict.faults == ()
         assert verdict.kept == (20, *range(24, 38), 39)
 
     def test_the_verdict_is_on_size_too(self) -> None:
-        assert judge(attrs.evolve(self.WORK, budget=self.WORK.tokens - 1), self.WORK.items).faults == (OVER,)
+        assert judge(
+            attrs.evolve(self.WORK, budget=self.WORK.tokens - 1), self.WORK.items
+        ).faults == (OVER,)
 
     @pytest.mark.parametrize("gone", [0, -1])
     def test_instructions_and_request_have_to_stay(self, gone: int) -> None:
@@ -159,11 +180,15 @@ class TestHistory:
     def test_a_gap_between_newer_turns_is_seen_and_so_is_another_order(self) -> None:
         messages = self.shown(20)
         assert judge(self.WORK, [*messages[:5], *messages[9:]]).faults == (NOT_NEWEST,)
-        assert judge(self.WORK, [messages[0], *messages[5:9], *messages[1:5], *messages[9:]]).faults == (NOT_NEWEST,)
+        assert judge(
+            self.WORK, [messages[0], *messages[5:9], *messages[1:5], *messages[9:]]
+        ).faults == (NOT_NEWEST,)
         assert judge(self.WORK, messages).faults == ()
 
     def test_without_the_newest_message_it_is_not_sound(self) -> None:
-        assert judge(self.WORK, [*self.WORK.items[:1], *self.WORK.items[-2:]]).faults == (NOT_NEWEST,)
+        assert judge(self.WORK, [*self.WORK.items[:1], *self.WORK.items[-2:]]).faults == (
+            NOT_NEWEST,
+        )
 
     def test_a_text_of_its_own_is_seen(self) -> None:
         assert judge(self.WORK, self.shown(0, tool="something else")).faults == (FOREIGN,)

@@ -13,7 +13,15 @@ import pytest
 
 from benchmarks import large_prompt, recorded as subject, render
 from benchmarks.history import outcome
-from benchmarks.large_prompt import COMPONENTS, OWN, AgentFigures, Parts, Stopwatch, check_agent, measure_agent
+from benchmarks.large_prompt import (
+    COMPONENTS,
+    OWN,
+    AgentFigures,
+    Parts,
+    Stopwatch,
+    check_agent,
+    measure_agent,
+)
 from benchmarks.recorded import (
     BUDGETS,
     TURN,
@@ -52,7 +60,12 @@ def rendered_at(prompt: PromptElement, budget: int) -> Rendered:
 
 class TestRecorded:
     def test_is_a_conversation_that_a_provider_accepts(self) -> None:
-        assert [message.role for message in SMALL.turns[:TURN]] == ["user", "assistant", "tool", "assistant"]
+        assert [message.role for message in SMALL.turns[:TURN]] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
         assert not pair_tool_calls(SMALL.turns).repairs
 
     def test_is_the_same_every_time_and_goes_on_where_it_ended(self) -> None:
@@ -70,10 +83,15 @@ class TestRecorded:
     def test_has_a_floor_of_every_text_and_every_argument_once(self) -> None:
         texts = read_texts(SMALL.request())
         assert len(texts) == len({*texts})
-        wire = json.dumps([attrs.asdict(message) for message in SMALL.request()], ensure_ascii=False)
-        assert [text for text in texts if json.dumps(text, ensure_ascii=False)[1:-1] not in wire] == []
+        wire = json.dumps(
+            [attrs.asdict(message) for message in SMALL.request()], ensure_ascii=False
+        )
+        assert [
+            text for text in texts if json.dumps(text, ensure_ascii=False)[1:-1] not in wire
+        ] == []
         assert sum(map(len, texts)) == sum(
-            len(message.text) + sum(len(call.arguments) for call in message.tool_calls) for message in SMALL.request()
+            len(message.text) + sum(len(call.arguments) for call in message.tool_calls)
+            for message in SMALL.request()
         )
 
     def test_shares_no_text_and_no_message_with_its_fresh_copy(self) -> None:
@@ -84,7 +102,9 @@ class TestRecorded:
         assert not {*map(id, SMALL.turns)} & {*map(id, copy.turns)}
 
 
-def test_every_next_render_has_one_more_turn_and_the_message_objects_of_the_render_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_next_render_has_one_more_turn_and_the_message_objects_of_the_render_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shown: list[Sequence[Message]] = []
 
     def watched(_: Renderer, elements: Iterable[Child]) -> None:
@@ -118,10 +138,22 @@ FOREIGN = Message(role="user", content="foreign")
 PROBLEMS: list[tuple[str, Change]] = [
     ("no full render", lambda _, rendered: rendered.at_budget(HALF // 2)),
     ("no full render", lambda _, rendered: rendered.at_budget(HALF * 2)),
-    ("not what its messages have", lambda _, rendered: Spoiled(rendered.messages[1:], rendered.tokens)),
-    ("not of the conversation", lambda _, rendered: Spoiled((*rendered.messages, FOREIGN), rendered.tokens)),
-    ("instructions or request are missing", lambda _, rendered: Spoiled(rendered.messages[:-1], rendered.tokens)),
-    ("not that of a new Renderer", lambda number, rendered: rendered if number != 1 else Spoiled(rendered.messages[:-1], 0)),
+    (
+        "not what its messages have",
+        lambda _, rendered: Spoiled(rendered.messages[1:], rendered.tokens),
+    ),
+    (
+        "not of the conversation",
+        lambda _, rendered: Spoiled((*rendered.messages, FOREIGN), rendered.tokens),
+    ),
+    (
+        "instructions or request are missing",
+        lambda _, rendered: Spoiled(rendered.messages[:-1], rendered.tokens),
+    ),
+    (
+        "not that of a new Renderer",
+        lambda number, rendered: rendered if number != 1 else Spoiled(rendered.messages[:-1], 0),
+    ),
 ]
 
 
@@ -132,7 +164,9 @@ class TestCheck:
         assert 0.95 * budget < check(SMALL, LATER, budget) <= budget
 
     @pytest.mark.parametrize(("problem", "change"), PROBLEMS)
-    def test_names_what_is_wrong_with_a_render(self, problem: str, change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_names_what_is_wrong_with_a_render(
+        self, problem: str, change: Change, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         number = iter(range(10))
 
         def spoiled(renderer: Renderer, elements: tuple[Child, ...]) -> Rendered | Spoiled:
@@ -146,9 +180,14 @@ class TestCheck:
 def test_a_shortened_text_and_a_marker_are_not_foreign() -> None:
     known = SMALL.turns
     head, tail = known[0].text[:40], known[0].text[-30:]
-    shown = [Message(role="user", content=f"{head}\n[… cut …]\n{tail}"), Message(role="user", content="[1,024 messages omitted]")]
+    shown = [
+        Message(role="user", content=f"{head}\n[… cut …]\n{tail}"),
+        Message(role="user", content="[1,024 messages omitted]"),
+    ]
     assert find_foreign(shown, known) == []
-    assert find_foreign([Message(role="user", content=f"{head} and more")], known) == [f"{head} and more"]
+    assert find_foreign([Message(role="user", content=f"{head} and more")], known) == [
+        f"{head} and more"
+    ]
     call = attrs.evolve(known[1].tool_calls[0], id="call_0")
     assert find_foreign([Message(role="assistant", tool_calls=[call])], known) == ["call_0"]
 
@@ -157,8 +196,13 @@ def test_the_history_is_measured_at_every_budget() -> None:
     seconds: dict[str, float] = {}
     figures = measure_history(200, 1, seconds)
     assert list(figures) == list(BUDGETS)
-    assert all(each.first > 0 and each.next > 0 and 0.95 < each.kept_share <= 1 for each in figures.values())
-    assert {f"history_200_{name}_{part}" for name in BUDGETS for part in ("floor", "first", "next")} == seconds.keys()
+    assert all(
+        each.first > 0 and each.next > 0 and 0.95 < each.kept_share <= 1
+        for each in figures.values()
+    )
+    assert {
+        f"history_200_{name}_{part}" for name in BUDGETS for part in ("floor", "first", "next")
+    } == seconds.keys()
 
 
 @pytest.mark.parametrize("collector", [False, True])
@@ -173,13 +217,18 @@ class TestLargePrompt:
     def test_has_45_components_and_fits_every_budget(self) -> None:
         parts = Parts.make()
         whole = rendered_at(parts.prompt(), UNLIMITED)
-        assert sum(text in "\n".join(message.text for message in whole.messages) for text in parts.paragraphs) == len(parts.paragraphs)
+        assert sum(
+            text in "\n".join(message.text for message in whole.messages)
+            for text in parts.paragraphs
+        ) == len(parts.paragraphs)
         for budget in budgets(whole.tokens).values():
             OWN.reset()
             assert check_agent(parts, whole, budget) <= budget
             assert OWN.calls == COMPONENTS
 
-    def test_a_render_of_fewer_components_is_not_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_render_of_fewer_components_is_not_measured(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         parts = Parts.make()
         whole = rendered_at(parts.prompt(), UNLIMITED)
 
@@ -191,7 +240,9 @@ class TestLargePrompt:
         with pytest.raises(RuntimeError, match=rf"{2 * COMPONENTS} components were rendered"):
             check_agent(parts, whole, 8_000)
 
-    def test_the_time_of_its_own_components_is_subtracted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_time_of_its_own_components_is_subtracted(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def timed(cases: Mapping[str, Case], rounds: int, *, collector: bool) -> dict[str, float]:
             assert collector
             for _ in range(rounds + 1):
@@ -203,7 +254,9 @@ class TestLargePrompt:
             assert figures.own > 0
             assert figures.first + figures.own == pytest.approx(4.0)
 
-    def test_a_stopwatch_adds_the_processor_time_of_calls(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_stopwatch_adds_the_processor_time_of_calls(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         times = iter([1.0, 1.5, 4.0, 6.0])
         monkeypatch.setattr("benchmarks.large_prompt.time.process_time", lambda: next(times))
         watch = Stopwatch()
@@ -218,7 +271,9 @@ class TestLargePrompt:
         assert (watch.seconds, watch.calls) == (0.0, 0)
 
 
-def figures(*, first: float = 1.0, following: float = 0.1, few: float = 9.0, large: float = 9.0) -> Figures:
+def figures(
+    *, first: float = 1.0, following: float = 0.1, few: float = 9.0, large: float = 9.0
+) -> Figures:
     """Return figures within every bar, except where given: a short history and the large prompt have none."""
     return Figures(
         **dict.fromkeys(BARS, 0.0),  # type: ignore[arg-type]  # all of them are numbers
@@ -241,7 +296,9 @@ def figures(*, first: float = 1.0, following: float = 0.1, few: float = 9.0, lar
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+def show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
     """Runs the command line on figures that were not measured, and returns its exit status and what it printed."""
 
     def run(measured: Figures, *arguments: str) -> tuple[int, str]:
@@ -258,8 +315,14 @@ def show(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     ("measured", "missed"),
     [
         (figures(), []),
-        (figures(first=HISTORY_BARS["first"] + 0.1), ["first render over the floor, history of 1,000, half"]),
-        (figures(following=HISTORY_BARS["next"] + 0.1), ["next render over the floor, history of 4,000, 8k"]),
+        (
+            figures(first=HISTORY_BARS["first"] + 0.1),
+            ["first render over the floor, history of 1,000, half"],
+        ),
+        (
+            figures(following=HISTORY_BARS["next"] + 0.1),
+            ["next render over the floor, history of 4,000, 8k"],
+        ),
     ],
 )
 def test_a_missed_bar_of_the_history_is_named_and_fails_the_check(
@@ -278,7 +341,9 @@ def test_the_table_has_the_figures_without_a_bar(show: Callable[..., tuple[int, 
     assert lines["45 components, 8k (aim 2)"][-3:] == ["3.500", "0.100", "98.0%"]
 
 
-def test_json_has_first_next_and_kept_share_by_messages_and_budget(show: Callable[..., tuple[int, str]]) -> None:
+def test_json_has_first_next_and_kept_share_by_messages_and_budget(
+    show: Callable[..., tuple[int, str]],
+) -> None:
     _, text = show(figures(), "--json")
     told = json.loads(text)
     assert told["history"]["1000"]["half"] == {"first": 1.0, "next": 0.1, "kept_share": 1.0}

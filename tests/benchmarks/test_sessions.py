@@ -20,12 +20,22 @@ TASK = "Task 4: read src/a.py, src/b.py, and say when you have seen them."
 LOOK = "Task 5: what is the detail of src/a.py?"
 
 
-def answer(*messages: dict[str, Any], tools: tuple[str, ...] = ("read_file", "recall")) -> Answer:  # Any: JSON
+# Any stands for JSON
+def answer(*messages: dict[str, Any], tools: tuple[str, ...] = ("read_file", "recall")) -> Answer:
     offered = [{"type": "function", "function": {"name": name}} for name in tools]
-    body: dict[str, Any] = {"model": "gpt-4.1", "messages": list(messages), "tools": offered}  # Any: as above
+    # Any stands for as above
+    body: dict[str, Any] = {"model": "gpt-4.1", "messages": list(messages), "tools": offered}
     raw = json.dumps(body).encode()
     return Model().answer(
-        Exchange(number=1, method="POST", path="/v1/chat/completions", headers={}, client=("127.0.0.1", 1), raw=raw, body=body)
+        Exchange(
+            number=1,
+            method="POST",
+            path="/v1/chat/completions",
+            headers={},
+            client=("127.0.0.1", 1),
+            raw=raw,
+            body=body,
+        )
     )
 
 
@@ -34,7 +44,11 @@ def user(text: str) -> dict[str, Any]:
 
 
 def called(name: str, result: str, **arguments: str) -> list[dict[str, Any]]:
-    call = {"id": f"c{result}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+    call = {
+        "id": f"c{result}",
+        "type": "function",
+        "function": {"name": name, "arguments": json.dumps(arguments)},
+    }
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": result, "tool_call_id": call["id"]},
@@ -48,7 +62,13 @@ def read(path: str) -> ToolCall:
 @pytest.mark.slow
 def test_the_default_preset_harms_nothing() -> None:
     figures = asyncio.run(run_preset("vscode", rounds=1))
-    harm = (figures.invalid_requests, figures.overflows, figures.lost, figures.repeated_tool_runs, figures.unfinished)
+    harm = (
+        figures.invalid_requests,
+        figures.overflows,
+        figures.lost,
+        figures.repeated_tool_runs,
+        figures.unfinished,
+    )
     assert harm == (0, 0, 0, 0, 0)
     assert figures.longest_wait_over_limit == 0
     assert figures.details_dropped > 1
@@ -56,7 +76,9 @@ def test_the_default_preset_harms_nothing() -> None:
     assert figures.compactions > 1
 
 
-def test_a_preset_that_does_not_compact_reports_its_overflows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_preset_that_does_not_compact_reports_its_overflows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["off", "--rounds", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["off"]
     assert found["overflows"] > 0
@@ -65,9 +87,17 @@ def test_a_preset_that_does_not_compact_reports_its_overflows(capsys: pytest.Cap
 
 def test_the_model_repeats_a_call_that_its_request_does_not_show() -> None:
     assert answer(user(TASK)) == [read("src/a.py"), read("src/b.py")]
-    assert answer(user(TASK), *called("read_file", "# src/a.py", path="src/a.py")) == [read("src/b.py")]
-    assert answer(user("The files src/a.py, src/b.py were read."), user(TASK)) == "Task 4 is done: I have seen 2 files."
-    assert answer(user(f"<requests>\n{TASK}\n</requests>"), user(TASK)) == [read("src/a.py"), read("src/b.py")]
+    assert answer(user(TASK), *called("read_file", "# src/a.py", path="src/a.py")) == [
+        read("src/b.py")
+    ]
+    assert (
+        answer(user("The files src/a.py, src/b.py were read."), user(TASK))
+        == "Task 4 is done: I have seen 2 files."
+    )
+    assert answer(user(f"<requests>\n{TASK}\n</requests>"), user(TASK)) == [
+        read("src/a.py"),
+        read("src/b.py"),
+    ]
     assert answer(user("Everything is fine.")) == "What should I do?"
 
 
@@ -75,13 +105,21 @@ def test_the_model_finds_a_detail_only_where_its_request_shows_it_or_the_way_to_
     detail = f"# src/a.py\nDETAIL = {find_detail('src/a.py')}"
     found = f"Task 5: it is {find_detail('src/a.py')}."
     crumb = user('look it up there: recall({"query": "a.py"})')
-    searched = called("recall", '[assistant, entry e2]\nread_file {"path": "src/a.py"} → entry e3', query="src/a.py")
+    searched = called(
+        "recall",
+        '[assistant, entry e2]\nread_file {"path": "src/a.py"} → entry e3',
+        query="src/a.py",
+    )
     page = called("recall", f"[result of read_file, entry e3]\n{detail}", entry="e3")
 
     assert answer(*called("read_file", detail, path="src/a.py"), user(LOOK)) == found
     assert answer(crumb, user(LOOK), tools=("read_file",)) == "Task 5: I do not know."
-    assert answer(crumb, user(LOOK)) == [ToolCall(id="", name="recall", arguments='{"query": "src/a.py"}')]
-    assert answer(crumb, user(LOOK), *searched) == [ToolCall(id="", name="recall", arguments='{"entry": "e3"}')]
+    assert answer(crumb, user(LOOK)) == [
+        ToolCall(id="", name="recall", arguments='{"query": "src/a.py"}')
+    ]
+    assert answer(crumb, user(LOOK), *searched) == [
+        ToolCall(id="", name="recall", arguments='{"entry": "e3"}')
+    ]
     assert answer(crumb, user(LOOK), *searched, *page) == found
 
 

@@ -19,7 +19,13 @@ def test_two_processes_make_one_line(tmp_path: Path) -> None:
         return partial(JsonlStore, tmp_path / f"{conversation}.jsonl")
 
     figures = measure_store(place, Sizes(writers=2, appends=6, single=3, entries=40))
-    assert (figures.appends, figures.writers, figures.lost, figures.duplicated, figures.unwanted_branches) == (12, 2, 0, 0, 0)
+    assert (
+        figures.appends,
+        figures.writers,
+        figures.lost,
+        figures.duplicated,
+        figures.unwanted_branches,
+    ) == (12, 2, 0, 0, 0)
     assert figures.append_ms > 0
     assert figures.open_ms_10000 > 0
 

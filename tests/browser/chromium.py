@@ -1,4 +1,7 @@
-"""A real browser for tests: the Chromium of the machine, headless and without a network of its own. Nothing is downloaded."""
+"""A real browser for tests: the Chromium of the machine, headless and without a network of its own.
+
+Nothing is downloaded.
+"""
 
 from __future__ import annotations
 
@@ -53,15 +56,21 @@ class Seen:
     def __init__(self, page: Page) -> None:
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on(
+            "console", lambda message: self.complaints.append(f"{message.type}: {message.text}")
+        )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
 
 
 @contextmanager
-def opened(browser: Browser, file: Path, *, width: int = 1440, height: int = 900, dark: bool = False) -> Generator[tuple[Page, Seen]]:
+def opened(
+    browser: Browser, file: Path, *, width: int = 1440, height: int = 900, dark: bool = False
+) -> Generator[tuple[Page, Seen]]:
     """A file as a page, once it is ready."""
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+    )
     try:
         page = context.new_page()
         seen = Seen(page)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["ANSWERS", "CONTRASTS", "OUTSIDE", "READ", "SLIDE"]
 
-# For each budget its state, the kept items and the sent messages; for each element its path and the budgets that keep it; the next budgets.
+# For each budget its state, the kept items and the sent messages; for each element its path and the
+# budgets that keep it; the next budgets.
 ANSWERS = """([data, budgets]) => {
   const record = openRecord(data);
   const answer = (budget) => {
@@ -61,7 +62,8 @@ READ = """() => {
   });
 }"""
 
-# Texts whose contrast with their background is below 4.5 to 1 (WCAG AA), as colours; what is disabled is exempt.
+# Texts whose contrast with their background is below 4.5 to 1 (WCAG AA), as colours; what is
+# disabled is exempt.
 CONTRASTS = """() => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
   const rgba = (colour) => {

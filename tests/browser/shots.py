@@ -28,21 +28,32 @@ BUDGET = 4_000  # tokens
 
 def log_work(*policies: str) -> ConversationLog:
     """Return the log of a conversation of a coding agent in a window of 16,000 tokens, under one policy or two."""
-    recorded = Transcript(clock=lambda: 1_790_000_000.0, new_id=iter(f"entry{number}" for number in range(1_000)).__next__)
+    recorded = Transcript(
+        clock=lambda: 1_790_000_000.0,
+        new_id=iter(f"entry{number}" for number in range(1_000)).__next__,
+    )
     recorded.append_messages(*work_talk(14))
-    return log_path(recorded.path(), LogOptions(prices=read_prices(), sources=policies, model="gpt-5", window=16_000), seed="s")
+    return log_path(
+        recorded.path(),
+        LogOptions(prices=read_prices(), sources=policies, model="gpt-5", window=16_000),
+        seed="s",
+    )
 
 
 def main() -> int:
     """Take the screenshots. Returns 1 if there is no browser."""
     executable = find()
     if executable is None:
-        print("No Chromium on PATH: install one, or set PROMPTKIT_CHROMIUM to its path.", file=sys.stderr)
+        print(
+            "No Chromium on PATH: install one, or set PROMPTKIT_CHROMIUM to its path.",
+            file=sys.stderr,
+        )
         return 1
     trace = render(conversation(), budget=BUDGET, trace=True).trace
     if trace is None:
         return 1
-    log, compared = log_work("vscode"), log_work("vscode", "break_even")  # before the browser starts an event loop
+    # before the browser starts an event loop
+    log, compared = log_work("vscode"), log_work("vscode", "break_even")
     IMAGES.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder, browser(executable) as chromium:
         file = Path(folder) / "trace.html"

@@ -1,7 +1,7 @@
 """`python -m tests.conformance FILE.jsonl`: recorded outcomes of the reference against promptkit's.
 
-Prints what differs and last `N passed, M failed`; exits with 1 if a case failed. Cases that `deviations.toml` names are held to
-what is promised there instead.
+Prints what differs and last `N passed, M failed`; exits with 1 if a case failed. Cases that
+`deviations.toml` names are held to what is promised there instead.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ OWN = HERE / "own.jsonl"
 
 def read(file: Path) -> list[Job]:
     """The cases of a file, one JSON object a line."""
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
 
 
 @cache

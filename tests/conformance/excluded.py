@@ -34,7 +34,9 @@ class Look:
 
     def has(self, *types: str) -> bool:
         """Whether an element of one of these types is in it; what stands in a TextChunk is part of its text."""
-        return any(node["type"] in types for node, around in self.nodes if around[-1:] != ("textchunk",))
+        return any(
+            node["type"] in types for node, around in self.nodes if around[-1:] != ("textchunk",)
+        )
 
     @property
     def sized(self) -> bool:
@@ -49,12 +51,16 @@ class Look:
     def errors(self) -> list[str]:
         """The errors that the reference came to."""
         expected = self.case["expected"]
-        return [outcome["error"] for outcome in expected.get("steps", [expected]) if "error" in outcome]
+        return [
+            outcome["error"] for outcome in expected.get("steps", [expected]) if "error" in outcome
+        ]
 
     def counts(self, *, option: str) -> bool:
         """Whether the tokenizer counts what a `words` tokenizer counts only with this option."""
         tokenizer = self.case["tokenizer"]
-        return bool(tokenizer.get(option)) if is_node(tokenizer) else tokenizer in ("cl100k", "o200k")
+        return (
+            bool(tokenizer.get(option)) if is_node(tokenizer) else tokenizer in ("cl100k", "o200k")
+        )
 
 
 def _skipped_limit(look: Look) -> bool:
@@ -64,7 +70,9 @@ def _skipped_limit(look: Look) -> bool:
 
 
 def _escaping_expandable(look: Look) -> bool:
-    return any(node["type"] == "expandable" and "tokenlimit" in around for node, around in look.nodes)
+    return any(
+        node["type"] == "expandable" and "tokenlimit" in around for node, around in look.nodes
+    )
 
 
 def _stale_count(look: Look) -> bool:
@@ -73,11 +81,15 @@ def _stale_count(look: Look) -> bool:
 
 def _boundary(look: Look) -> bool:
     """A boundary that makes the reference fail, or in what does not heed it there."""
-    return look.has("cachebreakpoint") and (bool(look.errors()) or look.has("legacy", "tokenlimit", "chunk"))
+    return look.has("cachebreakpoint") and (
+        bool(look.errors()) or look.has("legacy", "tokenlimit", "chunk")
+    )
 
 
 def _limit_in_message(look: Look) -> bool:
-    return any(node["type"] == "tokenlimit" and MESSAGES & set(around) for node, around in look.nodes)
+    return any(
+        node["type"] == "tokenlimit" and MESSAGES & set(around) for node, around in look.nodes
+    )
 
 
 def _tools(look: Look) -> bool:
@@ -108,7 +120,10 @@ def _may_be_empty(node: Node, case: Job) -> bool:
 
 def _embedded(look: Look) -> bool:
     """An embedded tree where its size matters, or in a list, which cannot give it a priority in the reference."""
-    listed = any(node["type"] == "elementjson" and around[-1:] == ("prioritizedlist",) for node, around in look.nodes)
+    listed = any(
+        node["type"] == "elementjson" and around[-1:] == ("prioritizedlist",)
+        for node, around in look.nodes
+    )
     return listed or (look.has("elementjson", "toolresult") and look.sized)
 
 
@@ -120,13 +135,17 @@ def _shared_pattern(look: Look) -> bool:
 def _blank_message(look: Look) -> bool:
     """A message that shows nothing from the start: the reference counts it and does not send it; promptkit counts the request."""
     costs = look.counts_breaks or look.counts(option="perMessage")
-    return costs and any(node["type"] in MESSAGES and not node.get("toolCalls") and not _shows(node) for node, _ in look.nodes)
+    return costs and any(
+        node["type"] in MESSAGES and not node.get("toolCalls") and not _shows(node)
+        for node, _ in look.nodes
+    )
 
 
 def _bare_legacy(look: Look) -> bool:
     """A LegacyPrioritization without text left to remove: the reference fails with an Error that is no BudgetExceededError.
 
-    It also never removes what has no text, be it that it only carries calls or what is attached to it.
+    It also never removes what has no text, be it that it only carries calls or what is attached to
+    it.
     """
     return "No lowest priority node found" in look.errors() or (
         look.has("legacy") and (look.has("meta", "reference") or bool(_calls(look)))
@@ -136,19 +155,35 @@ def _bare_legacy(look: Look) -> bool:
 def _glued(look: Look) -> bool:
     """A removal may save more than the reference reckons: it then goes on, and removes more than is needed to fit.
 
-    That is so where the line break behind a text goes with it, and where two words become one because the space between goes.
+    That is so where the line break behind a text goes with it, and where two words become one
+    because the space between goes.
     """
-    texts: list[str] = [child for node, _ in look.nodes for child in node.get("children") or () if isinstance(child, str)]
-    literals = [child for node, _ in look.nodes if node["type"] != "textchunk" for child in node.get("children") or () if _says(child)]
+    texts: list[str] = [
+        child
+        for node, _ in look.nodes
+        for child in node.get("children") or ()
+        if isinstance(child, str)
+    ]
+    literals = [
+        child
+        for node, _ in look.nodes
+        if node["type"] != "textchunk"
+        for child in node.get("children") or ()
+        if _says(child)
+    ]
     if look.counts_breaks:
         return bool(literals) and len(texts) > 1
-    spaced = any(text != text.strip() for text in texts) or look.has("br", "image", "document", "opaque")
+    spaced = any(text != text.strip() for text in texts) or look.has(
+        "br", "image", "document", "opaque"
+    )
     return bool(literals) and spaced
 
 
 def _whole_message(look: Look) -> bool:
     """Parts beside text under a real vocabulary: what the reference counts depends on the message as a whole."""
-    return look.case["tokenizer"] in ("cl100k", "o200k") and look.has("image", "document", "opaque", "cachebreakpoint")
+    return look.case["tokenizer"] in ("cl100k", "o200k") and look.has(
+        "image", "document", "opaque", "cachebreakpoint"
+    )
 
 
 CONDITIONS: Mapping[str, Callable[[Look], bool]] = {
@@ -194,4 +229,6 @@ def _shows(message: Node) -> bool:
 def _says(child: Spec) -> bool:
     if is_fragment(child):
         return any(_says(each) for each in child)
-    return (isinstance(child, str) and bool(child.strip())) or (isinstance(child, int | float) and not isinstance(child, bool))
+    return (isinstance(child, str) and bool(child.strip())) or (
+        isinstance(child, int | float) and not isinstance(child, bool)
+    )

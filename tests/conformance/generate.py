@@ -39,7 +39,16 @@ class Grower:
             "attachments": self.attachment,
         }
         self.ragged = random.random() < 0.25  # a quarter of all jobs
-        self.priorities = random.choice([(None,), (1, 2, 3), (None, 0, 1, 2, 5, 10), (-3, -1, 0, 1, None), (1,), tuple(range(20))])
+        self.priorities = random.choice(
+            [
+                (None,),
+                (1, 2, 3),
+                (None, 0, 1, 2, 5, 10),
+                (-3, -1, 0, 1, None),
+                (1,),
+                tuple(range(20)),
+            ]
+        )
 
     def chance(self, of: float) -> bool:
         return self.random.random() < of
@@ -71,7 +80,9 @@ class Grower:
                 props["flexBasis"] = self.random.choice((2, 3, 0.5))
         return props
 
-    def container(self, kinds: tuple[str, ...], fill: Callable[[int], list[Spec]], depth: int) -> Spec:
+    def container(
+        self, kinds: tuple[str, ...], fill: Callable[[int], list[Spec]], depth: int
+    ) -> Spec:
         """A container of the given kinds around what `fill` makes."""
         kind = self.random.choice(kinds)
         node = {"type": kind, **self.props(), "children": fill(depth - 1)}
@@ -81,13 +92,19 @@ class Grower:
             node["id"] = self.random.choice((1, 2, "a"))
         elif kind == "prioritizedlist":
             node["descending"] = self.chance(0.5)
-            node["children"] = [child for child in node["children"] if not isinstance(child, list) and child != {"type": "br"}]
+            node["children"] = [
+                child
+                for child in node["children"]
+                if not isinstance(child, list) and child != {"type": "br"}
+            ]
         elif kind == "tokenlimit":
             node["max"] = self.random.randint(1, 9)
         elif kind == "ifempty":
             node["alt"] = fill(0)
             if self.chance(0.5):
-                node["children"] = self.random.choice([[], [{"type": "empty"}], [None], [{"type": "wrap", "children": []}]])
+                node["children"] = self.random.choice(
+                    [[], [{"type": "empty"}], [None], [{"type": "wrap", "children": []}]]
+                )
         return node
 
     def prompt(self) -> Spec:
@@ -118,18 +135,32 @@ class Grower:
             else:
                 nodes.append(self.message())
         if self.chance(0.1):
-            nodes.insert(self.random.randrange(len(nodes) + 1), self.random.choice((None, {"type": "empty"}, {"type": "chunk"}, False)))
+            nodes.insert(
+                self.random.randrange(len(nodes) + 1),
+                self.random.choice((None, {"type": "empty"}, {"type": "chunk"}, False)),
+            )
         return nodes
 
     def message(self) -> Spec:
         """One message."""
         if self.family == "flex" and self.chance(0.4):
             self.count += 1
-            return {"type": "echo", "name": f"e{self.count}", "message": True, "use": self.random.randint(0, 3), **self.props()}
+            return {
+                "type": "echo",
+                "name": f"e{self.count}",
+                "message": True,
+                "use": self.random.randint(0, 3),
+                **self.props(),
+            }
         role = self.random.choice(("user", "user", "assistant", "system"))
         if self.family == "tools" and self.chance(0.25):
             self.count += 1
-            return {"type": "tool", "toolCallId": f"t{self.count}", **self.props(), "children": [self.word()]}
+            return {
+                "type": "tool",
+                "toolCallId": f"t{self.count}",
+                **self.props(),
+                "children": [self.word()],
+            }
         children = self.inside(self.random.choice((0, 1, 2, 2, 3)))
         node: Node = {"type": role, **self.props(), "children": children}
         if self.chance(0.1):
@@ -140,7 +171,9 @@ class Grower:
                 node["children"] = []
         if self.family == "boundaries" and self.chance(0.5):
             kind = {"cacheType": "ephemeral"} if self.chance(0.5) else {}
-            children.insert(self.random.randint(0, len(children)), {"type": "cachebreakpoint", **kind})
+            children.insert(
+                self.random.randint(0, len(children)), {"type": "cachebreakpoint", **kind}
+            )
         return node
 
     def call(self) -> Node:
@@ -155,7 +188,16 @@ class Grower:
 
     def piece(self, depth: int) -> Spec:
         if depth > 0 and self.chance(0.35):
-            kinds: tuple[str, ...] = ("wrap", "wrap", "logicalwrapper", "chunk", "keepwith", "prioritizedlist", "ifempty", "legacy")
+            kinds: tuple[str, ...] = (
+                "wrap",
+                "wrap",
+                "logicalwrapper",
+                "chunk",
+                "keepwith",
+                "prioritizedlist",
+                "ifempty",
+                "legacy",
+            )
             if self.family == "json":
                 kinds = (*kinds, "toolresult", "elementjson", "toolresult")
             return self.container(kinds, self.inside, depth)
@@ -184,33 +226,69 @@ class Grower:
     def sized(self, here: str) -> Spec:
         if self.chance(0.5):
             return {"type": "echo", "name": here, "use": self.random.randint(0, 2), **self.props()}
-        return {"type": "fill", "word": here, "max": self.random.choice((2, 5, 40)), "plus": self.random.choice((1, 1, 3)), **self.props()}
+        return {
+            "type": "fill",
+            "word": here,
+            "max": self.random.choice((2, 5, 40)),
+            "plus": self.random.choice((1, 1, 3)),
+            **self.props(),
+        }
 
     def growing(self, here: str) -> Spec:
         most = {"max": self.random.randint(1, 12)} if self.chance(0.6) else {}
         over = self.random.choice((0, 0, -1, 1))
-        return {"type": "expandable", "name": here, "word": here, "min": 1, "over": over, **most, **self.props()}
+        return {
+            "type": "expandable",
+            "name": here,
+            "word": here,
+            "min": 1,
+            "over": over,
+            **most,
+            **self.props(),
+        }
 
     def breaking(self, here: str) -> Spec:
         text = " ".join(f"{here}{letter}" for letter in "abcdefghij"[: self.random.randint(1, 10)])
-        how: tuple[Node, ...] = ({"breakOn": " "}, {"breakOnWhitespace": True}, {"breakOnRegex": "[cf]"})
+        how: tuple[Node, ...] = (
+            {"breakOn": " "},
+            {"breakOnWhitespace": True},
+            {"breakOnRegex": "[cf]"},
+        )
         return {"type": "textchunk", **self.random.choice(how), **self.props(), "children": [text]}
 
     def part(self, here: str) -> Spec:
         parts = (
             {"type": "image", "src": f"https://x/{here}.png", **self.props()},
             {"type": "document", "data": "JVBE", "mediaType": "application/pdf", **self.props()},
-            {"type": "opaque", "value": {"kind": here, "tokens": 2}, "tokenUsage": 2, **self.priority()},
+            {
+                "type": "opaque",
+                "value": {"kind": here, "tokens": 2},
+                "tokenUsage": 2,
+                **self.priority(),
+            },
         )
         return self.random.choice(parts)
 
     def scrap(self, here: str) -> Spec:
-        scraps = (" ", "\n", {"type": "br"}, {"type": "br"}, 7, None, [self.words(), self.words()], {"type": "wrap"})
+        scraps = (
+            " ",
+            "\n",
+            {"type": "br"},
+            {"type": "br"},
+            7,
+            None,
+            [self.words(), self.words()],
+            {"type": "wrap"},
+        )
         return self.random.choice(scraps)
 
     def attachment(self, here: str) -> Spec:
         name = self.random.choice(("r1", "r2", here))
-        given = ({"type": "meta", "name": here}, {"type": "meta", "name": here, "local": True}, {"type": "reference", "name": name})
+        given = (
+            {"type": "meta", "name": here},
+            {"type": "meta", "name": here, "local": True},
+            {"type": "reference", "name": name},
+        )
         return self.random.choice(given)
 
     def priority(self) -> Node:
@@ -218,7 +296,19 @@ class Grower:
         return {} if priority is None else {"priority": priority}
 
 
-FAMILIES = ("plain", "text", "flex", "grow", "break", "limits", "boundaries", "tools", "json", "parts", "attachments")
+FAMILIES = (
+    "plain",
+    "text",
+    "flex",
+    "grow",
+    "break",
+    "limits",
+    "boundaries",
+    "tools",
+    "json",
+    "parts",
+    "attachments",
+)
 SIZED = ("flex", "grow", "break")  # where an infinite budget would fill the memory
 
 

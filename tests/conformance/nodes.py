@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import CacheBreakpoint, Chunk, Group, IfEmpty, KeepWith, LegacyPrioritization, PrioritizedList, TokenLimit
+from promptkit.elements.layout import (
+    CacheBreakpoint,
+    Chunk,
+    Group,
+    IfEmpty,
+    KeepWith,
+    LegacyPrioritization,
+    PrioritizedList,
+    TokenLimit,
+)
 from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
 from promptkit.elements.text import Expandable, TextChunk
 from promptkit.messages import ToolCall
@@ -111,7 +120,11 @@ def _text(value: str | float) -> str:
 
 
 def _children(node: Node, context: Context) -> Child:
-    given = node["children"] if node.get("children") is not None else ([node["text"]] if "text" in node else [])
+    given = (
+        node["children"]
+        if node.get("children") is not None
+        else ([node["text"]] if "text" in node else [])
+    )
     outer = context.priority
     if node["type"] != "fragment":
         context.priority = node.get("priority")
@@ -138,7 +151,9 @@ def _picked(node: Node, **names: str) -> Props:
 
 
 def _plain(cls: Callable[..., PromptElement], **names: str) -> Callable[[Node, Context], Child]:
-    return lambda node, context: cls(**_props(node), **_picked(node, **names))[_children(node, context)]
+    return lambda node, context: cls(**_props(node), **_picked(node, **names))[
+        _children(node, context)
+    ]
 
 
 def _childless(cls: Callable[..., PromptElement], **names: str) -> Callable[[Node, Context], Child]:
@@ -152,8 +167,13 @@ def _fragment(node: Node, context: Context) -> Child:
 def _assistant(node: Node, context: Context) -> Child:
     calls: list[Node] = node.get("toolCalls") or []
     return AssistantMessage(
-        tool_calls=[ToolCall(id=call["id"], name=call["name"], arguments=call.get("arguments") or "") for call in calls],
-        keep_with={call["id"]: call["keepWith"] for call in calls if call.get("keepWith") is not None},
+        tool_calls=[
+            ToolCall(id=call["id"], name=call["name"], arguments=call.get("arguments") or "")
+            for call in calls
+        ],
+        keep_with={
+            call["id"]: call["keepWith"] for call in calls if call.get("keepWith") is not None
+        },
         **_props(node),
         **_picked(node, name="name"),
     )[_children(node, context)]
@@ -161,7 +181,9 @@ def _assistant(node: Node, context: Context) -> Child:
 
 def _tool(node: Node, context: Context) -> Child:
     # `name` is left out: the reference takes it and does not send it.
-    return ToolMessage(tool_call_id=node.get("toolCallId") or "", **_props(node))[_children(node, context)]
+    return ToolMessage(tool_call_id=node.get("toolCallId") or "", **_props(node))[
+        _children(node, context)
+    ]
 
 
 def _text_chunk(node: Node, context: Context) -> Child:
@@ -176,19 +198,29 @@ def _text_chunk(node: Node, context: Context) -> Child:
 
 
 def _list(node: Node, context: Context) -> Child:
-    # JavaScript's falsy children are passed over by the reference's list, though they count as places.
-    given: list[Spec] = [child if child not in ("", 0) else None for child in node.get("children") or ()]
+    # JavaScript's falsy children are passed over by the reference's list, though they count as
+    # places.
+    given: list[Spec] = [
+        child if child not in ("", 0) else None for child in node.get("children") or ()
+    ]
     top, count = node.get("priority") or 0, len(given)
     ranked: list[Spec] = [
-        {**child, "priority": top - index if node.get("descending") else top - count + index} if is_node(child) else child
+        {**child, "priority": top - index if node.get("descending") else top - count + index}
+        if is_node(child)
+        else child
         for index, child in enumerate(given)
     ]
-    return PrioritizedList(**_props(node), **_picked(node, descending="descending"))[[build(child, context) for child in ranked]]
+    return PrioritizedList(**_props(node), **_picked(node, descending="descending"))[
+        [build(child, context) for child in ranked]
+    ]
 
 
 def _if_empty(node: Node, context: Context) -> Child:
     # Its two sides stand in wrappers without a priority.
-    alternative, given = (_children({"type": "wrap", "children": side}, context) for side in ([node.get("alt")], node.get("children")))
+    alternative, given = (
+        _children({"type": "wrap", "children": side}, context)
+        for side in ([node.get("alt")], node.get("children"))
+    )
     return IfEmpty(alt=alternative, **_props(node))[given]
 
 
@@ -214,13 +246,23 @@ def _echo(node: Node, context: Context) -> Child:
     if node.get("use"):
         prefixes.append(" ".join(["u"] * node["use"]) + " ")
     key = node.get("name", "undefined")
-    return Echo(key=_text(key), prefixes=tuple(prefixes), in_message=bool(node.get("message")), **_props(node))
+    return Echo(
+        key=_text(key),
+        prefixes=tuple(prefixes),
+        in_message=bool(node.get("message")),
+        **_props(node),
+    )
 
 
 def _opaque(node: Node, context: Context) -> Child:
-    # To the reference an opaque part is no element: like bare text it has the priority of the element around it.
+    # To the reference an opaque part is no element: like bare text it has the priority of the
+    # element around it.
     priority = context.priority if node.get("priority") is None else node["priority"]
-    return Opaque(value=node.get("value"), **_props({"priority": priority}), **_picked(node, tokens="tokenUsage"))
+    return Opaque(
+        value=node.get("value"),
+        **_props({"priority": priority}),
+        **_picked(node, tokens="tokenUsage"),
+    )
 
 
 def _line_break(node: Node, context: Context) -> Child:
@@ -236,7 +278,12 @@ def _embedded(node: Node, context: Context) -> PromptElement:
 
 def _tool_result(node: Node, context: Context) -> Child:
     parts: list[Node] = node.get("parts") or [node]
-    given = [_text(part["text"]) if "text" in part and not part.get("children") else _embedded(part, context) for part in parts]
+    given = [
+        _text(part["text"])
+        if "text" in part and not part.get("children")
+        else _embedded(part, context)
+        for part in parts
+    ]
     return Wrap(**_props(node))[given]
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import promptkit
 from promptkit.errors import BudgetExceededError, PromptKitError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+)
 from tests.conformance.nodes import MAX_SAFE_INTEGER, ComponentError, Context, build
 from tests.conformance.tokenizers import make_tokenizer
 
@@ -21,7 +28,10 @@ __all__ = ["outcome", "outcome_at"]
 
 
 def outcome(job: Job) -> Outcome:
-    """What a job comes to. With the budget `prunedown`, every distinct outcome from the full size down to nothing."""
+    """What a job comes to.
+
+    With the budget `prunedown`, every distinct outcome from the full size down to nothing.
+    """
     if job.get("budget") != "prunedown":
         return outcome_at(job, job.get("budget"))
     full = outcome_at(job, "inf")
@@ -47,13 +57,21 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
     context = Context(make_tokenizer(job.get("tokenizer")))
     try:
         tree = build(job.get("spec"), context)
-        rendered = promptkit.render((tree,), budget=tokens, tokenizer=context.tokenizer, pairing="lenient", defaults="prompt-tsx")
+        rendered = promptkit.render(
+            (tree,),
+            budget=tokens,
+            tokenizer=context.tokenizer,
+            pairing="lenient",
+            defaults="prompt-tsx",
+        )
     except BudgetExceededError as error:
         metadata = {"errorMetadata": list(error.metadata)} if error.metadata else {}
         return {
             "error": str(error),
             "errorType": "BudgetExceededError",
-            "errorMessages": messages_of([message for message in error.messages if isinstance(message, Message)]),
+            "errorMessages": messages_of(
+                [message for message in error.messages if isinstance(message, Message)]
+            ),
             **metadata,
         }
     except (PromptKitError, ComponentError) as error:
@@ -65,7 +83,11 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
         found["metadata"] = list(rendered.metadata)
     if rendered.references:
         found["references"] = _names(rendered.references)
-    if omitted := [name for name in _names(rendered.omitted_references) if name not in _names(rendered.references)]:
+    if omitted := [
+        name
+        for name in _names(rendered.omitted_references)
+        if name not in _names(rendered.references)
+    ]:
         found["omittedReferences"] = omitted
     if context.sizings:
         found["expandableSizings"] = context.sizings
@@ -94,7 +116,10 @@ def _message(message: Message) -> dict[str, Any]:  # Any: JSON
     else:
         shown["content"] = [_part(part) for part in message.content]
     if message.tool_calls:
-        shown["toolCalls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+        shown["toolCalls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
     if message.tool_call_id:
         shown["toolCallId"] = message.tool_call_id
     return shown
@@ -105,7 +130,10 @@ def _part(part: Part) -> dict[str, Any]:  # Any: JSON
         case str():
             return {"type": "text", "text": part}
         case ImagePart():
-            return {"type": "image", **_given(url=part.url, detail=part.detail, mediaType=part.media_type)}
+            return {
+                "type": "image",
+                **_given(url=part.url, detail=part.detail, mediaType=part.media_type),
+            }
         case DocumentPart():
             return {"type": "document", "data": part.data, "mediaType": part.media_type}
         case OpaquePart():
@@ -126,7 +154,9 @@ def _classic(message: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
     if isinstance(content, str):
         return message
     parts = [
-        {key: value for key, value in part.items() if key != "prompt_cache_breakpoint"} for part in content if part.get("type") != "file"
+        {key: value for key, value in part.items() if key != "prompt_cache_breakpoint"}
+        for part in content
+        if part.get("type") != "file"
     ]
     if all(part.get("type") == "text" for part in parts):
         return {**message, "content": "".join(part["text"] for part in parts)}

@@ -1,6 +1,7 @@
 """`python -m tests.conformance.record COUNT [SEED]`: random jobs with what prompt-tsx makes of them, one JSON object a line.
 
-Without a SEED, 0 is taken. prompt-tsx is run by `harness.mjs`, from the folder that `folder()` names.
+Without a SEED, 0 is taken. prompt-tsx is run by `harness.mjs`, from the folder that `folder()`
+names.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def missing() -> str:
 
 def jobs(count: int, seed: int) -> list[Job]:
     """The first jobs of a seed; job i is the same however many are asked for."""
-    return [generate(Random(seed * 1_000_003 + index), f"fuzz {seed}.{index}") for index in range(count)]
+    return [
+        generate(Random(seed * 1_000_003 + index), f"fuzz {seed}.{index}") for index in range(count)
+    ]
 
 
 def record(wanted: Sequence[Job]) -> Iterator[Job]:
@@ -65,7 +68,8 @@ def record(wanted: Sequence[Job]) -> Iterator[Job]:
 
 
 if __name__ == "__main__":
-    amount, start = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0  # an optional argument
+    # an optional argument
+    amount, start = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     if reason := missing():
         sys.exit(reason)
     for case in record(jobs(amount, start)):

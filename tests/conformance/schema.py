@@ -6,7 +6,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 __all__ = ["Job", "Node", "Outcome", "Spec", "is_fragment", "is_node"]
 
-Job: TypeAlias = dict[str, Any]  # JSON: name, spec, budget, tokenizer, opts; a recorded one has `expected` too
+# JSON: name, spec, budget, tokenizer, opts; a recorded one has `expected` too
+Job: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = dict[str, Any]  # JSON: messages and tokenCount, or steps of them, or an error
 Node: TypeAlias = dict[str, Any]  # JSON: an element, with its `type`
 Spec: TypeAlias = Any  # JSON: a Node, text, a number, null, or a list of these

@@ -50,7 +50,9 @@ def test_a_difference_in_messages_or_tokens_is_seen() -> None:
     assert differences(recorded, recorded) == []
     assert differences(recorded, {**recorded, "tokenCount": 2})
     assert differences(recorded, {**recorded, "messages": []})
-    assert differences({"steps": [{"budget": 3, **recorded}]}, {"steps": [{"budget": 2, **recorded}]})
+    assert differences(
+        {"steps": [{"budget": 3, **recorded}]}, {"steps": [{"budget": 2, **recorded}]}
+    )
     assert differences(recorded, {"error": "does not fit"})
     assert differences(recorded, {"crash": "Traceback"})
 
@@ -63,7 +65,13 @@ def test_the_command_line_counts_and_fails(tmp_path: Path) -> None:
         + case % ("wrong", '{"messages": [], "tokenCount": 0}'),
         encoding="utf-8",
     )
-    ran = subprocess.run([sys.executable, "-m", "tests.conformance", str(file)], cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.conformance", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 1
     assert "FAILED wrong" in ran.stdout
     assert ran.stdout.splitlines()[-1] == "1 passed, 1 failed"

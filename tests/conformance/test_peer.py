@@ -1,7 +1,8 @@
 """Random prompts come out as the reference renders them, wherever promptkit does not deviate on purpose.
 
-Each seed is 200 prompts. PROMPT_TSX_SEEDS in the environment asks for more of them than two, and PROMPT_TSX names a folder in
-which `npm install @vscode/prompt-tsx` was run, if it is not the one that `python -m benchmarks.peers.setup` made.
+Each seed is 200 prompts. PROMPT_TSX_SEEDS in the environment asks for more of them than two, and
+PROMPT_TSX names a folder in which `npm install @vscode/prompt-tsx` was run, if it is not the one
+that `python -m benchmarks.peers.setup` made.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def test_renders_random_prompts_as_the_reference_does(seed: int) -> None:
     for case in record(jobs(COUNT, seed)):
         lines = unlike(case)
         compared += lines is not None
-        assert not lines, "\n".join([*lines, "As a line for a file of cases:", json.dumps(case, ensure_ascii=False)])
+        assert not lines, "\n".join(
+            [*lines, "As a line for a file of cases:", json.dumps(case, ensure_ascii=False)]
+        )
     assert compared > COUNT * 3 / 4
 
 
@@ -64,8 +67,15 @@ def test_a_job_is_the_same_however_many_are_asked_for() -> None:
 
 
 def test_what_keeps_less_than_the_reference_is_seen() -> None:
-    steps = [{"budget": 5, "messages": ["a", "b"], "tokenCount": 5}, {"budget": 4, "messages": ["b"], "tokenCount": 2}]
-    more = [steps[0], {"budget": 4, "messages": ["a"], "tokenCount": 3}, {"budget": 2, "messages": ["b"], "tokenCount": 2}]
+    steps = [
+        {"budget": 5, "messages": ["a", "b"], "tokenCount": 5},
+        {"budget": 4, "messages": ["b"], "tokenCount": 2},
+    ]
+    more = [
+        steps[0],
+        {"budget": 4, "messages": ["a"], "tokenCount": 3},
+        {"budget": 2, "messages": ["b"], "tokenCount": 2},
+    ]
     assert lacking({"steps": steps}, {"steps": steps}) == []
     assert lacking({"steps": steps}, {"steps": more}) == []
     assert lacking({"steps": more}, {"steps": steps})

@@ -22,7 +22,8 @@ SPACE = "\\t\\n\\v\\f\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u20
 WORD = re.compile(f"[^{SPACE}]+")
 BESIDE_SPACE = re.compile(f"(?<=[{SPACE}])|(?=[{SPACE}])")
 ANYWHERE = re.compile("")
-# No piece that cl100k_base and o200k_base split text into reaches over a line's end into a word, or over a single space between words.
+# No piece that cl100k_base and o200k_base split text into reaches over a line's end into a word, or
+# over a single space between words.
 SAFE_IN_BPE = re.compile(r"(?<=\n)(?=[^\s/])|(?<=\S)(?= \S)")
 CONSUME = re.compile(r"consume=([0-9]+)")
 
@@ -32,7 +33,11 @@ def make_tokenizer(kind: Spec) -> Tokenizer:
     options: Node = kind if is_node(kind) else {"kind": kind or "words"}
     match options["kind"]:
         case "words":
-            return Words(options.get("perMessage", 0), options.get("image", 0), tool_calls=options.get("toolCalls", False))
+            return Words(
+                options.get("perMessage", 0),
+                options.get("image", 0),
+                tool_calls=options.get("toolCalls", False),
+            )
         case "chars":
             return Characters(options.get("perMessage", 0))
         case "consume":
@@ -67,13 +72,21 @@ class Words(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        calls = sum(self.count(f"{call.name} {call.arguments}") for call in tool_calls) if self.tool_calls else 0
+        calls = (
+            sum(self.count(f"{call.name} {call.arguments}") for call in tool_calls)
+            if self.tool_calls
+            else 0
+        )
         return Count(self.per_message + calls)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         if isinstance(part, ImagePart):
             return Count(self.image)
-        if isinstance(part, OpaquePart) and is_node(part.value) and isinstance(tokens := part.value.get("tokens"), int):
+        if (
+            isinstance(part, OpaquePart)
+            and is_node(part.value)
+            and isinstance(tokens := part.value.get("tokens"), int)
+        ):
             return Count(tokens)
         return Count(0)
 
@@ -104,7 +117,10 @@ class Characters(Tokenizer):
 
 
 class Consume(Tokenizer):
-    """A text costs what it says: the sum of N over all `consume=N` in it. Nowhere can it be cut safely."""
+    """A text costs what it says: the sum of N over all `consume=N` in it.
+
+    Nowhere can it be cut safely.
+    """
 
     def count(self, text: str) -> int:
         return sum(int(number) for number in CONSUME.findall(text))
@@ -113,9 +129,10 @@ class Consume(Tokenizer):
 class Bpe(Tokenizer):
     """A real vocabulary, with the framing of the reference's OpenAI mode.
 
-    A message costs 3, the tokens of every string in it wherever it stands, and 1 for every `name`. The reference also
-    counts the word `text` once for each text part beside an image, and leaves images out of system and assistant messages; both
-    depend on the whole message, so no tokenizer that adds up parts can say it.
+    A message costs 3, the tokens of every string in it wherever it stands, and 1 for every `name`.
+    The reference also counts the word `text` once for each text part beside an image, and leaves
+    images out of system and assistant messages; both depend on the whole message, so no tokenizer
+    that adds up parts can say it.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -142,8 +159,20 @@ class Bpe(Tokenizer):
         tool_call_id: str | None = None,
         text: bool | None = None,
     ) -> Count:
-        calls = [{"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in tool_calls]
-        return Count(3 + self._strings({"role": role, "name": name, "tool_calls": calls, "tool_call_id": tool_call_id}))
+        calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in tool_calls
+        ]
+        return Count(
+            3
+            + self._strings(
+                {"role": role, "name": name, "tool_calls": calls, "tool_call_id": tool_call_id}
+            )
+        )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         if isinstance(part, ImagePart):

@@ -56,7 +56,10 @@ def run(rounds: int, *, seed: int) -> Outcome:
             missing, wrong = _look(path, acknowledged)
             lost += len(missing)
             corrupt += bool(wrong)
-            notes += [f"round {number}: {note}" for note in (*wrong, *(f"lost {entry}" for entry in missing))]
+            notes += [
+                f"round {number}: {note}"
+                for note in (*wrong, *(f"lost {entry}" for entry in missing))
+            ]
             acknowledged -= missing
     return Outcome(lost, corrupt, total, torn, tuple(notes))
 
@@ -81,7 +84,12 @@ def _write_and_kill(path: Path, rng: random.Random) -> set[str]:
         while more := os.read(pipe, 65_536):
             said[pipe] += more
         os.close(pipe)
-    return {entry for text in said.values() for line in text.split(b"\n")[:-1] for entry in json.loads(line)}
+    return {
+        entry
+        for text in said.values()
+        for line in text.split(b"\n")[:-1]
+        for entry in json.loads(line)
+    }
 
 
 def _start(path: Path, seed: int) -> tuple[int, int]:
@@ -108,12 +116,18 @@ def _is_torn(path: Path) -> bool:
 def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
     """What is missing of what was acknowledged, and what else is wrong with the file."""
     try:
-        wrong = [f"{problem.line}: {problem.detail}" for problem in find_problems(TranscriptReader(path))]
+        wrong = [
+            f"{problem.line}: {problem.detail}" for problem in find_problems(TranscriptReader(path))
+        ]
         transcript = Transcript(JsonlStore(path, index_from=None))
         wrong += _compare(Transcript(JsonlStore(path, index_from=1)), transcript)
         wrong += [f"{problem.line}: {problem.detail}" for problem in transcript.problems]
         names = Counter(entry.message.name or "" for entry in transcript.entries if entry.message)
-        wrong += [f"{name}: {count} are there" for name, count in names.items() if not re.search(rf" of {count}$", name)]
+        wrong += [
+            f"{name}: {count} are there"
+            for name, count in names.items()
+            if not re.search(rf" of {count}$", name)
+        ]
         made = transcript.rewind(transcript.leaf)
         if made.id not in Transcript(JsonlStore(path)):
             wrong.append("what was appended afterwards is not there")
@@ -124,6 +138,14 @@ def _look(path: Path, acknowledged: set[str]) -> tuple[set[str], list[str]]:
 
 def _compare(indexed: Transcript, whole: Transcript) -> list[str]:
     """What a transcript answers otherwise when it is opened by its index."""
-    same = indexed.entries == whole.entries and indexed.leaves() == whole.leaves() and indexed.path() == whole.path()
-    same = same and indexed.problems == whole.problems and all(entry.id in indexed for entry in whole.entries)
+    same = (
+        indexed.entries == whole.entries
+        and indexed.leaves() == whole.leaves()
+        and indexed.path() == whole.path()
+    )
+    same = (
+        same
+        and indexed.problems == whole.problems
+        and all(entry.id in indexed for entry in whole.entries)
+    )
     return [] if same else ["the index gives another answer"]

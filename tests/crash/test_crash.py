@@ -42,7 +42,13 @@ print(json.dumps([written, conflicts]))
 
 
 def crash(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "tests.crash", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.crash", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_killed_writers_lose_nothing() -> None:
@@ -59,7 +65,10 @@ def test_killed_writers_lose_nothing_however_often() -> None:
 @pytest.mark.slow
 def test_some_of_the_kills_fall_into_the_middle_of_a_batch() -> None:
     done = crash("--rounds", "40", "--seed", "1", "--verbose")
-    found = re.fullmatch(r"([\d,]+) entries were acknowledged; (\d+) files ended in the middle of a batch\n", done.stderr)
+    found = re.fullmatch(
+        r"([\d,]+) entries were acknowledged; (\d+) files ended in the middle of a batch\n",
+        done.stderr,
+    )
     assert found, done.stderr
     assert int(found[1].replace(",", "")) > 100
     assert int(found[2]) > 0
@@ -69,21 +78,35 @@ def test_some_of_the_kills_fall_into_the_middle_of_a_batch() -> None:
 def test_writers_at_the_same_time_do_not_corrupt(tmp_path: Path, manner: str) -> None:
     path = tmp_path / "talk.jsonl"
     started = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, "60", manner], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name, "60", manner],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for name in ("one", "two", "three")
     ]
     said = [json.loads(process.communicate()[0]) for process in started]
     transcript = Transcript(JsonlStore(path))
     assert list(find_problems(TranscriptReader(path))) == []
-    assert sorted(entry.id for entry in transcript.entries) == sorted(entry for written, _ in said for entry in written)
+    assert sorted(entry.id for entry in transcript.entries) == sorted(
+        entry for written, _ in said for entry in written
+    )
     for entries in (said[number][0] for number in range(3)):
-        assert [entry.id for entry in transcript.entries if entry.id in set(entries)] == entries, "each in its order"
+        assert [entry.id for entry in transcript.entries if entry.id in set(entries)] == entries, (
+            "each in its order"
+        )
     assert len(transcript.leaves()) == 1, "each continued from what the others had written"
     batches = re.findall(rb'"batch":\[(\d),(\d)\]', path.read_bytes())
-    assert batches == [(b"%d" % place, size) for _, size in _firsts(batches) for place in range(1, int(size) + 1)], "none within another"
+    assert batches == [
+        (b"%d" % place, size) for _, size in _firsts(batches) for place in range(1, int(size) + 1)
+    ], "none within another"
     if manner == "careful":
-        assert transcript.path() == tuple(transcript.entries), "who looks before each write makes one conversation"
-        assert Counter(entry.message.name for entry in transcript.path() if entry.message).keys() == {"one", "two", "three"}
+        assert transcript.path() == tuple(transcript.entries), (
+            "who looks before each write makes one conversation"
+        )
+        assert Counter(
+            entry.message.name for entry in transcript.path() if entry.message
+        ).keys() == {"one", "two", "three"}
 
 
 def _firsts(batches: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -38,7 +38,12 @@ def write_until_killed(path: Path, acknowledged: int, rng: random.Random) -> Non
         size = rng.choice([1, 1, 2, 5, 40])
         length = rng.choice([10, 300, 5_000, HUGE if size < 5 else 5_000])
         name = f"batch {rng.getrandbits(64):x} of {size}"
-        made = transcript.append_messages(*(Message(role="user", name=name, content=("\u2028é" * (length // 2),)) for _ in range(size)))
+        made = transcript.append_messages(
+            *(
+                Message(role="user", name=name, content=("\u2028é" * (length // 2),))
+                for _ in range(size)
+            )
+        )
         WRITE(acknowledged, f"{json.dumps([entry.id for entry in made])}\n".encode())
         if rng.random() < 0.2:
             transcript.refresh()

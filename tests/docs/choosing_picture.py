@@ -45,13 +45,33 @@ class Column:
 
 COLUMNS = (
     Column("messages", "fit", ("program", "program", "program", "program", "promptkit")),
-    Column("a prompt of many parts", "render", ("program", "program", "program", "promptkit", "promptkit")),
-    Column("an agent with a loop of its own", "ContextWindow", ("program", "promptkit", "promptkit", "promptkit", "promptkit")),
-    Column("tools, and no loop yet", "AgentSession", ("promptkit", "promptkit", "promptkit", "promptkit", "promptkit")),
-    Column("an agent of a framework", "an integration", ("framework", "framework", "promptkit", "framework", "promptkit")),
+    Column(
+        "a prompt of many parts",
+        "render",
+        ("program", "program", "program", "promptkit", "promptkit"),
+    ),
+    Column(
+        "an agent with a loop of its own",
+        "ContextWindow",
+        ("program", "promptkit", "promptkit", "promptkit", "promptkit"),
+    ),
+    Column(
+        "tools, and no loop yet",
+        "AgentSession",
+        ("promptkit", "promptkit", "promptkit", "promptkit", "promptkit"),
+    ),
+    Column(
+        "an agent of a framework",
+        "an integration",
+        ("framework", "framework", "promptkit", "framework", "promptkit"),
+    ),
 )
 
-LABELS: dict[Owner, str] = {"promptkit": "promptkit", "program": "your program", "framework": "the framework"}
+LABELS: dict[Owner, str] = {
+    "promptkit": "promptkit",
+    "program": "your program",
+    "framework": "the framework",
+}
 
 LEFT, TOP, WIDTH, HEIGHT, GAP = 210, 92, 130, 46, 8
 """The place of the first box, and the sizes of all of them, in pixels."""
@@ -110,7 +130,16 @@ def _draw_column(column: Column, x: int) -> Iterator[str]:
         row += rows
 
 
-def _write(x: int, y: int, text: str, *, css: str, anchor: str = "middle", bold: bool = False, size: int = 13) -> Iterator[str]:
+def _write(
+    x: int,
+    y: int,
+    text: str,
+    *,
+    css: str,
+    anchor: str = "middle",
+    bold: bool = False,
+    size: int = 13,
+) -> Iterator[str]:
     weight = ' font-weight="600"' if bold else ""
     yield f'<text class="{css}" x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}"{weight}>{html.escape(text)}</text>'
 
@@ -118,12 +147,18 @@ def _write(x: int, y: int, text: str, *, css: str, anchor: str = "middle", bold:
 def _style(shade: int) -> str:
     colour = {name: both[shade] for name, both in COLOURS.items()}
     plain = [f".{name} {{ fill: {colour[name]} }}" for name in ("page", "text", "quiet")]
-    boxes = [f".{owner} {{ fill: {colour[f'{owner}-box']}; stroke: {colour[f'{owner}-line']} }}" for owner in LABELS]
+    boxes = [
+        f".{owner} {{ fill: {colour[f'{owner}-box']}; stroke: {colour[f'{owner}-line']} }}"
+        for owner in LABELS
+    ]
     return " ".join(plain + boxes)
 
 
 def _describe(column: Column) -> str:
-    parts = (f"{LABELS[owner]} has {title}" for owner, (title, _) in zip(column.owners, ROWS, strict=True))
+    parts = (
+        f"{LABELS[owner]} has {title}"
+        for owner, (title, _) in zip(column.owners, ROWS, strict=True)
+    )
     return f"With {column.have}, use {column.name}: {', '.join(parts)}."
 
 

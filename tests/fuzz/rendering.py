@@ -44,14 +44,16 @@ TOKENIZERS: tuple[Tokenizer, ...] = (
     CalibratedTokenizer(Runs(per_message=1), 0.8, floor=0.5),
 )
 AMPLE = 10_000
-_CLASSES: Mapping[str, Any] = {name: getattr(elements, name) for name in elements.__all__} | {  # Any: classes with props of their own
+# Any stands for classes with props of their own
+_CLASSES: Mapping[str, Any] = {name: getattr(elements, name) for name in elements.__all__} | {
     "SizedText": SizedText,
     "RepeatedWord": RepeatedWord,
     "ToolCall": ToolCall,
 }
 
 
-# Prompts as JSON, and back ---------------------------------------------------------------------------------------------------------
+# Prompts as JSON, and back
+# ---------------------------------------------------------------------------------------------------------
 
 
 def element_to_spec(value: Any) -> Spec:  # Any: an element, or a value of a prop
@@ -63,7 +65,9 @@ def element_to_spec(value: Any) -> Spec:  # Any: an element, or a value of a pro
         children: Spec = element_to_spec(value.children) if isinstance(value, PromptElement) else []
         return {"type": kind.__name__, "props": props, "children": children}
     if hasattr(value, "items"):
-        return {"items": [[element_to_spec(key), element_to_spec(item)] for key, item in value.items()]}
+        return {
+            "items": [[element_to_spec(key), element_to_spec(item)] for key, item in value.items()]
+        }
     if isinstance(value, list | tuple):
         return [element_to_spec(item) for item in cast("Sequence[Any]", value)]  # of any values
     return value
@@ -86,10 +90,13 @@ def element_from_spec(spec: Spec) -> Any:  # Any: an element, or a value of a pr
 def _in_cases(trees: st.SearchStrategy[Child]) -> st.SearchStrategy[bytes]:
     shares = st.sampled_from((0.0, 0.2, 0.5, 0.8, 0.95, 1.0, 1.1))
     tokenizers = st.integers(0, len(TOKENIZERS) - 1)
-    return st.fixed_dictionaries({"tokenizer": tokenizers, "share": shares, "tree": trees.map(element_to_spec)}).map(as_case)
+    return st.fixed_dictionaries(
+        {"tokenizer": tokenizers, "share": shares, "tree": trees.map(element_to_spec)}
+    ).map(as_case)
 
 
-# The laws of a render --------------------------------------------------------------------------------------------------------------
+# The laws of a render
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _rendered(prompt: Child, tokenizer: Tokenizer, budget: int) -> Rendered | None:
@@ -135,19 +142,34 @@ def _check_laws(case: bytes) -> None:
         assert made is None, "the oracle says that it does not fit"
         return
     assert made is not None, "the oracle says that it fits"
-    assert (made.messages, made.tokens, made.reserved) == (state.messages, state.tokens, state.reserved)
+    assert (made.messages, made.tokens, made.reserved) == (
+        state.messages,
+        state.tokens,
+        state.reserved,
+    )
     imagined = render(prompt, budget=AMPLE, tokenizer=tokenizer).at_budget(budget)
-    assert (imagined.messages, imagined.tokens) == (made.messages, made.tokens), "at_budget is no render"
-    travelled = _rendered(from_json(json.loads(json.dumps(to_json(prompt, tokenizer=tokenizer, budget=budget)))), tokenizer, budget)
+    assert (imagined.messages, imagined.tokens) == (made.messages, made.tokens), (
+        "at_budget is no render"
+    )
+    travelled = _rendered(
+        from_json(json.loads(json.dumps(to_json(prompt, tokenizer=tokenizer, budget=budget)))),
+        tokenizer,
+        budget,
+    )
     assert travelled is not None
-    assert (travelled.messages, travelled.tokens, travelled.reserved) == (made.messages, made.tokens, made.reserved)
+    assert (travelled.messages, travelled.tokens, travelled.reserved) == (
+        made.messages,
+        made.tokens,
+        made.reserved,
+    )
 
 
 LAWS = Target(check=_check_laws, cases=_in_cases(prompts(FEATURES)))
 LAYOUT = Target(check=_check_layout, cases=_in_cases(strategies.prompts(size=20)))
 
 
-# Trees as JSON ---------------------------------------------------------------------------------------------------------------------
+# Trees as JSON
+# ---------------------------------------------------------------------------------------------------------------------
 
 
 def _check_json_tree(case: bytes) -> None:
@@ -196,11 +218,16 @@ def _write_tree(tree: tuple[Child, ...]) -> Spec:
 
 
 JSON_TREES = Target(
-    check=_check_json_tree, cases=strategies.prompts().map(_write_tree).flatmap(lambda tree: mutated(tree, HOSTILE_NODES)).map(as_case)
+    check=_check_json_tree,
+    cases=strategies.prompts()
+    .map(_write_tree)
+    .flatmap(lambda tree: mutated(tree, HOSTILE_NODES))
+    .map(as_case),
 )
 
 
-# Templates -------------------------------------------------------------------------------------------------------------------------
+# Templates
+# -------------------------------------------------------------------------------------------------------------------------
 
 SECRET = "what-stands-outside-of-the-root"  # noqa: S105  # a mark
 _PIECES = (
@@ -300,14 +327,24 @@ def _check_template(case: bytes) -> None:
     source, value = spec["source"], spec["value"]
     shapes: list[object] = []
     for given in (value, "x"):
-        values = {"a": given, "items": [given, "two"], "element": UserMessage()[given] if spec["top"] else given}
+        values = {
+            "a": given,
+            "items": [given, "two"],
+            "element": UserMessage()[given] if spec["top"] else given,
+        }
         template = Template(source=source, root=_folder(), values=values)
         try:
-            made = render(template if spec["top"] else UserMessage()[template], budget=500, tokenizer=WordTokenizer())
+            made = render(
+                template if spec["top"] else UserMessage()[template],
+                budget=500,
+                tokenizer=WordTokenizer(),
+            )
         except PromptKitError:
             return
         assert made.tokens == count_messages(made.messages, WordTokenizer())
-        assert not any(SECRET in message.text for message in made.messages), "a file outside of the root was read"
+        assert not any(SECRET in message.text for message in made.messages), (
+            "a file outside of the root was read"
+        )
         shapes.append({message.role for message in made.messages if message.text.strip()})
     if "{% if" not in source and value.strip() and shapes[0] != shapes[1]:
         problem = f"a value changed the messages: {shapes}"
@@ -317,6 +354,10 @@ def _check_template(case: bytes) -> None:
 TEMPLATES = Target(
     check=_check_template,
     cases=st.fixed_dictionaries(
-        {"top": st.booleans(), "value": st.sampled_from(_VALUES), "source": st.lists(st.sampled_from(_PIECES), max_size=12).map("".join)}
+        {
+            "top": st.booleans(),
+            "value": st.sampled_from(_VALUES),
+            "source": st.lists(st.sampled_from(_PIECES), max_size=12).map("".join),
+        }
     ).map(as_case),
 )

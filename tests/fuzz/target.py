@@ -26,7 +26,8 @@ class Target:
     cases: SearchStrategy[bytes]
     """Makes inputs."""
     seeds: tuple[bytes, ...] = ()
-    """Inputs that a coverage-guided engine changes byte by byte. Without them it changes the choices that `cases` makes."""
+    """Inputs that a coverage-guided engine changes byte by byte. Without them it changes the
+    choices that `cases` makes."""
 
 
 def as_case(spec: Spec) -> bytes:

@@ -20,7 +20,9 @@ from tests.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-KEPT = [(folder.name, file) for folder in sorted(CORPUS.iterdir()) for file in sorted(folder.iterdir())]
+KEPT = [
+    (folder.name, file) for folder in sorted(CORPUS.iterdir()) for file in sorted(folder.iterdir())
+]
 
 
 @pytest.mark.parametrize(("name", "file"), KEPT, ids=[f"{name}-{file.name}" for name, file in KEPT])
@@ -37,7 +39,9 @@ def _die(case: bytes) -> None:
     os._exit(9)
 
 
-BROKEN = Target(check=_refuse, cases=st.binary(max_size=30).map(lambda case: case + b"x" * (len(case) > 5)))
+BROKEN = Target(
+    check=_refuse, cases=st.binary(max_size=30).map(lambda case: case + b"x" * (len(case) > 5))
+)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each target runs in a fork")
@@ -50,21 +54,31 @@ class TestEngine:
 
     def test_a_process_that_dies_is_a_failure_with_its_input(self) -> None:
         outcome = fuzz(attrs.evolve(BROKEN, check=_die), seconds=1, seed=1, engine="hypothesis")
-        assert [failure.error for failure in outcome.failures] == ["the process ended with status 9"]
+        assert [failure.error for failure in outcome.failures] == [
+            "the process ended with status 9"
+        ]
 
     def test_what_holds_has_no_failures(self) -> None:
-        assert fuzz(attrs.evolve(BROKEN, check=len), seconds=0.1, seed=1, engine="hypothesis").failures == ()
+        assert (
+            fuzz(attrs.evolve(BROKEN, check=len), seconds=0.1, seed=1, engine="hypothesis").failures
+            == ()
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["hypothesis", "atheris"])
 def test_every_target_holds_for_some_seconds(engine: str) -> None:
     if engine == "atheris":
-        pytest.importorskip("atheris", reason="the coverage-guided engine needs atheris, which has wheels for few Pythons")
+        pytest.importorskip(
+            "atheris",
+            reason="the coverage-guided engine needs atheris, which has wheels for few Pythons",
+        )
     command = [sys.executable, "-m", "tests.fuzz", "--seconds", "28", "--json", "--engine", engine]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)  # Any: JSON
     assert found["engine"] == engine
     assert found["targets"].keys() == TARGETS.keys()
-    assert all(figures["failures"] == 0 and figures["inputs"] > 0 for figures in found["targets"].values())
+    assert all(
+        figures["failures"] == 0 and figures["inputs"] > 0 for figures in found["targets"].values()
+    )

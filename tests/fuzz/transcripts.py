@@ -20,7 +20,13 @@ from promptkit.transcript.sql import SqlStore
 from promptkit.transcript.store import InMemoryStore, PagedStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
-from tests.behaviour.transcript_strategies import FileInMemory, grow, new_file, new_transcript, steps
+from tests.behaviour.transcript_strategies import (
+    FileInMemory,
+    grow,
+    new_file,
+    new_transcript,
+    steps,
+)
 from tests.conversations import user_message
 from tests.fuzz.mutations import damaged
 from tests.fuzz.target import Target, as_case, check_sentence, read_case
@@ -37,14 +43,19 @@ __all__ = ["REDACTION", "STORES", "TRANSCRIPT_BYTES", "TRANSCRIPT_DAMAGE"]
 HEADER = b'{"promptkit":"transcript","version":1}\n'
 
 
-# Files that were damaged -----------------------------------------------------------------------------------------------------------
+# Files that were damaged
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _damage(content: bytes, kind: str, at: int, length: int) -> bytes:
     """Change the bytes at a place."""
     match kind:
         case "flip":
-            return content[:at] + bytes(byte ^ 1 << length % 8 for byte in content[at : at + 1]) + content[at + 1 :]
+            return (
+                content[:at]
+                + bytes(byte ^ 1 << length % 8 for byte in content[at : at + 1])
+                + content[at + 1 :]
+            )
         case "truncate":
             return content[:at]
         case "cut":
@@ -82,7 +93,9 @@ def _check_damage(case: bytes) -> None:
         _check_open(path, before, damaged_file=chosen, first=first, header=len(HEADER))
 
 
-def _check_open(path: Path, before: list[str], *, damaged_file: Path, first: int, header: int) -> None:
+def _check_open(
+    path: Path, before: list[str], *, damaged_file: Path, first: int, header: int
+) -> None:
     try:
         transcript = Transcript(JsonlStore(path))
     except TranscriptError as error:
@@ -100,8 +113,15 @@ def _check_open(path: Path, before: list[str], *, damaged_file: Path, first: int
         assert found == before, "a file that can be made again cost entries"
     lines = path.read_bytes()
     if damaged_file == path and b'"archives"' not in lines[:400] and first >= header:
-        whole = [entry for entry in before if f'"id":"{entry}"'.encode() in lines[:first].rpartition(b"\n")[0]]
-        assert found[: max(0, len(whole) - 8)] == before[: max(0, len(whole) - 8)], "entries before the damage are gone"  # 8: of a batch
+        whole = [
+            entry
+            for entry in before
+            if f'"id":"{entry}"'.encode() in lines[:first].rpartition(b"\n")[0]
+        ]
+        # 8: of a batch
+        assert found[: max(0, len(whole) - 8)] == before[: max(0, len(whole) - 8)], (
+            "entries before the damage are gone"
+        )
     for leaf in transcript.leaves():
         build_view(transcript.path(leaf.id))
     list(find_problems(TranscriptReader(path)))
@@ -109,7 +129,11 @@ def _check_open(path: Path, before: list[str], *, damaged_file: Path, first: int
     assert [entry.id for entry in Transcript(JsonlStore(path)).entries] == [*found, new]
 
 
-_DAMAGES = st.tuples(st.sampled_from(("flip", "truncate", "cut", "repeat", "zero")), st.integers(0, 1 << 16), st.integers(1, 200))
+_DAMAGES = st.tuples(
+    st.sampled_from(("flip", "truncate", "cut", "repeat", "zero")),
+    st.integers(0, 1 << 16),
+    st.integers(1, 200),
+)
 TRANSCRIPT_DAMAGE = Target(
     check=_check_damage,
     cases=st.fixed_dictionaries(
@@ -153,13 +177,24 @@ def _sample(*done: tuple[str, int]) -> bytes:
 
 _SAMPLES = (
     HEADER,
-    _sample(("user", 1), ("calls", 2), ("result", 3), ("checkpoint", 5), ("edit", 4), ("branch", 2), ("reset", 3)),
+    _sample(
+        ("user", 1),
+        ("calls", 2),
+        ("result", 3),
+        ("checkpoint", 5),
+        ("edit", 4),
+        ("branch", 2),
+        ("reset", 3),
+    ),
     _sample(("batch", 1), ("rewind", 1), ("custom", 2), ("quiet", 4), ("quiet", 1), ("answer", 8)),
 )
-TRANSCRIPT_BYTES = Target(check=_check_bytes, cases=st.sampled_from(_SAMPLES).flatmap(damaged), seeds=_SAMPLES)
+TRANSCRIPT_BYTES = Target(
+    check=_check_bytes, cases=st.sampled_from(_SAMPLES).flatmap(damaged), seeds=_SAMPLES
+)
 
 
-# Stores ----------------------------------------------------------------------------------------------------------------------------
+# Stores
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 class _Pair:
@@ -174,12 +209,16 @@ class _Pair:
             lambda: SqlStore(f"sqlite:///{folder}/talks.db#42"),
             lambda: ObjectStore(f"file://{folder}/talks#42"),
         )
-        self.open: list[list[TranscriptStore]] = [[opener() for _ in range(2)] for opener in self.openers]
+        self.open: list[list[TranscriptStore]] = [
+            [opener() for _ in range(2)] for opener in self.openers
+        ]
 
     def compare(self, results: list[object]) -> None:
         """Every store must answer what the one in memory answers."""
         for name, result in zip(self.names, results, strict=True):
-            assert result == results[0], f"{name} answers {result!r:.300}, and a store in memory {results[0]!r:.300}"
+            assert result == results[0], (
+                f"{name} answers {result!r:.300}, and a store in memory {results[0]!r:.300}"
+            )
 
 
 def _append(store: TranscriptStore, entries: list[Entry], expect: str | None) -> object:
@@ -190,7 +229,17 @@ def _append(store: TranscriptStore, entries: list[Entry], expect: str | None) ->
     return "appended"
 
 
-_TEXTS = ("a", "", "\ud800", "\u2028\r\n", "\0", "x" * 3_000, "'; DROP TABLE entries; --", "é\U0001f600", "%_\\")
+_TEXTS = (
+    "a",
+    "",
+    "\ud800",
+    "\u2028\r\n",
+    "\0",
+    "x" * 3_000,
+    "'; DROP TABLE entries; --",
+    "é\U0001f600",
+    "%_\\",
+)
 _IDS = ("a", "a'b", "a\nb", "\ud800", "%", "A", "e\u0301", "é", " ")
 
 
@@ -208,14 +257,18 @@ def _check_stores(case: bytes) -> None:
                 case "append":
                     entries = [_entry(number, at, value) for at in range(1 + value % 3)]
                     expect = (None, known[-1] if known else "", "", "nobody")[value % 4]
-                    results: list[object] = [_append(stores[handle], entries, expect) for stores in pair.open]
+                    results: list[object] = [
+                        _append(stores[handle], entries, expect) for stores in pair.open
+                    ]
                     pair.compare(results)
                     known += [entry.id for entry in entries if results[0] == "appended"]
                 case "reopen":
                     for stores, opener in zip(pair.open, pair.openers, strict=True):
                         stores[handle] = opener()
                 case "pages":
-                    pair.compare([_read_pages(stores[handle], 1 + value % 4) for stores in pair.open])
+                    pair.compare(
+                        [_read_pages(stores[handle], 1 + value % 4) for stores in pair.open]
+                    )
                 case _:
                     pair.compare([stores[handle].refresh().last_id for stores in pair.open])
         loaded = [opener().load() for opener in pair.openers]
@@ -231,20 +284,34 @@ def _read_pages(store: TranscriptStore, size: int) -> object:
 
 def _entry(number: int, at: int, value: int) -> Entry:
     text = _TEXTS[value % len(_TEXTS)]
-    payload = CustomEntry(name=text, data={text: [text, value]}) if value % 5 == 0 else MessageEntry(message=user_message(text or "empty"))
-    return Entry(id=f"{_IDS[value % len(_IDS)]}{number}.{at}", parent_id=None, time=float(number), payload=payload)
+    payload = (
+        CustomEntry(name=text, data={text: [text, value]})
+        if value % 5 == 0
+        else MessageEntry(message=user_message(text or "empty"))
+    )
+    return Entry(
+        id=f"{_IDS[value % len(_IDS)]}{number}.{at}",
+        parent_id=None,
+        time=float(number),
+        payload=payload,
+    )
 
 
 STORES = Target(
     check=_check_stores,
     cases=st.lists(
-        st.tuples(st.sampled_from(("append", "append", "append", "reopen", "refresh", "pages")), st.integers(0, 1), st.integers(0, 400)),
+        st.tuples(
+            st.sampled_from(("append", "append", "append", "reopen", "refresh", "pages")),
+            st.integers(0, 1),
+            st.integers(0, 400),
+        ),
         max_size=12,
     ).map(as_case),
 )
 
 
-# Redaction -------------------------------------------------------------------------------------------------------------------------
+# Redaction
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 def _check_redaction(case: bytes) -> None:
@@ -253,7 +320,9 @@ def _check_redaction(case: bytes) -> None:
     shown = redact_secrets(text)
     assert redact_secrets(shown) == shown, "not the same the second time"
     arguments = json.dumps({"command": text, text: 1})
-    message = Message(role="assistant", tool_calls=(ToolCall(id="c", name="run", arguments=arguments),))
+    message = Message(
+        role="assistant", tool_calls=(ToolCall(id="c", name="run", arguments=arguments),)
+    )
     (call,) = redact_message(message, redact_secrets).tool_calls
     assert isinstance(json.loads(call.arguments), dict)
 
@@ -280,6 +349,8 @@ _AROUND = (
 )
 REDACTION = Target(
     check=_check_redaction,
-    cases=st.lists(st.sampled_from((*_SECRETS, *_AROUND * 4)), max_size=12).map(lambda each: "".join(each).encode(errors="surrogatepass")),
+    cases=st.lists(st.sampled_from((*_SECRETS, *_AROUND * 4)), max_size=12).map(
+        lambda each: "".join(each).encode(errors="surrogatepass")
+    ),
     seeds=tuple(each.encode() for each in _SECRETS),
 )

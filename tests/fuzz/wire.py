@@ -19,7 +19,12 @@ from promptkit.errors import EmitError, InvalidArgumentError, ModelError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import MessageStream
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.openai.response import ChatStream, ResponsesStream, parse_chat_reply, parse_responses_reply
+from promptkit.providers.openai.response import (
+    ChatStream,
+    ResponsesStream,
+    parse_chat_reply,
+    parse_responses_reply,
+)
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.testing import strategies
 from tests.conversations import user_message
@@ -39,7 +44,8 @@ _READERS: Mapping[str, tuple[Callable[[Wire], list[Message]], Callable[[list[Mes
 }
 
 
-# Messages --------------------------------------------------------------------------------------------------------------------------
+# Messages
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def _check_messages(case: bytes) -> None:
@@ -63,32 +69,60 @@ def _check_messages(case: bytes) -> None:
         out = write(messages)
     except EmitError:
         return
-    assert write(read(json.loads(json.dumps(out)))) == out, "it is not the same when it has come in again"
+    assert write(read(json.loads(json.dumps(out)))) == out, (
+        "it is not the same when it has come in again"
+    )
 
 
 @st.composite
 def _message_cases(draw: st.DrawFn) -> bytes:
     name = draw(st.sampled_from(tuple(_READERS)))
-    wire: Wire = json.loads(json.dumps(_READERS[name][1](list(draw(strategies.conversations(turns=3, system=False))))))
+    wire: Wire = json.loads(
+        json.dumps(_READERS[name][1](list(draw(strategies.conversations(turns=3, system=False)))))
+    )
     return as_case({"format": name, "wire": draw(mutated(wire))})
 
 
 WIRE_MESSAGES = Target(check=_check_messages, cases=_message_cases())
 
 
-# Replies ---------------------------------------------------------------------------------------------------------------------------
+# Replies
+# ---------------------------------------------------------------------------------------------------------------------------
 
-_CALL: Wire = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "x"}'}}
-_USAGE: Wire = {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 2}}
+_CALL: Wire = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "read", "arguments": '{"path": "x"}'},
+}
+_USAGE: Wire = {
+    "prompt_tokens": 9,
+    "completion_tokens": 3,
+    "prompt_tokens_details": {"cached_tokens": 2},
+}
 _OUTPUT: list[Wire] = [
     {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "zz"},
-    {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Hi."}]},
+    {
+        "type": "message",
+        "id": "m1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "Hi."}],
+    },
     {"type": "function_call", "id": "f1", "call_id": "c1", "name": "read", "arguments": "{}"},
 ]
-_RESPONSE: Wire = {"status": "completed", "output": _OUTPUT, "usage": {"input_tokens": 9, "output_tokens": 3}}
+_RESPONSE: Wire = {
+    "status": "completed",
+    "output": _OUTPUT,
+    "usage": {"input_tokens": 9, "output_tokens": 3},
+}
 _SAMPLES: Mapping[str, Wire] = {
     "chat": {
-        "choices": [{"message": {"role": "assistant", "content": "Hi.", "tool_calls": [_CALL]}, "finish_reason": "tool_calls"}],
+        "choices": [
+            {
+                "message": {"role": "assistant", "content": "Hi.", "tool_calls": [_CALL]},
+                "finish_reason": "tool_calls",
+            }
+        ],
         "usage": _USAGE,
     },
     "responses": _RESPONSE,
@@ -107,14 +141,38 @@ _SAMPLES: Mapping[str, Wire] = {
     ],
     "anthropic stream": [
         {"type": "message_start", "message": {"usage": {"input_tokens": 9, "output_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hm"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "thinking_delta", "thinking": "hm"},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "signature_delta", "signature": "s"},
+        },
         {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Hi."}},
-        {"type": "content_block_start", "index": 2, "content_block": {"type": "tool_use", "id": "c1", "name": "read", "input": {}}},
-        {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1}'}},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 5}},
+        {
+            "type": "content_block_start",
+            "index": 2,
+            "content_block": {"type": "tool_use", "id": "c1", "name": "read", "input": {}},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 2,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a": 1}'},
+        },
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 5},
+        },
     ],
     "error": {
         "error": {
@@ -158,7 +216,9 @@ def _check_reply(case: bytes) -> None:
     kind, wire = spec["kind"], spec["wire"]
     if kind == "error":
         for status in (None, 400, 413, 429, 500):
-            error = error_from_failure(Failure(model="m", message="it failed", body=wire, status=status))
+            error = error_from_failure(
+                Failure(model="m", message="it failed", body=wire, status=status)
+            )
             check_sentence(error)
         return
     if any(not hasattr(event, "items") for event in (wire if kind in _STREAMS else [wire])):
@@ -167,14 +227,18 @@ def _check_reply(case: bytes) -> None:
     if message is None:
         return
     assert message.content or message.tool_calls
-    results = [Message(role="tool", tool_call_id=call.id, content=("done",)) for call in message.tool_calls]
+    results = [
+        Message(role="tool", tool_call_id=call.id, content=("done",)) for call in message.tool_calls
+    ]
     conversation = list(replace_lone_surrogates([user_message("go"), message, *results]))
     own = _READERS[kind.partition(" ")[0]][1]
     for _, write in _READERS.values():
         try:
             json.dumps(write(conversation), allow_nan=False).encode()
         except EmitError:
-            assert write is not own or kind.startswith("anthropic"), "a provider's reply cannot be sent back to it"
+            assert write is not own or kind.startswith("anthropic"), (
+                "a provider's reply cannot be sent back to it"
+            )
 
 
 @st.composite

@@ -1,7 +1,7 @@
 """`python -m tests.mutants`: changes the core rooms in small ways, one change at a time, and lists the changes that no test notices.
 
-A survivor is a promise without a test, or a change that makes no difference: such ones are in `accepted.toml`, with a reason each. Exits
-with 1 if there is another.
+A survivor is a promise without a test, or a change that makes no difference: such ones are in
+`accepted.toml`, with a reason each. Exits with 1 if there is another.
 """
 
 from __future__ import annotations
@@ -24,24 +24,54 @@ ACCEPTED = Path(__file__).with_name("accepted.toml")
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.mutants", description="Change the core rooms in small ways and list the changes that no test notices."
+        prog="python -m tests.mutants",
+        description="Change the core rooms in small ways and list the changes that no test notices.",
     )
-    parser.add_argument("--rooms", nargs="+", choices=list(ROOMS), default=list(ROOMS), help="what to change (default: all)")
-    parser.add_argument("--file", action="append", default=[], metavar="FILE", help="change only this file; may be repeated")
-    parser.add_argument("--limit", type=int, default=None, metavar="N", help="mutants of each room, drawn at random (default: all)")
+    parser.add_argument(
+        "--rooms",
+        nargs="+",
+        choices=list(ROOMS),
+        default=list(ROOMS),
+        help="what to change (default: all)",
+    )
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="change only this file; may be repeated",
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=None,
+        metavar="N",
+        help="mutants of each room, drawn at random (default: all)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn (default: 0)")
-    parser.add_argument("--workers", type=int, choices=[1, 2], default=2, help="processes at once (default: 2)")
+    parser.add_argument(
+        "--workers", type=int, choices=[1, 2], default=2, help="processes at once (default: 2)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     given = parser.parse_args()
     accepted = load_accepted(ACCEPTED)
     shown: dict[str, object] = {}
     survived = False
     for name in given.rooms:
-        mutants = choose_mutants(ROOT, ROOMS[name], only=given.file, limit=given.limit, seed=given.seed)
+        mutants = choose_mutants(
+            ROOT, ROOMS[name], only=given.file, limit=given.limit, seed=given.seed
+        )
         if not mutants:
             continue
         try:
-            found = run_room(ROOT, ROOMS[name], mutants, accepted=accepted, workers=given.workers, report=_ignore if given.json else _show)
+            found = run_room(
+                ROOT,
+                ROOMS[name],
+                mutants,
+                accepted=accepted,
+                workers=given.workers,
+                report=_ignore if given.json else _show,
+            )
         except BrokenTestsError as error:
             print(error, file=sys.stderr)
             parser.error(f"the tests of {name} fail without a mutant: mend them first")

@@ -18,7 +18,10 @@ __all__ = ["Accepted", "accepts", "load_accepted"]
 
 @attrs.frozen(kw_only=True)
 class Accepted:
-    """A survivor that is known. It is found by its text, so that it stays known when its line moves."""
+    """A survivor that is known.
+
+    It is found by its text, so that it stays known when its line moves.
+    """
 
     file: str
     before: str
@@ -29,9 +32,15 @@ class Accepted:
 
 def load_accepted(file: Path) -> list[Accepted]:
     """Read the list of known survivors."""
-    return [Accepted(**each) for each in tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", ())]
+    return [
+        Accepted(**each)
+        for each in tomllib.loads(file.read_text(encoding="utf-8")).get("survivor", ())
+    ]
 
 
 def accepts(accepted: Iterable[Accepted], file: str, mutant: Mutant) -> bool:
     """Return whether a survivor is known."""
-    return any(known.file == file and known.before == mutant.before and mutant.after in known.after for known in accepted)
+    return any(
+        known.file == file and known.before == mutant.before and mutant.after in known.after
+        for known in accepted
+    )

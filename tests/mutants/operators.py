@@ -1,7 +1,8 @@
 """Find the small changes that a mutation run makes to a file, each as text before and after.
 
-A mutant is an edit of the source, not a syntax tree that is printed again: only the changed symbol differs, and a survivor is shown as the line
-that a developer knows. Annotations, decorators, f-strings and what only a type checker reads are not changed.
+A mutant is an edit of the source, not a syntax tree that is printed again: only the changed symbol
+differs, and a survivor is shown as the line that a developer knows. Annotations, decorators,
+f-strings and what only a type checker reads are not changed.
 """
 
 from __future__ import annotations
@@ -75,12 +76,17 @@ class _Finder:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.lines = [f"{line}\n" for line in source.split("\n")]  # `splitlines` also splits where Python begins no line
+        # `splitlines` also splits where Python begins no line
+        self.lines = [f"{line}\n" for line in source.split("\n")]
         self.starts = [0]
         for line in self.lines:
             self.starts.append(self.starts[-1] + len(line))
         self.tokens = [
-            (self.starts[token.start[0] - 1] + token.start[1], self.starts[token.end[0] - 1] + token.end[1], token.string)
+            (
+                self.starts[token.start[0] - 1] + token.start[1],
+                self.starts[token.end[0] - 1] + token.end[1],
+                token.string,
+            )
             for token in tokenize.generate_tokens(io.StringIO(source).readline)
             if token.type in {tokenize.OP, tokenize.NAME}
         ]
@@ -91,13 +97,21 @@ class _Finder:
         return sorted(self.mutants, key=lambda mutant: mutant.line)
 
     def _visit(self, node: ast.AST, *, returns_bool: bool) -> None:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
             return
         for name, edits in self._symbols(node):
             self._add(name, edits)
         for condition in _conditions(node, returns_bool=returns_bool):
             self._add(
-                "condition", [(self._start(condition), self._start(condition), "not ("), (self._end(condition), self._end(condition), ")")]
+                "condition",
+                [
+                    (self._start(condition), self._start(condition), "not ("),
+                    (self._end(condition), self._end(condition), ")"),
+                ],
             )
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             returns_bool = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
@@ -113,17 +127,26 @@ class _Finder:
                 yield from self._arithmetic(node)
             case ast.UnaryOp(op=ast.USub() | ast.Not() as op):
                 start = self._start(node)
-                yield "unary", [(start, start + len("not " if isinstance(op, ast.Not) else "-"), "")]
+                yield (
+                    "unary",
+                    [(start, start + len("not " if isinstance(op, ast.Not) else "-"), "")],
+                )
             case ast.BoolOp():
                 symbol, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
                 yield (
                     "boolean",
-                    [self._replace(symbol, other, left, right) for left, right in zip(node.values, node.values[1:], strict=False)],
+                    [
+                        self._replace(symbol, other, left, right)
+                        for left, right in zip(node.values, node.values[1:], strict=False)
+                    ],
                 )
             case ast.Constant():
                 yield from self._constants(node)
             case ast.Call(func=ast.Name(id=name)) if name in SWAPPED_CALLS:
-                yield "swapped", [(self._start(node.func), self._end(node.func), SWAPPED_CALLS[name])]
+                yield (
+                    "swapped",
+                    [(self._start(node.func), self._end(node.func), SWAPPED_CALLS[name])],
+                )
             case ast.Slice():
                 yield from self._slices(node)
             case _:
@@ -136,9 +159,13 @@ class _Finder:
             yield "comparison", [self._replace(symbol, other, left, right)]
 
     def _arithmetic(self, node: ast.BinOp | ast.AugAssign) -> Iterator[tuple[str, list[Edit]]]:
-        left, right = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+        left, right = (
+            (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
+        )
         if type(node.op) not in ARITHMETIC or any(
-            isinstance(side, TEXTS_AND_LISTS) or (isinstance(side, ast.Constant) and isinstance(side.value, str)) for side in (left, right)
+            isinstance(side, TEXTS_AND_LISTS)
+            or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+            for side in (left, right)
         ):
             return
         symbol, other = ARITHMETIC[type(node.op)]
@@ -163,10 +190,22 @@ class _Finder:
         if node.step is not None or (node.lower is None and node.upper is None):
             return
         lower, upper = (self._text(bound) if bound else "" for bound in (node.lower, node.upper))
-        yield "slice", [(self._start(node), self._end(node), f"{lower}:" if lower and upper else f"{upper}:{lower}")]
+        yield (
+            "slice",
+            [
+                (
+                    self._start(node),
+                    self._end(node),
+                    f"{lower}:" if lower and upper else f"{upper}:{lower}",
+                )
+            ],
+        )
 
     def _replace(self, symbol: str, other: str, left: ast.expr, right: ast.expr) -> Edit:
-        """Replace the operator between two operands. It is looked for among the tokens, since a comment may hold the same characters."""
+        """Replace the operator between two operands.
+
+        It is looked for among the tokens, since a comment may hold the same characters.
+        """
         words = symbol.split(" ")
         between = self.tokens[self._token(self._end(left)) : self._token(self._start(right))]
         for at in range(len(between)):
@@ -214,7 +253,12 @@ def _conditions(node: ast.AST, *, returns_bool: bool) -> Iterator[ast.expr]:
     """Yield the conditions of a node that no other operator negates."""
     conditions: list[ast.expr] = []
     match node:
-        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.match_case(guard=ast.expr() as test):
+        case (
+            ast.If(test=test)
+            | ast.While(test=test)
+            | ast.IfExp(test=test)
+            | ast.match_case(guard=ast.expr() as test)
+        ):
             conditions = [test]
         case ast.comprehension(ifs=conditions):
             pass
@@ -240,5 +284,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
         if name in {"annotation", "returns", "decorator_list", "type_params"}:
             continue
         for child in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]  # the fields of a node
-            if isinstance(child, ast.AST) and not (isinstance(child, ast.keyword) and child.arg in UNREAD_ARGUMENTS):
+            if isinstance(child, ast.AST) and not (
+                isinstance(child, ast.keyword) and child.arg in UNREAD_ARGUMENTS
+            ):
                 yield child

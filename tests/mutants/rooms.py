@@ -16,8 +16,8 @@ class Room:
     files: tuple[str, ...]
     """Patterns from the top of the checkout."""
     tests: tuple[str, ...]
-    """Paths of tests that take some seconds together, in the order in which they run. Before them run the test files that are named after
-    the mutated file, in the same folders, listed or not."""
+    """Paths of tests that take some seconds together, in the order in which they run. Before them
+    run the test files that are named after the mutated file, in the same folders, listed or not."""
 
 
 ROOMS: Mapping[str, Room] = {
@@ -28,9 +28,37 @@ ROOMS: Mapping[str, Room] = {
             *(
                 f"tests/behaviour/test_{name}.py"
                 for name in (
-                    *("required", "reserve", "isolate", "keep_with", "first", "attachments", "receipt", "async", "fallbacks_in_depth"),
-                    *("ill_formed", "fallback", "truncate", "edge_cases", "incremental", "least_size", "prune_step", "flex", "deviations"),
-                    *("oracle_equality", "nested_limits", "oracle", "legacy_prioritization", "subclasses", "static_prompts", "trace"),
+                    *(
+                        "required",
+                        "reserve",
+                        "isolate",
+                        "keep_with",
+                        "first",
+                        "attachments",
+                        "receipt",
+                        "async",
+                        "fallbacks_in_depth",
+                    ),
+                    *(
+                        "ill_formed",
+                        "fallback",
+                        "truncate",
+                        "edge_cases",
+                        "incremental",
+                        "least_size",
+                        "prune_step",
+                        "flex",
+                        "deviations",
+                    ),
+                    *(
+                        "oracle_equality",
+                        "nested_limits",
+                        "oracle",
+                        "legacy_prioritization",
+                        "subclasses",
+                        "static_prompts",
+                        "trace",
+                    ),
                     *("exact", "laws"),
                 )
             ),

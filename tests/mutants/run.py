@@ -1,7 +1,8 @@
 """Run the tests of a room against mutants, each in a process of its own and on a copy of the checkout.
 
-`mutmut` skips every decorated function, so all properties, and what runs at import; `cosmic-ray` writes its mutants into the checkout and starts
-a new interpreter for each. Here a process that has loaded pytest and third-party libraries, but nothing of the checkout, forks for each mutant.
+`mutmut` skips every decorated function, so all properties, and what runs at import; `cosmic-ray`
+writes its mutants into the checkout and starts a new interpreter for each. Here a process that has
+loaded pytest and third-party libraries, but nothing of the checkout, forks for each mutant.
 """
 
 from __future__ import annotations
@@ -99,7 +100,9 @@ def choose_mutants(
     Returns:
         Pairs of a file, as a path from `root`, and a mutant, in the order of the files.
     """
-    files = sorted({path.relative_to(root).as_posix() for pattern in room.files for path in root.glob(pattern)})
+    files = sorted(
+        {path.relative_to(root).as_posix() for pattern in room.files for path in root.glob(pattern)}
+    )
     mutants = [
         (file, mutant)
         for file in files
@@ -129,14 +132,18 @@ def run_room(
         mutants: What to try, with the file of each.
         accepted: Survivors that are known.
         workers: Number of processes at once.
-        least_seconds: How long the tests of a mutant may take at least; more if they take long without one.
+        least_seconds: How long the tests of a mutant may take at least; more if they take long
+            without one.
         report: Is given each survivor that is not known, when it is found.
 
     Raises:
         BrokenTestsError: The tests fail without a mutant.
     """
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:  # noqa: S108  # a file system without a disk
-        places = [_Place(root, Path(folder, str(number)), room) for number in range(max(1, min(workers, len(mutants))))]
+        places = [
+            _Place(root, Path(folder, str(number)), room)
+            for number in range(max(1, min(workers, len(mutants))))
+        ]
         seconds = _rehearse(places[0])
         outcomes: Counter[Verdict | Literal["accepted"]] = Counter()
         survivors: dict[int, Survivor] = {}
@@ -145,7 +152,9 @@ def run_room(
             known = verdict == "survived" and accepts(accepted, file, each)
             outcomes["accepted" if known else verdict] += 1
             if verdict == "survived" and not known:
-                survivors[number] = Survivor(file, each.line, each.operator, each.before, each.after)
+                survivors[number] = Survivor(
+                    file, each.line, each.operator, each.before, each.after
+                )
                 report(survivors[number])
     return Found(
         mutants=len(mutants),
@@ -177,8 +186,13 @@ def _rehearse(place: _Place) -> float:
     return time.monotonic() - started
 
 
-def _try_all(places: Sequence[_Place], mutants: Sequence[tuple[str, Mutant]], *, limit: float) -> Iterator[tuple[int, Verdict]]:
-    """Try mutants in processes, one in each place at a time. Yields the number of each with what came of it."""
+def _try_all(
+    places: Sequence[_Place], mutants: Sequence[tuple[str, Mutant]], *, limit: float
+) -> Iterator[tuple[int, Verdict]]:
+    """Try mutants in processes, one in each place at a time.
+
+    Yields the number of each with what came of it.
+    """
     waiting = deque(range(len(mutants)))
     busy: dict[_Place, tuple[int, float]] = {}
     try:
@@ -212,7 +226,9 @@ class _Place:
         self.process = 0
         self.changed: Path | None = None
         self.clock = int(time.time())
-        shutil.copytree(root, self.top, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        shutil.copytree(
+            root, self.top, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules")
+        )
         if root.with_name("shared").is_dir():  # recordings that lie beside the checkout
             self.top.with_name("shared").symlink_to(root.with_name("shared"))
 
@@ -233,7 +249,10 @@ class _Place:
             self._run(first)
 
     def look(self, *, late: bool) -> Verdict | None:
-        """Return what came of the mutant, or None while its tests run. If it is late, they end here."""
+        """Return what came of the mutant, or None while its tests run.
+
+        If it is late, they end here.
+        """
         done, status = os.waitpid(self.process, os.WNOHANG)
         if not done and not late:
             return None
@@ -242,7 +261,10 @@ class _Place:
         if not done:
             os.waitpid(self.process, 0)
         if self.changed is not None:
-            self._write(self.changed, self.root.joinpath(self.changed.relative_to(self.top)).read_text(encoding="utf-8"))
+            self._write(
+                self.changed,
+                self.root.joinpath(self.changed.relative_to(self.top)).read_text(encoding="utf-8"),
+            )
             self.changed = None
         if not done:
             return "timeout"
@@ -251,7 +273,10 @@ class _Place:
     def _own_tests(self, file: str) -> list[str]:
         """The test files that are named after a file, in the folders of the room's tests."""
         name = f"test_{Path(file).stem}.py"
-        folders = dict.fromkeys(path if path.is_dir() else path.parent for path in map(self.top.joinpath, self.room.tests))
+        folders = dict.fromkeys(
+            path if path.is_dir() else path.parent
+            for path in map(self.top.joinpath, self.room.tests)
+        )
         found = dict.fromkeys(path for folder in folders for path in folder.rglob(name))
         return [path.relative_to(self.top).as_posix() for path in found]
 
@@ -273,19 +298,31 @@ class _Place:
             os.dup2(output, 1)
             os.dup2(output, 2)
             os.chdir(self.top)
-            sys.dont_write_bytecode = False  # compiling the unchanged files takes longer than most tests
+            # compiling the unchanged files takes longer than most tests
+            sys.dont_write_bytecode = False
             paths = [str(path) for path in (self.top, self.top / "components") if path.is_dir()]
             own = {path.stem for top in paths for path in Path(top).iterdir()}
             for name in [name for name in sys.modules if name.partition(".")[0] in own]:
                 del sys.modules[name]
-            sys.path[:] = [*paths, *(path for path in sys.path if path and Path(path) not in {self.root, self.root / "components"})]
+            sys.path[:] = [
+                *paths,
+                *(
+                    path
+                    for path in sys.path
+                    if path and Path(path) not in {self.root, self.root / "components"}
+                ),
+            ]
             os.environ.update(PYTHONPATH=os.pathsep.join(paths), TMPDIR=str(self.temporary))
             options = [*OPTIONS, f"--rootdir={self.top}", f"--basetemp={self.temporary / 'pytest'}"]
             others = [name for name in self.room.tests if name not in first]
             code = int(pytest.main([*first, *options])) if first else 0
             if code in PASSED and others:
-                code = int(pytest.main([*others, *options, *(f"--ignore={name}" for name in first)]))
-            loaded = [name for name, module in sys.modules.items() if self._is_foreign(name, module, own)]
+                code = int(
+                    pytest.main([*others, *options, *(f"--ignore={name}" for name in first)])
+                )
+            loaded = [
+                name for name, module in sys.modules.items() if self._is_foreign(name, module, own)
+            ]
             self.loaded.write_text(json.dumps(loaded))
             sys.stdout.flush()
             sys.stderr.flush()
@@ -296,4 +333,8 @@ class _Place:
 
     def _is_foreign(self, name: str, module: object, own: set[str]) -> bool:
         file = getattr(module, "__file__", None)
-        return isinstance(file, str) and name.partition(".")[0] not in own and not Path(file).is_relative_to(self.top)
+        return (
+            isinstance(file, str)
+            and name.partition(".")[0] not in own
+            and not Path(file).is_relative_to(self.top)
+        )

@@ -71,7 +71,12 @@ def test_annotations_decorators_and_imports_for_types_are_not_changed() -> None:
 
 def test_an_expression_of_many_lines_is_shown_with_the_lines_that_change() -> None:
     (mutant,) = find_mutants("a(\n    b\n    <\n    c,\n)\n")
-    assert (mutant.line, mutant.before, mutant.after, mutant.source) == (3, "<", "<=", "a(\n    b\n    <=\n    c,\n)\n")
+    assert (mutant.line, mutant.before, mutant.after, mutant.source) == (
+        3,
+        "<",
+        "<=",
+        "a(\n    b\n    <=\n    c,\n)\n",
+    )
 
 
 @pytest.mark.parametrize("name", list(ROOMS))
@@ -152,23 +157,39 @@ class TestRun:
     """In a process of its own, since a pytest session has threads and has loaded what the tests should load anew."""
 
     def _run(self, root: Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", RUN, str(root)], cwd=ROOT, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", RUN, str(root)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def _plant(self, root: Path, tests: str) -> None:
-        for name, text in (("planted/grade.py", PLANTED), ("planted/__init__.py", ""), ("tests/test_grade.py", tests)):
+        for name, text in (
+            ("planted/grade.py", PLANTED),
+            ("planted/__init__.py", ""),
+            ("tests/test_grade.py", tests),
+        ):
             root.joinpath(name).parent.mkdir(exist_ok=True)
             root.joinpath(name).write_text(text)
 
-    def test_survivors_kills_and_endless_loops_of_a_weak_test_are_told_apart(self, tmp_path: Path) -> None:
+    def test_survivors_kills_and_endless_loops_of_a_weak_test_are_told_apart(
+        self, tmp_path: Path
+    ) -> None:
         self._plant(tmp_path, WEAK)
         done = self._run(tmp_path)
         assert done.stderr == ""
         found: dict[str, Any] = json.loads(done.stdout)
-        assert [(each["file"], each["line"], each["operator"], each["after"]) for each in found["survivors"]] == [
+        assert [
+            (each["file"], each["line"], each["operator"], each["after"])
+            for each in found["survivors"]
+        ] == [
             ("planted/grade.py", 3, "comparison", "if points <= 50:"),
             ("planted/grade.py", 3, "constant", "if points < 49:"),
         ]
-        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2; endless: `start += 1` and `start -= 2`
+        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2;
+        # endless: `start += 1` and `start -= 2`
         assert {name: found[name] for name in ("mutants", "killed", "timeout", "accepted")} == {
             "mutants": 10,
             "killed": 5,

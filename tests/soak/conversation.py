@@ -1,7 +1,7 @@
 """One conversation of the soak: what a person does to a session, and the notes of what was promised to be safe.
 
-A note is a line in a file of its own, written when a session has returned: what stands there must be in the transcript, whatever happens to
-the process afterwards.
+A note is a line in a file of its own, written when a session has returned: what stands there must
+be in the transcript, whatever happens to the process afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,13 @@ TURNS = 8
 """Of one conversation; then another begins in its place, so that memory has a steady state."""
 PAUSE_SECONDS = 0.5
 """The longest time that a person waits before the next message."""
-ALLOWED = (ModelError, CompactionError, MaxStepsExceededError, NoPendingMessageError, TurnInProgressError)
+ALLOWED = (
+    ModelError,
+    CompactionError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
+    TurnInProgressError,
+)
 """What a turn may raise."""
 
 
@@ -68,7 +74,8 @@ class Counts:
 class CancelAt:
     """Await a coroutine, and cancel it at its `number`-th await: the task is cancelled while it waits for exactly that."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], number: int) -> None:  # Any: what a coroutine yields and is sent
+    # Any stands for what a coroutine yields and is sent
+    def __init__(self, work: Coroutine[Any, Any, T], number: int) -> None:
         self._work = work
         self._number = number
         self.cancelled = False
@@ -95,7 +102,10 @@ class CancelAt:
 
 @attrs.define(eq=False)
 class Conversation:
-    """A place for conversations, one after the other, each in a file. All that is known of one is in its files."""
+    """A place for conversations, one after the other, each in a file.
+
+    All that is known of one is in its files.
+    """
 
     place: int
     folder: Path
@@ -106,7 +116,10 @@ class Conversation:
 
     async def hold(self, ends: asyncio.Event) -> None:
         """Hold conversations until an event, beginning with the one that a process before this one left."""
-        left = sorted(self.folder.glob(f"{self.place:03}.*.jsonl"), key=lambda file: int(file.name.split(".")[1]))
+        left = sorted(
+            self.folder.glob(f"{self.place:03}.*.jsonl"),
+            key=lambda file: int(file.name.split(".")[1]),
+        )
         number = int(left[-1].name.split(".")[1]) if left else 1
         await asyncio.sleep(self.rng.random() * PAUSE_SECONDS)
         while not ends.is_set():
@@ -131,11 +144,21 @@ class Conversation:
         rng = self.rng
         known = rng.choice([None, WINDOW, WINDOW // 2, 3 * WINDOW])
         self.session = AgentSession(
-            model=OpenAIModel("gpt-4.1", api=rng.choice(["chat", "responses"]), client=self.client, options={"max_output_tokens": 400}),
+            model=OpenAIModel(
+                "gpt-4.1",
+                api=rng.choice(["chat", "responses"]),
+                client=self.client,
+                options={"max_output_tokens": 400},
+            ),
             transcript=Transcript(JsonlStore(self.folder / f"{name}.jsonl")),
             instructions=f"Be brief. This is [conversation {name}].",
-            tools=[Tool(definition=ToolDefinition(name="read"), run=_read), Tool(definition=ToolDefinition(name="fails"), run=_fail)],
-            budget=ContextBudget() if known is None else ContextBudget(window=known, reserved_output_tokens=400, tools=60),
+            tools=[
+                Tool(definition=ToolDefinition(name="read"), run=_read),
+                Tool(definition=ToolDefinition(name="fails"), run=_fail),
+            ],
+            budget=ContextBudget()
+            if known is None
+            else ContextBudget(window=known, reserved_output_tokens=400, tools=60),
             max_steps=5,
             rng=rng.random,
         )
@@ -169,18 +192,29 @@ class Conversation:
         assert session is not None
         heard: list[str] = []
         on_text = rng.choice([None, heard.append])
-        mark = f"said {name}.{number}.{rng.getrandbits(32):x}"  # a process that takes over may say the same again
-        answer = await self._disturbed(session.run(f"[{mark}] Please look. {'lorem ' * rng.randrange(400)}", on_text=on_text))
+        # a process that takes over may say the same again
+        mark = f"said {name}.{number}.{rng.getrandbits(32):x}"
+        answer = await self._disturbed(
+            session.run(f"[{mark}] Please look. {'lorem ' * rng.randrange(400)}", on_text=on_text)
+        )
         for _ in range(3):
             if answer is not None:
                 break
             answer = await self._disturbed(session.resume(on_text=on_text))
         self._note(name, {"said": mark, "answer": None if answer is None else answer.text})
 
-    async def _disturbed(self, work: Coroutine[Any, Any, T]) -> T | None:  # Any: what a coroutine yields and is sent
-        """Do something, and cancel it now and then. Returns None where it failed in a way that it may."""
+    # Any stands for what a coroutine yields and is sent
+    async def _disturbed(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do something, and cancel it now and then.
+
+        Returns None where it failed in a way that it may.
+        """
         rng = self.rng
-        number = rng.choice([rng.randrange(12), rng.randrange(self.counts.most_awaits)]) if rng.random() < 0.5 else -1
+        number = (
+            rng.choice([rng.randrange(12), rng.randrange(self.counts.most_awaits)])
+            if rng.random() < 0.5
+            else -1
+        )
         wrapped = CancelAt(work, number)
         made: T | None = None
         try:
@@ -202,8 +236,13 @@ class Conversation:
         return made
 
     def _note(self, name: str, note: Mapping[str, object]) -> None:
-        """Write a note. It is safe when a process is killed; that a machine stops is not tested here."""
-        place = os.open(self.folder / f"{name}.notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        """Write a note.
+
+        It is safe when a process is killed; that a machine stops is not tested here.
+        """
+        place = os.open(
+            self.folder / f"{name}.notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
         try:
             os.write(place, json.dumps(note).encode() + b"\n")
         finally:

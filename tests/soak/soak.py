@@ -21,7 +21,16 @@ import attrs
 from benchmarks.conversation_script import is_summary_request
 from promptkit import ToolCall
 from promptkit.errors import TranscriptError
-from promptkit.testing.server import ConnectionReset, Delay, Hang, MalformedBody, TruncatedBody, rate_limit_error, serve, server_error
+from promptkit.testing.server import (
+    ConnectionReset,
+    Delay,
+    Hang,
+    MalformedBody,
+    TruncatedBody,
+    rate_limit_error,
+    serve,
+    server_error,
+)
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.jsonl.validate import find_problems
@@ -50,7 +59,10 @@ NAME = re.compile(r"\[conversation ([\w.]+)\]")
 
 @attrs.frozen(kw_only=True)
 class Figures:
-    """What came of a soak. `lost`, `duplicated`, `invalid_requests`, `open_files` and `errors` are 0 where all is well."""
+    """What came of a soak.
+
+    `lost`, `duplicated`, `invalid_requests`, `open_files` and `errors` are 0 where all is well.
+    """
 
     sessions: int
     """Conversations at once."""
@@ -67,12 +79,14 @@ class Figures:
     """At how many different awaits of a turn something was cancelled."""
     kills: int
     lost: int
-    """Messages that a session had said are safe, or had sent to the server, and that are not in the file."""
+    """Messages that a session had said are safe, or had sent to the server, and that are not in the
+    file."""
     duplicated: int
     """Messages that are more than once in a file."""
     invalid_requests: int
     open_files: int
-    """Files and sockets that were open at the end and not at the start, in the process that was not killed and in that of the server."""
+    """Files and sockets that were open at the end and not at the start, in the process that was not
+    killed and in that of the server."""
     memory_growth_mb: float
     """Between the middle and the end of the time, in the process that was not killed."""
     errors: tuple[str, ...]
@@ -108,22 +122,39 @@ class _World:
             return self.rng.choice(slow if self.rng.random() < 0.2 else quick)
 
     def answer(self, exchange: Exchange) -> Answer:
-        texts = [json.dumps(message.get("content"), ensure_ascii=False) for message in exchange.messages]
+        texts = [
+            json.dumps(message.get("content"), ensure_ascii=False) for message in exchange.messages
+        ]
         name = NAME.search(" ".join(texts[:1]))
         with self.lock:
             rng = self.rng
             if name:
-                self.seen[name[1]].update(" ".join(mark) for text in texts for mark in MARK.findall(text))
+                self.seen[name[1]].update(
+                    " ".join(mark) for text in texts for mark in MARK.findall(text)
+                )
             if is_summary_request(exchange):
                 good = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"
-                return rng.choice([good, good, good, "no tags", "", "<summary></summary>", "<summary>I cannot help with that.</summary>"])
+                return rng.choice(
+                    [
+                        good,
+                        good,
+                        good,
+                        "no tags",
+                        "",
+                        "<summary></summary>",
+                        "<summary>I cannot help with that.</summary>",
+                    ]
+                )
             self.answers += 1
             if rng.random() < 0.05:
                 return ""
             if rng.random() < 0.4:
                 tool = rng.choice(["read", "read", "fails"])
                 marks = [f"{self.answers}.{at}" for at in range(rng.choice([1, 2]))]
-                return [ToolCall(id="", name=tool, arguments=json.dumps({"mark": mark})) for mark in marks]
+                return [
+                    ToolCall(id="", name=tool, arguments=json.dumps({"mark": mark}))
+                    for mark in marks
+                ]
             return f"[answer {self.answers}] " + "So it is. " * rng.randrange(1, 60)
 
 
@@ -149,12 +180,17 @@ class Account:
             return
         try:
             transcript = Transcript(JsonlStore(file))
-            self.errors += [f"{name}: line {problem.line}: {problem.detail}" for problem in find_problems(TranscriptReader(file))]
+            self.errors += [
+                f"{name}: line {problem.line}: {problem.detail}"
+                for problem in find_problems(TranscriptReader(file))
+            ]
         except TranscriptError as error:
             self.errors.append(f"{name}: {error}")
             return
         messages = [entry.message for entry in transcript.entries if entry.message is not None]
-        found = Counter(" ".join(mark) for message in messages for mark in MARK.findall(message.text))
+        found = Counter(
+            " ".join(mark) for message in messages for mark in MARK.findall(message.text)
+        )
         results = Counter(message.tool_call_id for message in messages if message.role == "tool")
         self._lose(name, wanted - found.keys())
         twice = [mark for mark, count in (found + results).items() if count > 1]
@@ -170,7 +206,16 @@ class _Worker:
     """A process with conversations."""
 
     def __init__(self, url: str, folder: Path, places: range, seed: int) -> None:
-        command = [sys.executable, "-m", "tests.soak.worker", url, str(folder), str(places.start), str(places.stop), str(seed)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.soak.worker",
+            url,
+            str(folder),
+            str(places.start),
+            str(places.stop),
+            str(seed),
+        ]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def wait(self) -> None:
@@ -192,7 +237,11 @@ class _Worker:
             self.kill()
             return {"errors": ["a process did not end when it was asked to"]}
         lines = [line for line in out.splitlines() if line.startswith("{")]
-        return json.loads(lines[-1]) if lines else {"errors": [f"a process ended with status {self.process.returncode}"]}
+        return (
+            json.loads(lines[-1])
+            if lines
+            else {"errors": [f"a process ended with status {self.process.returncode}"]}
+        )
 
 
 def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
@@ -205,10 +254,13 @@ def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
     """
     files_before = count_open_files()
     world, account, kills = _World(seed), Account(), 0
-    # In memory where that is possible: kills are tested, not power failures, and waiting for a disk would be most of the time.
+    # In memory where that is possible: kills are tested, not power failures, and waiting for a disk
+    # would be most of the time.
     with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as place:
         folder = Path(place)
-        with serve(window=WINDOW, after=world.answer, faults=world.fault, max_recorded=200) as server:
+        with serve(
+            window=WINDOW, after=world.answer, faults=world.fault, max_recorded=200
+        ) as server:
             steady = _Worker(server.url, folder, range(sessions // 2), seed)
             killed = _Worker(server.url, folder, range(sessions // 2, sessions), seed)
             steady.wait()
@@ -219,7 +271,9 @@ def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
                 if time.monotonic() < until:
                     killed.kill()
                     kills += 1
-                    killed = _Worker(server.url, folder, range(sessions // 2, sessions), seed + kills)
+                    killed = _Worker(
+                        server.url, folder, range(sessions // 2, sessions), seed + kills
+                    )
                     killed.wait()
                 _check_done(folder, world, account)
             reports = [steady.end(), killed.end()]
@@ -227,7 +281,11 @@ def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
             problems = [exchange.problem for exchange in server.requests if exchange.problem]
         _check_done(folder, world, account)
         for file in sorted(folder.glob("*.jsonl")):
-            account.check(folder, file.name.removesuffix(".jsonl"), world.seen.pop(file.name.removesuffix(".jsonl"), set()))
+            account.check(
+                folder,
+                file.name.removesuffix(".jsonl"),
+                world.seen.pop(file.name.removesuffix(".jsonl"), set()),
+            )
         for name, marks in world.seen.items():
             account.check(folder, name, marks)
     return Figures(
@@ -243,9 +301,16 @@ def soak(*, seconds: float, sessions: int = 200, seed: int = 1) -> Figures:
         lost=account.lost,
         duplicated=account.duplicated,
         invalid_requests=stats.invalid,
-        open_files=max(0, reports[0].get("open_files", 0)) + max(0, count_open_files() - files_before),
+        open_files=max(0, reports[0].get("open_files", 0))
+        + max(0, count_open_files() - files_before),
         memory_growth_mb=_growth(reports[0].get("memory", [])),
-        errors=tuple([*account.errors, *(error for report in reports for error in report["errors"]), *problems][:50]),
+        errors=tuple(
+            [
+                *account.errors,
+                *(error for report in reports for error in report["errors"]),
+                *problems,
+            ][:50]
+        ),
     )
 
 

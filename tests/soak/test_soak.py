@@ -49,7 +49,8 @@ def test_what_is_lost_and_what_is_there_twice_is_counted(tmp_path: Path) -> None
     (tmp_path / "1.notes").write_text("".join(json.dumps(note) + "\n" for note in notes))
     account = Account()
     account.check(tmp_path, "1", {"said 1.4"})
-    assert (account.lost, account.duplicated) == (3, 1)  # what was only tried, and failed, need not be there: 1.1 is
+    # what was only tried, and failed, need not be there: 1.1 is
+    assert (account.lost, account.duplicated) == (3, 1)
     assert len(account.errors) == 4
 
 
@@ -57,6 +58,11 @@ def test_what_is_lost_and_what_is_there_twice_is_counted(tmp_path: Path) -> None
 def test_twenty_sessions_stand_some_seconds() -> None:
     figures = soak(seconds=12, sessions=20)
     assert figures.errors == ()
-    assert (figures.lost, figures.duplicated, figures.invalid_requests, figures.open_files) == (0, 0, 0, 0)
+    assert (figures.lost, figures.duplicated, figures.invalid_requests, figures.open_files) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert figures.kills
     assert figures.cancellations

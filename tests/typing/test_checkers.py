@@ -24,12 +24,19 @@ def test_what_users_write_is_accepted(checker: Callable[..., list[tuple[str, int
     assert checker(HERE / "good.py") == []
 
 
-def test_every_mistake_is_rejected_where_it_stands(checker: Callable[..., list[tuple[str, int, str]]], tmp_path: Path) -> None:
-    # Kept as text: a Python file full of errors would be found by every tool that looks at the tree.
+def test_every_mistake_is_rejected_where_it_stands(
+    checker: Callable[..., list[tuple[str, int, str]]], tmp_path: Path
+) -> None:
+    # Kept as text: a Python file full of errors would be found by every tool that looks at the
+    # tree.
     text = (HERE / "bad.py.txt").read_text(encoding="utf-8")
     copy = tmp_path / "bad.py"
     copy.write_text(text, encoding="utf-8")
-    expected = {number for number, line in enumerate(text.splitlines(), 1) if re.search(r"# rejected: ", line)}
+    expected = {
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(r"# rejected: ", line)
+    }
     found = checker(copy)
     assert {line for _, line, _ in found} == expected, found
     assert len(expected) >= 10

@@ -44,7 +44,9 @@ def test_any_executor_runs_all_items_and_reads_no_more_than_it_works_on() -> Non
 
 def test_one_worker_is_this_process() -> None:
     with open_engine(workers=1) as engine:
-        assert dict(run_each(engine, lambda items: [os.getpid() for _ in items], range(3))) == dict.fromkeys(range(3), os.getpid())
+        assert dict(
+            run_each(engine, lambda items: [os.getpid() for _ in items], range(3))
+        ) == dict.fromkeys(range(3), os.getpid())
 
 
 def test_an_error_of_the_function_ends_the_run() -> None:
@@ -71,7 +73,10 @@ def test_an_error_in_the_block_ends_the_processes_at_once(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_an_item_that_ends_each_process_costs_no_other_its_result() -> None:
     with open_engine(workers=2) as engine:
-        assert dict(run_each(engine, die_at_13, range(40), chunk=8)) == {**SQUARES, 13: LostItem(13)}
+        assert dict(run_each(engine, die_at_13, range(40), chunk=8)) == {
+            **SQUARES,
+            13: LostItem(13),
+        }
 
 
 @pytest.mark.slow
@@ -79,35 +84,58 @@ def test_an_item_that_ends_each_process_costs_no_other_its_result() -> None:
 class TestClusters:
     @pytest.fixture(autouse=True)
     def _library(self, name: str) -> None:
-        pytest.importorskip("distributed" if name == "dask" else "ray", reason=f"pip install '.[{name}]'")
+        pytest.importorskip(
+            "distributed" if name == "dask" else "ray", reason=f"pip install '.[{name}]'"
+        )
 
     @pytest.mark.filterwarnings("ignore")  # of the libraries, when their processes end
     def test_a_worker_that_is_killed_costs_no_result(self, name: str, tmp_path: Path) -> None:
         with open_engine(name, workers=2) as engine:
-            assert dict(run_each(engine, partial(die_once, tmp_path), range(40), chunk=8)) == SQUARES
+            assert (
+                dict(run_each(engine, partial(die_once, tmp_path), range(40), chunk=8)) == SQUARES
+            )
             assert (tmp_path / "died").exists()
 
     @pytest.mark.filterwarnings("ignore")  # as above
     def test_an_item_that_ends_each_worker_costs_no_other_its_result(self, name: str) -> None:
         with open_engine(name, workers=2) as engine:
-            assert dict(run_each(engine, die_at_13, range(40), chunk=8)) == {**SQUARES, 13: LostItem(13)}
+            assert dict(run_each(engine, die_at_13, range(40), chunk=8)) == {
+                **SQUARES,
+                13: LostItem(13),
+            }
 
 
 @pytest.mark.parametrize("name", ["spark", "local://x", "dask://", "ray://", ""])
 def test_an_engine_that_does_not_exist_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"there is no engine .*: write local, dask, ray, dask://HOST:PORT"), open_engine(name):
+    with (
+        pytest.raises(
+            InvalidArgumentError,
+            match=r"there is no engine .*: write local, dask, ray, dask://HOST:PORT",
+        ),
+        open_engine(name),
+    ):
         pass
 
 
 def test_a_cluster_has_its_own_number_of_workers() -> None:
-    with pytest.raises(InvalidArgumentError, match="leave out --workers"), open_engine("dask://host:1", workers=2):
+    with (
+        pytest.raises(InvalidArgumentError, match="leave out --workers"),
+        open_engine("dask://host:1", workers=2),
+    ):
         pass
 
 
 @pytest.mark.parametrize(("name", "module"), [("dask", "distributed"), ("ray", "ray")])
-def test_a_library_that_is_missing_is_named_with_its_extra(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    name: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(EngineError, match=rf"needs the library {module}: .*'\.\[{name}\]'` in a checkout"), open_engine(name):
+    with (
+        pytest.raises(
+            EngineError, match=rf"needs the library {module}: .*'\.\[{name}\]'` in a checkout"
+        ),
+        open_engine(name),
+    ):
         pass
 
 
@@ -130,7 +158,9 @@ def test_the_processes_end_with_the_one_that_started_them(tmp_path: Path) -> Non
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout
         workers = [int(process.stdout.readline()) for _ in range(2)]
         process.kill()

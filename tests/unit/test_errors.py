@@ -44,7 +44,13 @@ class OfCountError(TreeError):
 MESSAGE = Message(role="user", content=("a b",))
 SAMPLES: tuple[PromptKitError, ...] = (
     BudgetExceededError(
-        budget=1, required=2, largest={"UserMessage": 2}, messages=[MESSAGE], metadata=["m"], removed=[], where="TokenLimit"
+        budget=1,
+        required=2,
+        largest={"UserMessage": 2},
+        messages=[MESSAGE],
+        metadata=["m"],
+        removed=[],
+        where="TokenLimit",
     ),
     CompactionInProgressError(),
     NoPendingMessageError(),
@@ -77,7 +83,9 @@ EVERY = [OfCountError, *(kind for kind in PUBLIC if issubclass(kind, PromptKitEr
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_every_error_survives_pickling_with_all_that_it_carries(kind: type[PromptKitError], protocol: int) -> None:
+def test_every_error_survives_pickling_with_all_that_it_carries(
+    kind: type[PromptKitError], protocol: int
+) -> None:
     error = one(kind)
     error.add_note("in element UserMessage")
     back = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301  # our own bytes
@@ -102,7 +110,11 @@ def test_what_a_render_raises_survives_pickling_with_its_receipt() -> None:
 def test_an_error_is_told_where_without_being_made_again() -> None:
     error = OfCountError(7)
     error.locate("UserMessage > Text")
-    assert (error.path, str(error), error.count) == ("UserMessage > Text", "UserMessage > Text: 7 are too many.", 7)
+    assert (error.path, str(error), error.count) == (
+        "UserMessage > Text",
+        "UserMessage > Text: 7 are too many.",
+        7,
+    )
 
 
 def test_a_path_given_late_is_shown_like_one_given_at_once() -> None:

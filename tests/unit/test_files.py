@@ -31,7 +31,9 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_to_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.json"
     replace_file(path, content(b"first"))
 
@@ -79,7 +81,9 @@ def test_nothing_is_written_into_what_stands_at_the_name_of_the_new_file(
         return "guessed"
 
     monkeypatch.setattr("promptkit.files.secrets.token_hex", guess)
-    replace_file(folder / "talk.jsonl", lambda file: names.extend(path.name for path in folder.iterdir()))
+    replace_file(
+        folder / "talk.jsonl", lambda file: names.extend(path.name for path in folder.iterdir())
+    )
     beside = folder / next(name for name in names if "guessed" in name)
     if planted == "link":
         beside.symlink_to(outside)
@@ -90,7 +94,9 @@ def test_nothing_is_written_into_what_stands_at_the_name_of_the_new_file(
     assert outside.read_bytes() == b"mine"
 
 
-def test_a_link_is_replaced_where_the_program_chose_the_name_and_followed_where_the_user_did(tmp_path: Path) -> None:
+def test_a_link_is_replaced_where_the_program_chose_the_name_and_followed_where_the_user_did(
+    tmp_path: Path,
+) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine")
     link = tmp_path / "link"
@@ -103,7 +109,9 @@ def test_a_link_is_replaced_where_the_program_chose_the_name_and_followed_where_
     assert outside.read_bytes() == b"the user's choice"
 
 
-def test_what_a_crash_left_is_deleted_by_the_next_writer_that_holds_the_lock(tmp_path: Path) -> None:
+def test_what_a_crash_left_is_deleted_by_the_next_writer_that_holds_the_lock(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "talk.jsonl"
     replace_file(tmp_path / "other.jsonl", content(b"other"))
     leftover: list[str] = []
@@ -123,7 +131,9 @@ def test_what_a_crash_left_is_deleted_by_the_next_writer_that_holds_the_lock(tmp
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [(0o600, 0o600), (0o666, 0o644)])
-def test_only_the_user_may_read_a_file_unless_the_caller_says_otherwise(tmp_path: Path, mode: int, wanted: int) -> None:
+def test_only_the_user_may_read_a_file_unless_the_caller_says_otherwise(
+    tmp_path: Path, mode: int, wanted: int
+) -> None:
     before = os.umask(0o022)
     try:
         write_output(tmp_path / "page.html", content(b"page"), mode=mode)
@@ -144,7 +154,9 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_data_that_is_compressed_too_much_is_refused_and_common_data_is_read(tmp_path: Path) -> None:
+def test_data_that_is_compressed_too_much_is_refused_and_common_data_is_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "x.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(80):
@@ -163,10 +175,15 @@ def test_a_pipe_with_the_name_of_an_archive_is_not_waited_for(tmp_path: Path) ->
         open_gzip(tmp_path / "x.gz")
 
 
-def test_a_line_that_could_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_could_fill_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert MAX_LINE_BYTES == 1 << 28
     monkeypatch.setattr("promptkit.files.MAX_LINE_BYTES", 1_000)
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"short\n" + os.urandom(600).hex().encode() + b"\n"))
-    with open_gzip(path) as content, pytest.raises(OSError, match="a line has more than 1,000 bytes"):
+    with (
+        open_gzip(path) as content,
+        pytest.raises(OSError, match="a line has more than 1,000 bytes"),
+    ):
         list(read_lines(content))

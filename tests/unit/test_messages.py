@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall, render, to_anthropic, to_chat, to_responses
+from promptkit import (
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ToolCall,
+    render,
+    to_anthropic,
+    to_chat,
+    to_responses,
+)
 from promptkit.elements import element_from_message
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import CacheBreakpointPart, Usage
@@ -42,11 +52,23 @@ class TestContent:
                 {"type": "text", "text": "a", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
                 ("a", CacheBreakpointPart(kind="ephemeral", ttl="1h")),
             ),
-            ({"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}}, ("a", CacheBreakpointPart())),
-            ({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}, (ImagePart(url=PNG, detail="low"),)),
-            ({"type": "input_image", "image_url": PNG, "detail": "auto"}, (ImagePart(url=PNG, detail="auto"),)),
             (
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+                {"type": "text", "text": "a", "prompt_cache_breakpoint": {"mode": "explicit"}},
+                ("a", CacheBreakpointPart()),
+            ),
+            (
+                {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
+                (ImagePart(url=PNG, detail="low"),),
+            ),
+            (
+                {"type": "input_image", "image_url": PNG, "detail": "auto"},
+                (ImagePart(url=PNG, detail="auto"),),
+            ),
+            (
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+                },
                 (ImagePart(url=PNG, media_type="image/png"),),
             ),
             (
@@ -54,20 +76,33 @@ class TestContent:
                 (ImagePart(url="https://example.org/a.png"),),
             ),
             (
-                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+                {
+                    "type": "file",
+                    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+                },
                 (DocumentPart(data="JVBE", media_type="application/pdf", name="a.pdf"),),
             ),
             (
-                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+                {
+                    "type": "input_file",
+                    "filename": "a.pdf",
+                    "file_data": "data:application/pdf;base64,JVBE",
+                },
                 (DocumentPart(data="JVBE", media_type="application/pdf", name="a.pdf"),),
             ),
             (
-                {"type": "document", "title": "a", "source": {"type": "text", "media_type": "text/plain", "data": "Hi"}},
+                {
+                    "type": "document",
+                    "title": "a",
+                    "source": {"type": "text", "media_type": "text/plain", "data": "Hi"},
+                },
                 (DocumentPart(data="SGk=", media_type="text/plain", name="a"),),
             ),
         ],
     )
-    def test_content_parts_of_providers_are_parts(self, block: dict[str, Any], parts: tuple[object, ...]) -> None:
+    def test_content_parts_of_providers_are_parts(
+        self, block: dict[str, Any], parts: tuple[object, ...]
+    ) -> None:
         assert Message(role="user", content=[block]).content == parts
 
     @pytest.mark.parametrize(
@@ -82,8 +117,12 @@ class TestContent:
             ({"type": "text", "text": "a", "colour": "red"}, None),
         ],
     )
-    def test_what_parts_cannot_hold_is_opaque_and_unchanged(self, block: dict[str, Any], provider: str | None) -> None:
-        assert Message(role="user", content=[block]).content == (OpaquePart(value=block, provider=provider),)
+    def test_what_parts_cannot_hold_is_opaque_and_unchanged(
+        self, block: dict[str, Any], provider: str | None
+    ) -> None:
+        assert Message(role="user", content=[block]).content == (
+            OpaquePart(value=block, provider=provider),
+        )
 
     @pytest.mark.parametrize(
         ("content", "says"),
@@ -107,12 +146,17 @@ class TestContent:
         [
             ({"text": "Hello"}, "must have a type"),
             ({"role": "user", "content": "Hello"}, "must have a type"),
-            ({"type": "tool_use", "id": "c", "name": "n", "input": {}}, r"write tool_calls=\[ToolCall"),
+            (
+                {"type": "tool_use", "id": "c", "name": "n", "input": {}},
+                r"write tool_calls=\[ToolCall",
+            ),
             ({"type": "tool_result", "tool_use_id": "c"}, r"write Message\(role='tool'"),
             ({"type": "hologram", "data": float("nan")}, "must be JSON"),
         ],
     )
-    def test_a_part_that_is_no_content_is_refused_with_what_to_write(self, block: dict[str, Any], says: str) -> None:
+    def test_a_part_that_is_no_content_is_refused_with_what_to_write(
+        self, block: dict[str, Any], says: str
+    ) -> None:
         with pytest.raises(InvalidArgumentError, match=says):
             Message(role="user", content=[block])
 
@@ -122,20 +166,26 @@ class TestRole:
         message = Message(role="developer", content="Be brief.")
         assert (message.role, message.text) == ("system", "Be brief.")
         assert to_chat([message]) == [{"role": "developer", "content": "Be brief."}]
-        assert to_responses([message]) == [{"type": "message", "role": "developer", "content": "Be brief."}]
+        assert to_responses([message]) == [
+            {"type": "message", "role": "developer", "content": "Be brief."}
+        ]
         assert to_anthropic([message]).get("system") == [{"type": "text", "text": "Be brief."}]
         assert message_from_json(json.loads(json.dumps(message_to_json(message)))) == message
 
     def test_a_developer_stays_one_through_a_render_and_costs_no_more(self) -> None:
         developer, system = (
-            render(element_from_message(Message(role=role, content="Be brief.")), budget=100) for role in ("developer", "system")
+            render(element_from_message(Message(role=role, content="Be brief.")), budget=100)
+            for role in ("developer", "system")
         )
         assert to_chat(developer.messages) == [{"role": "developer", "content": "Be brief."}]
         assert developer.tokens == system.tokens
 
     @pytest.mark.parametrize("role", ["speaker", "function", "", None, 5, [], "System"])
     def test_any_other_role_is_refused(self, role: Any) -> None:
-        with pytest.raises(InvalidArgumentError, match="role must be 'system', 'developer', 'user', 'assistant' or 'tool', not"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match="role must be 'system', 'developer', 'user', 'assistant' or 'tool', not",
+        ):
             Message(role=role, content="Hello")
 
     def test_a_role_of_an_enum_is_its_plain_text(self) -> None:
@@ -148,7 +198,9 @@ class TestRole:
 
 class TestToolCalls:
     def test_a_mapping_of_arguments_becomes_json(self) -> None:
-        call = ToolCall(id="c", name="n", arguments=MappingProxyType({"path": "ä.py", "lines": (1, 2)}))
+        call = ToolCall(
+            id="c", name="n", arguments=MappingProxyType({"path": "ä.py", "lines": (1, 2)})
+        )
         assert call.arguments == '{"path": "ä.py", "lines": [1, 2]}'
 
     def test_text_of_arguments_is_left_as_it_is(self) -> None:
@@ -156,7 +208,9 @@ class TestToolCalls:
 
     @pytest.mark.parametrize("arguments", [None, 5, ["a"], b"{}"])
     def test_other_arguments_are_refused(self, arguments: Any) -> None:
-        with pytest.raises(TypeError, match=r"arguments must be JSON text such as '\{\}', or a mapping"):
+        with pytest.raises(
+            TypeError, match=r"arguments must be JSON text such as '\{\}', or a mapping"
+        ):
             ToolCall(id="c", name="n", arguments=arguments)
 
     @pytest.mark.parametrize("value", [float("inf"), {1}, b"", object()])
@@ -168,7 +222,13 @@ class TestToolCalls:
         "call",
         [
             {"id": "c", "type": "function", "function": {"name": "n", "arguments": '{"a":1}'}},
-            {"type": "function_call", "id": "fc", "call_id": "c", "name": "n", "arguments": '{"a":1}'},
+            {
+                "type": "function_call",
+                "id": "fc",
+                "call_id": "c",
+                "name": "n",
+                "arguments": '{"a":1}',
+            },
             ChatCompletionMessageFunctionToolCall.model_validate(
                 {"id": "c", "type": "function", "function": {"name": "n", "arguments": '{"a":1}'}}
             ),
@@ -176,11 +236,15 @@ class TestToolCalls:
         ],
     )
     def test_calls_of_providers_are_tool_calls(self, call: Any) -> None:
-        assert Message(role="assistant", tool_calls=[call]).tool_calls == (ToolCall(id="c", name="n", arguments='{"a":1}'),)
+        assert Message(role="assistant", tool_calls=[call]).tool_calls == (
+            ToolCall(id="c", name="n", arguments='{"a":1}'),
+        )
 
     def test_the_input_of_a_block_is_json_text(self) -> None:
         block = {"type": "tool_use", "id": "c", "name": "n", "input": {"a": 1}}
-        assert Message(role="assistant", tool_calls=[block]).tool_calls == (ToolCall(id="c", name="n", arguments='{"a": 1}'),)
+        assert Message(role="assistant", tool_calls=[block]).tool_calls == (
+            ToolCall(id="c", name="n", arguments='{"a": 1}'),
+        )
 
     def test_anything_else_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="a tool call must be a ToolCall"):
@@ -197,16 +261,33 @@ class TestFields:
             (lambda: Message(role="tool", tool_call_id=5), "tool_call_id of Message must be"),  # type: ignore[arg-type]  # as above
             (lambda: ToolCall(id=None, name="n"), "id of ToolCall must be a string, not None"),  # type: ignore[arg-type]  # as above
             (lambda: ImagePart(url=5), "url of ImagePart must be a string"),  # type: ignore[arg-type]  # as above
-            (lambda: ImagePart(url="", width=True), "width of ImagePart must be a whole number or None"),
-            (lambda: DocumentPart(data=b"", media_type=""), "data of DocumentPart must be a string"),  # type: ignore[arg-type]  # as above
+            (
+                lambda: ImagePart(url="", width=True),
+                "width of ImagePart must be a whole number or None",
+            ),
+            (
+                lambda: DocumentPart(data=b"", media_type=""),  # type: ignore[arg-type]  # as above
+                "data of DocumentPart must be a string",
+            ),
             (lambda: OpaquePart(value=1, tokens=1.5), "tokens of OpaquePart must be"),  # type: ignore[arg-type]  # as above
             (lambda: CacheBreakpointPart(ttl=5), "ttl of CacheBreakpointPart must be"),  # type: ignore[arg-type]  # as above
-            (lambda: Usage(input_tokens=None), "input_tokens of Usage must be a whole number.*usage=None.*not None"),  # type: ignore[arg-type]  # as above
-            (lambda: Usage(input_tokens=1, output_tokens=1.5), "output_tokens of Usage must be a whole number"),  # type: ignore[arg-type]  # as above
-            (lambda: Usage(input_tokens=1, cached_tokens=True), "cached_tokens of Usage must be a whole number"),
+            (
+                lambda: Usage(input_tokens=None),  # type: ignore[arg-type]  # as above
+                "input_tokens of Usage must be a whole number.*usage=None.*not None",
+            ),
+            (
+                lambda: Usage(input_tokens=1, output_tokens=1.5),  # type: ignore[arg-type]  # as above
+                "output_tokens of Usage must be a whole number",
+            ),
+            (
+                lambda: Usage(input_tokens=1, cached_tokens=True),
+                "cached_tokens of Usage must be a whole number",
+            ),
         ],
     )
-    def test_a_wrong_type_is_refused_with_the_name_of_the_field(self, build: Any, says: str) -> None:
+    def test_a_wrong_type_is_refused_with_the_name_of_the_field(
+        self, build: Any, says: str
+    ) -> None:
         with pytest.raises(TypeError, match=says):
             build()
 

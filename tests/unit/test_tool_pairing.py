@@ -12,7 +12,12 @@ from hypothesis import given, strategies as st
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall
-from promptkit.tool_pairing import MISSING_TOOL_RESULT, PairedMessages, ToolCallPairer, pair_tool_calls
+from promptkit.tool_pairing import (
+    MISSING_TOOL_RESULT,
+    PairedMessages,
+    ToolCallPairer,
+    pair_tool_calls,
+)
 
 
 def said(text: str) -> Message:
@@ -20,7 +25,11 @@ def said(text: str) -> Message:
 
 
 def called(*ids: str, text: str = "") -> Message:
-    return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
+    return Message(
+        role="assistant",
+        content=(text,) if text else (),
+        tool_calls=tuple(ToolCall(id=i, name="read") for i in ids),
+    )
 
 
 def calling(ids: list[str]) -> Message:
@@ -51,23 +60,49 @@ def shape(paired: PairedMessages) -> list[str]:
 messages = st.one_of(
     st.builds(said, st.sampled_from(["hello", ""])),
     st.builds(calling, st.lists(st.sampled_from(["a", "b", "c", "a_2", ""]), max_size=3)),
-    st.builds(returned, st.sampled_from(["a", "b", "c", "a_2", "", None]), st.sampled_from(["one", "two", ""])),
+    st.builds(
+        returned,
+        st.sampled_from(["a", "b", "c", "a_2", "", None]),
+        st.sampled_from(["one", "two", ""]),
+    ),
 )
 
 
 class TestWhatIsRight:
     def test_stays_byte_for_byte(self) -> None:
-        turns = (said("hi"), called("a", "b"), returned("b"), returned("a"), called("c"), returned("c", ""))
+        turns = (
+            said("hi"),
+            called("a", "b"),
+            returned("b"),
+            returned("a"),
+            called("c"),
+            returned("c", ""),
+        )
         assert pair_tool_calls(turns) == PairedMessages(messages=turns, sources=tuple(range(6)))
 
     def test_keeps_the_very_messages(self) -> None:
         turns = (said("hi"), called("a"), returned("a"))
-        assert all(mine is theirs for mine, theirs in zip(pair_tool_calls(turns).messages, turns, strict=True))
+        assert all(
+            mine is theirs
+            for mine, theirs in zip(pair_tool_calls(turns).messages, turns, strict=True)
+        )
 
-    def test_makes_no_objects_for_a_recording_without_faults(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_makes_no_objects_for_a_recording_without_faults(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(ToolCallPairer, "add", None)
-        turns = [said("hi"), called("a", "b"), returned("b"), returned("a"), called(), called("c"), returned("c", "")]
-        assert all(one is other for one, other in zip(pair_tool_calls(turns).messages, turns, strict=True))
+        turns = [
+            said("hi"),
+            called("a", "b"),
+            returned("b"),
+            returned("a"),
+            called(),
+            called("c"),
+            returned("c", ""),
+        ]
+        assert all(
+            one is other for one, other in zip(pair_tool_calls(turns).messages, turns, strict=True)
+        )
 
     def test_nothing_gives_nothing(self) -> None:
         assert pair_tool_calls([]) == PairedMessages(messages=(), sources=())
@@ -78,12 +113,17 @@ class TestRepairs:
         paired = pair_tool_calls([called("a", "b"), returned("b"), said("go on")])
         assert shape(paired) == ["+a,b", "b=ok", f"a={MISSING_TOOL_RESULT}", "user"]
         assert paired.repairs == (
-            Repair(kind="missing result", detail=f"turns[0]: call 'a' has no result; {MISSING_TOOL_RESULT!r} answers it."),
+            Repair(
+                kind="missing result",
+                detail=f"turns[0]: call 'a' has no result; {MISSING_TOOL_RESULT!r} answers it.",
+            ),
         )
 
     @pytest.mark.parametrize("before", [[], [said("hi"), called("z"), returned("z")]])
     def test_a_last_call_without_a_result_is_answered_too(self, before: list[Message]) -> None:
-        assert kinds(pair_tool_calls([*before, called("a", "b"), returned("b")])) == ["missing result"]
+        assert kinds(pair_tool_calls([*before, called("a", "b"), returned("b")])) == [
+            "missing result"
+        ]
 
     def test_only_the_model_makes_calls(self) -> None:
         asked = Message(role="user", tool_calls=(ToolCall(id="a", name="read"),))
@@ -105,7 +145,14 @@ class TestRepairs:
 
     def test_a_repeated_id_is_made_unique_on_both_sides(self) -> None:
         paired = pair_tool_calls(
-            [called("0"), returned("0", "one"), called("0"), returned("0", "two"), called("0_2"), returned("0_2", "three")]
+            [
+                called("0"),
+                returned("0", "one"),
+                called("0"),
+                returned("0", "two"),
+                called("0_2"),
+                returned("0_2", "three"),
+            ]
         )
         assert shape(paired) == ["+0", "0=one", "+0_2", "0_2=two", "+0_2_2", "0_2_2=three"]
         assert kinds(paired) == ["repeated call id", "repeated call id"]
@@ -115,7 +162,9 @@ class TestRepairs:
         assert shape(paired) == ["+a,a_2", "a=one", "a_2=two"]
 
     def test_a_result_answers_the_latest_call_of_its_id(self) -> None:
-        paired = pair_tool_calls([called("a"), said("never mind"), called("a"), returned("a", "late")])
+        paired = pair_tool_calls(
+            [called("a"), said("never mind"), called("a"), returned("a", "late")]
+        )
         assert shape(paired) == ["+a", f"a={MISSING_TOOL_RESULT}", "user", "+a_2", "a_2=late"]
 
     def test_a_result_before_its_call_is_moved_behind_it(self) -> None:
@@ -124,7 +173,9 @@ class TestRepairs:
         assert kinds(paired) == ["moved result"]
 
     def test_a_result_that_stands_apart_is_moved_behind_its_call(self) -> None:
-        paired = pair_tool_calls([called("a", "b"), returned("a"), said("wait"), returned("b", "late")])
+        paired = pair_tool_calls(
+            [called("a", "b"), returned("a"), said("wait"), returned("b", "late")]
+        )
         assert shape(paired) == ["+a,b", "a=ok", "b=late", "user"]
         assert kinds(paired) == ["moved result"]
 
@@ -133,7 +184,9 @@ class TestRepairs:
         assert shape(paired) == ["+call_2", "call_2=ok"]
 
     def test_repairs_come_in_the_order_of_the_recording(self) -> None:
-        paired = pair_tool_calls([returned("x"), called("a"), said("hi"), called("a"), returned("a")])
+        paired = pair_tool_calls(
+            [returned("x"), called("a"), said("hi"), called("a"), returned("a")]
+        )
         assert kinds(paired) == ["orphan result", "missing result", "repeated call id"]
 
 
@@ -156,7 +209,9 @@ class TestLaws:
     @given(st.lists(messages, max_size=14))
     def test_pairing_twice_changes_nothing(self, turns: list[Message]) -> None:
         once = pair_tool_calls(turns)
-        assert pair_tool_calls(once.messages) == PairedMessages(messages=once.messages, sources=tuple(range(len(once.messages))))
+        assert pair_tool_calls(once.messages) == PairedMessages(
+            messages=once.messages, sources=tuple(range(len(once.messages)))
+        )
 
     @given(st.lists(messages, max_size=14))
     def test_nothing_but_tool_messages_is_lost_or_moved(self, turns: list[Message]) -> None:
@@ -176,25 +231,35 @@ class TestLaws:
 
     @given(st.lists(messages, max_size=14))
     def test_later_messages_do_not_rename_a_call(self, turns: list[Message]) -> None:
-        whole = [call.id for message in pair_tool_calls(turns).messages for call in message.tool_calls]
+        whole = [
+            call.id for message in pair_tool_calls(turns).messages for call in message.tool_calls
+        ]
         for end in range(len(turns)):
-            part = [call.id for message in pair_tool_calls(turns[:end]).messages for call in message.tool_calls]
+            part = [
+                call.id
+                for message in pair_tool_calls(turns[:end]).messages
+                for call in message.tool_calls
+            ]
             assert part == whole[: len(part)]
 
     @given(st.lists(messages, max_size=14), st.lists(st.booleans(), min_size=14, max_size=14))
-    def test_a_conversation_that_grows_is_paired_as_if_it_had_been_there_at_once(self, turns: list[Message], looks: list[bool]) -> None:
+    def test_a_conversation_that_grows_is_paired_as_if_it_had_been_there_at_once(
+        self, turns: list[Message], looks: list[bool]
+    ) -> None:
         pairer = ToolCallPairer()
         seen: list[Message] = []
         for message, look in zip(turns, looks, strict=False):
             pairer.add(message)
             if look:
                 first = pairer.settle()
-                assert seen[:first] == pairer.messages[:first], "what is before the first change has not changed"
+                assert seen[:first] == pairer.messages[:first], (
+                    "what is before the first change has not changed"
+                )
                 seen = list(pairer.messages)
         pairer.settle()
-        assert PairedMessages(messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs) == pair_tool_calls(
-            turns
-        )
+        assert PairedMessages(
+            messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs
+        ) == pair_tool_calls(turns)
 
     @given(st.lists(messages, max_size=14))
     def test_sources_say_where_each_message_comes_from(self, turns: list[Message]) -> None:
@@ -203,10 +268,15 @@ class TestLaws:
             if message.role == "tool" and message.text == MISSING_TOOL_RESULT:
                 assert turns[source].tool_calls
             else:
-                assert (message.role, message.content) == (turns[source].role, turns[source].content)
+                assert (message.role, message.content) == (
+                    turns[source].role,
+                    turns[source].content,
+                )
 
     @given(st.lists(messages, max_size=14))
-    def test_without_early_results_a_result_answers_only_a_call_before_it(self, turns: list[Message]) -> None:
+    def test_without_early_results_a_result_answers_only_a_call_before_it(
+        self, turns: list[Message]
+    ) -> None:
         pairer = ToolCallPairer(allow_early_results=False)
         for message in turns:
             pairer.add(message)
@@ -223,7 +293,12 @@ SOUND = [[said("hi"), called(f"c{i}"), returned(f"c{i}")] for i in range(800)]
 
 @pytest.mark.parametrize(
     "turns",
-    [SOUND, [[called("same"), returned("same")]] * 800, [[called("never")]] * 800, [[returned("lost")]] * 800],
+    [
+        SOUND,
+        [[called("same"), returned("same")]] * 800,
+        [[called("never")]] * 800,
+        [[returned("lost")]] * 800,
+    ],
     ids=["sound", "one id", "no results", "no calls"],
 )
 def test_work_grows_with_the_number_of_messages(turns: list[list[Message]]) -> None:
@@ -232,7 +307,8 @@ def test_work_grows_with_the_number_of_messages(turns: list[list[Message]]) -> N
         messages = [message for turn in turns for message in turn]
         count = 0
 
-        def trace(frame: FrameType, event: str, arg: Any) -> Any:  # Any: as sys.settrace declares it
+        # Any: as sys.settrace declares it
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
             nonlocal count
             count += 1
             return trace

@@ -24,7 +24,9 @@ def test_tools_and_definitions_have_definitions() -> None:
 
 @pytest.mark.parametrize("wrong", [["read"], [{"name": "read"}], [None], [int]])
 def test_what_is_no_tool_is_refused_with_what_to_write(wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"a tool is a function, Tool\(definition=.*\) or ToolDefinition"):
+    with pytest.raises(
+        TypeError, match=r"a tool is a function, Tool\(definition=.*\) or ToolDefinition"
+    ):
         tool_definitions(wrong)
 
 
@@ -36,19 +38,26 @@ def test_a_single_tool_is_no_list_of_tools(wrong: Any) -> None:
 
 def test_a_render_takes_tools_and_definitions() -> None:
     prompt = UserMessage()["Hello"]
-    assert render(prompt, budget=1_000, tools=[TOOL]).tokens == render(prompt, budget="1k", tools=[READ]).tokens
+    assert (
+        render(prompt, budget=1_000, tools=[TOOL]).tokens
+        == render(prompt, budget="1k", tools=[READ]).tokens
+    )
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "3", float("nan"), True])
 def test_a_limit_of_seconds_that_no_call_could_keep_is_refused(seconds: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"seconds of the tool 'read' must be a number above 0, or None, not "):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"seconds of the tool 'read' must be a number above 0, or None, not ",
+    ):
         Tool(definition=READ, run=str, seconds=seconds)
 
 
 @pytest.mark.parametrize("max_tokens", ["300", 300.5, True, 99])
 def test_a_limit_of_tokens_that_is_no_whole_number_is_refused(max_tokens: Any) -> None:
     with pytest.raises(
-        InvalidArgumentError, match=r"max_tokens of the tool 'read' must be at least 100, and a whole number, or None, not "
+        InvalidArgumentError,
+        match=r"max_tokens of the tool 'read' must be at least 100, and a whole number, or None, not ",
     ):
         Tool(definition=READ, run=str, max_tokens=max_tokens)
 

@@ -20,7 +20,9 @@ def counted(history: list[Any]) -> int:  # Any: messages of the peer's
     for message in history:
         tokens += FRAMING + len(encode(ROLES[message.type])) + len(encode(message.content))
         for call in getattr(message, "tool_calls", ()):
-            tokens += len(encode(call["name"])) + len(encode(json.dumps(call["args"], ensure_ascii=False)))
+            tokens += len(encode(call["name"])) + len(
+                encode(json.dumps(call["args"], ensure_ascii=False))
+            )
     return tokens
 
 
@@ -31,7 +33,9 @@ def fit(work: dict[str, Any]) -> list[Any]:  # Any: JSON, messages of the peer's
         return list(messages.trim_messages(history, allow_partial=True, **options))
     history = [_message(item) for item in work["items"]]
     if work["shape"] == "history":  # the log is shortened to its end first
-        history[-2:-1] = messages.trim_messages(history[-2:-1], allow_partial=True, **{**options, "max_tokens": work["budget"] // 4})
+        history[-2:-1] = messages.trim_messages(
+            history[-2:-1], allow_partial=True, **{**options, "max_tokens": work["budget"] // 4}
+        )
     return list(messages.trim_messages(history, start_on="human", include_system=True, **options))
 
 
@@ -41,7 +45,12 @@ def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: JSON, a messa
             return messages.ToolMessage(item["content"], tool_call_id=item["tool_call_id"])
         case {"tool_calls": calls}:
             made = [
-                {"id": call["id"], "name": call["function"]["name"], "args": json.loads(call["function"]["arguments"])} for call in calls
+                {
+                    "id": call["id"],
+                    "name": call["function"]["name"],
+                    "args": json.loads(call["function"]["arguments"]),
+                }
+                for call in calls
             ]
             return messages.AIMessage(item["content"], tool_calls=made)
         case {"role": "user"}:

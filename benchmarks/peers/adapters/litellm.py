@@ -14,9 +14,13 @@ encode = import_module("tiktoken").get_encoding("o200k_base").encode_ordinary
 def fit(work: dict[str, Any]) -> list[dict[str, Any]]:  # Any: JSON
     history = work["items"]
     if work["shape"] == "chunks":
-        history = [{"role": "user", "content": "\n".join(item["content"] for item in work["items"])}]
+        history = [
+            {"role": "user", "content": "\n".join(item["content"] for item in work["items"])}
+        ]
     if work["shape"] == "history":  # the log is shortened first
-        history[-2:-1] = utils.trim_messages(history[-2:-1], model="gpt-4o", max_tokens=work["budget"] // 4)
+        history[-2:-1] = utils.trim_messages(
+            history[-2:-1], model="gpt-4o", max_tokens=work["budget"] // 4
+        )
     return list(utils.trim_messages(history, model="gpt-4o", max_tokens=work["budget"]))
 
 

@@ -17,16 +17,23 @@ def fit(work: dict[str, Any]) -> list[Any]:  # Any: JSON, messages of the peer's
         llms.ChatMessage(
             role=item["role"],
             content=item["content"],
-            additional_kwargs={key: item[key] for key in ("tool_calls", "tool_call_id") if key in item},
+            additional_kwargs={
+                key: item[key] for key in ("tool_calls", "tool_call_id") if key in item
+            },
         )
         for item in work["items"]
     ]
-    buffer = memory.ChatMemoryBuffer.from_defaults(chat_history=history, token_limit=work["budget"], tokenizer_fn=encode)
+    buffer = memory.ChatMemoryBuffer.from_defaults(
+        chat_history=history, token_limit=work["budget"], tokenizer_fn=encode
+    )
     return list(buffer.get())
 
 
 def wire(result: list[Any]) -> list[dict[str, Any]]:  # Any: messages of the peer's, JSON
-    return [{"role": message.role.value, "content": message.content or "", **message.additional_kwargs} for message in result]
+    return [
+        {"role": message.role.value, "content": message.content or "", **message.additional_kwargs}
+        for message in result
+    ]
 
 
 def claim(result: list[Any]) -> int:  # Any: messages of the peer's

@@ -1,4 +1,6 @@
-"""priompt from PyPI: scopes with relative priorities, as in its README. A call and its result stand in one scope.
+"""priompt from PyPI: scopes with relative priorities, as in its README.
+
+A call and its result stand in one scope.
 
 No postponed annotations here: priompt reads those of its components when they are called.
 """
@@ -26,7 +28,9 @@ def _scopes(items: list[dict[str, Any]]) -> list[Any]:  # Any: its trees are dic
         if "tool_calls" in item:
             pair.append(
                 priompt.ToolResultMessage(
-                    items[age + 1]["content"], name=item["tool_calls"][0]["function"]["name"], to=items[age + 1]["tool_call_id"]
+                    items[age + 1]["content"],
+                    name=item["tool_calls"][0]["function"]["name"],
+                    to=items[age + 1]["tool_call_id"],
                 )
             )
         scopes.append(priompt.Scope(*pair, prel=age - len(items)))
@@ -34,9 +38,13 @@ def _scopes(items: list[dict[str, Any]]) -> list[Any]:  # Any: its trees are dic
 
 
 @priompt.component  # type: ignore[untyped-decorator]  # as above
-def readme_prompt(items: list[dict[str, Any]], budget: int) -> list[Any]:  # Any: its trees are dicts
+# Any stands for its trees are dicts
+def readme_prompt(items: list[dict[str, Any]], budget: int) -> list[Any]:
     system, *turns, log, request = items
-    lines = [priompt.Scope(line + "\n", prel=age - len(items)) for age, line in enumerate(log["content"].split("\n"))]
+    lines = [
+        priompt.Scope(line + "\n", prel=age - len(items))
+        for age, line in enumerate(log["content"].split("\n"))
+    ]
     return [
         priompt.SystemMessage(system["content"]),
         *_scopes(turns),
@@ -47,13 +55,19 @@ def readme_prompt(items: list[dict[str, Any]], budget: int) -> list[Any]:  # Any
 
 @priompt.component  # type: ignore[untyped-decorator]  # as above
 def message_of_lines(items: list[dict[str, Any]]) -> Any:  # noqa: ANN401  # Any: its trees are dicts
-    lines = [priompt.Scope(item["content"] + "\n", prel=age - len(items)) for age, item in enumerate(items)]
+    lines = [
+        priompt.Scope(item["content"] + "\n", prel=age - len(items))
+        for age, item in enumerate(items)
+    ]
     return priompt.UserMessage(*lines)
 
 
 def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: its trees are dicts
     if "tool_calls" in item:
-        calls = [{"id": call["id"], "index": 0, "tool": {"function": call["function"]}} for call in item["tool_calls"]]
+        calls = [
+            {"id": call["id"], "index": 0, "tool": {"function": call["function"]}}
+            for call in item["tool_calls"]
+        ]
         return priompt.AssistantMessage(*filter(None, [item["content"]]), tool_calls=calls)
     message = priompt.UserMessage if item["role"] == "user" else priompt.AssistantMessage
     return message(item["content"])
@@ -67,7 +81,9 @@ def fit(work: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: its results are di
             tree = readme_prompt(items=work["items"], budget=work["budget"])
         case _:
             tree = prompt(items=work["items"])
-    return priompt.render(tree, {"token_limit": work["budget"], "tokenizer": priompt.O200KTokenizer})
+    return priompt.render(
+        tree, {"token_limit": work["budget"], "tokenizer": priompt.O200KTokenizer}
+    )
 
 
 def wire(result: dict[str, Any]) -> list[dict[str, Any]]:  # Any: JSON
@@ -77,10 +93,17 @@ def wire(result: dict[str, Any]) -> list[dict[str, Any]]:  # Any: JSON
 
 def _wired(message: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
     content = message.get("content") or ""
-    wired: dict[str, Any] = {"role": message["role"], "content": content if isinstance(content, str) else "".join(content)}  # Any: JSON
+    # Any stands for JSON
+    wired: dict[str, Any] = {
+        "role": message["role"],
+        "content": content if isinstance(content, str) else "".join(content),
+    }
     if message.get("tool_calls"):
         calls = message["tool_calls"]
-        wired["tool_calls"] = [{"id": call["id"], "type": "function", "function": call["tool"]["function"]} for call in calls]
+        wired["tool_calls"] = [
+            {"id": call["id"], "type": "function", "function": call["tool"]["function"]}
+            for call in calls
+        ]
     if message["role"] == "tool":
         wired["tool_call_id"] = message["to"]
     return wired

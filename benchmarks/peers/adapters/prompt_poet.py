@@ -33,7 +33,12 @@ LINES = """
 def fit(work: dict[str, Any]) -> tuple[bool, Any]:  # Any: JSON, a prompt
     lines = work["shape"] == "chunks"
     data = {"messages": work["items"], "newline": "\n"}
-    prompt = poet.Prompt(raw_template=LINES if lines else MESSAGES, template_data=data, token_limit=work["budget"], truncation_step=1)
+    prompt = poet.Prompt(
+        raw_template=LINES if lines else MESSAGES,
+        template_data=data,
+        token_limit=work["budget"],
+        truncation_step=1,
+    )
     prompt.tokenize()
     prompt.truncate()
     return lines, prompt

@@ -18,18 +18,25 @@ def fit(work: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: JSON, and a result
     if work["shape"] == "history":
         system, *turns, log, request = work["items"]
         shortened = _pack_lines(log["content"].split("\n"), work["budget"] // 4).text
-        ends = [promptbudget.Message("user", shortened, pinned=True), promptbudget.Message("user", request["content"], pinned=True)]
+        ends = [
+            promptbudget.Message("user", shortened, pinned=True),
+            promptbudget.Message("user", request["content"], pinned=True),
+        ]
         return _pack_chat([*map(_message, turns), *ends], work["budget"], system=system["content"])
     return _pack_chat([_message(item) for item in work["items"]], work["budget"])
 
 
 def _pack_lines(lines: list[str], budget: int) -> Any:  # noqa: ANN401  # Any: a result of the peer's
-    section = promptbudget.Section("lines", [promptbudget.Item(line) for line in lines], strategy="drop_oldest", separator="\n")
+    section = promptbudget.Section(
+        "lines", [promptbudget.Item(line) for line in lines], strategy="drop_oldest", separator="\n"
+    )
     return promptbudget.pack([section], budget=budget, tokenizer=tokenizer)
 
 
 def _pack_chat(history: list[Any], budget: int, system: str | None = None) -> Any:  # noqa: ANN401  # Any: messages and a result of the peer's
-    return promptbudget.pack_chat(history=history, budget=budget, system=system, tokenizer=tokenizer, tokens_per_message=4)
+    return promptbudget.pack_chat(
+        history=history, budget=budget, system=system, tokenizer=tokenizer, tokens_per_message=4
+    )
 
 
 def _message(item: dict[str, Any]) -> Any:  # noqa: ANN401  # Any: JSON, a message of the peer's

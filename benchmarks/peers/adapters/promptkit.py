@@ -49,13 +49,17 @@ class AgentPrompt(PromptElement):
         return (
             SystemMessage(required=True)[self.instructions],
             History(turns=self.history, priority=700, flex_grow=1),
-            UserMessage(priority=800, flex_grow=2)[Truncate(keep="tail", tokens=sizing.token_budget // 4)[self.log]],
+            UserMessage(priority=800, flex_grow=2)[
+                Truncate(keep="tail", tokens=sizing.token_budget // 4)[self.log]
+            ],
             UserMessage(required=True)[self.query],
         )
 
 
 def fit(work: dict[str, Any]) -> Rendered:  # Any: JSON
-    rendered = Renderer(budget=work["budget"], tokenizer=OpenAITokenizer("o200k_base")).render(_tree(work["shape"], work["items"]))
+    rendered = Renderer(budget=work["budget"], tokenizer=OpenAITokenizer("o200k_base")).render(
+        _tree(work["shape"], work["items"])
+    )
     _ = rendered.messages, rendered.tokens
     return rendered
 
@@ -63,11 +67,22 @@ def fit(work: dict[str, Any]) -> Rendered:  # Any: JSON
 def _tree(shape: str, items: list[dict[str, Any]]) -> tuple[PromptElement, ...]:  # Any: JSON
     match shape:
         case "chunks":
-            return (UserMessage()[(TextChunk(priority=age)[item["content"]] for age, item in enumerate(items))],)
+            return (
+                UserMessage()[
+                    (TextChunk(priority=age)[item["content"]] for age, item in enumerate(items))
+                ],
+            )
         case "history":
             system, *turns, log, request = items
             history = messages_from_chat(turns)
-            return (AgentPrompt(instructions=system["content"], history=history, query=request["content"], log=log["content"]),)
+            return (
+                AgentPrompt(
+                    instructions=system["content"],
+                    history=history,
+                    query=request["content"],
+                    log=log["content"],
+                ),
+            )
         case _:
             return tuple(_element(item, age) for age, item in enumerate(items))
 
@@ -75,9 +90,14 @@ def _tree(shape: str, items: list[dict[str, Any]]) -> tuple[PromptElement, ...]:
 def _element(item: dict[str, Any], priority: int) -> PromptElement:  # Any: JSON
     match item:
         case {"role": "tool"}:
-            return ToolMessage(tool_call_id=item["tool_call_id"], priority=priority)[item["content"]]
+            return ToolMessage(tool_call_id=item["tool_call_id"], priority=priority)[
+                item["content"]
+            ]
         case {"tool_calls": calls}:
-            return AssistantMessage(tool_calls=[ToolCall(id=call["id"], **call["function"]) for call in calls], priority=priority)
+            return AssistantMessage(
+                tool_calls=[ToolCall(id=call["id"], **call["function"]) for call in calls],
+                priority=priority,
+            )
         case {"role": "user"}:
             return UserMessage(priority=priority)[item["content"]]
         case _:

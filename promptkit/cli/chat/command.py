@@ -33,9 +33,17 @@ Examples:
     metavar="DIR",
     help="The folder that the file tools are confined to.",
 )
-@click.option("--write", is_flag=True, help="Let the model write and edit files in the folder. Without it, it only reads.")
 @click.option(
-    "--allow", "allowed", metavar="PATH", multiple=True, help="With --write: let it also write PATH, such as .vscode, which is protected."
+    "--write",
+    is_flag=True,
+    help="Let the model write and edit files in the folder. Without it, it only reads.",
+)
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="PATH",
+    multiple=True,
+    help="With --write: let it also write PATH, such as .vscode, which is protected.",
 )
 @click.option(
     "--model",
@@ -43,13 +51,28 @@ Examples:
     show_default=True,
     help="The model, over OpenAI's API, Anthropic's for Claude, or one like OpenAI's at OPENAI_BASE_URL.",
 )
-@click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
-@click.option("--instructions", metavar="TEXT", help="The system message, instead of the default one.")
 @click.option(
-    "-m", "--message", "messages", metavar="TEXT", multiple=True, help="Send this message, then exit. May be given several times."
+    "--window",
+    type=SIZE,
+    help="The context window in tokens, input and output together. By default that of the model.",
+)
+@click.option(
+    "--instructions", metavar="TEXT", help="The system message, instead of the default one."
+)
+@click.option(
+    "-m",
+    "--message",
+    "messages",
+    metavar="TEXT",
+    multiple=True,
+    help="Send this message, then exit. May be given several times.",
 )
 @click.option("--demo", is_flag=True, help="Use a scripted model, even if an API key is set.")
-@click.option("--quiet", is_flag=True, help="Print only the replies, and nothing about tools, context window and summaries.")
+@click.option(
+    "--quiet",
+    is_flag=True,
+    help="Print only the replies, and nothing about tools, context window and summaries.",
+)
 def chat(  # noqa: PLR0913  # one argument for each option of the command
     *,
     transcript: Path | None,
@@ -65,13 +88,15 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
 ) -> int:
     """Chat with a model that can list, read and search the files of a folder.
 
-    When the conversation approaches the end of the context window, a summary is made in the background and replaces the older messages.
-    All messages stay in TRANSCRIPT, a JSON Lines file that is created if it does not exist and continued if it does. Without it, the
-    conversation is deleted when you leave. Messages come from the terminal, from -m, or from a pipe, one per line. Lines that begin with
-    a slash are commands; /help lists them. Ctrl-C ends the model's turn, Ctrl-D ends the conversation.
+    When the conversation approaches the end of the context window, a summary is made in the
+    background and replaces the older messages. All messages stay in TRANSCRIPT, a JSON Lines file
+    that is created if it does not exist and continued if it does. Without it, the conversation is
+    deleted when you leave. Messages come from the terminal, from -m, or from a pipe, one per line.
+    Lines that begin with a slash are commands; /help lists them. Ctrl-C ends the model's turn,
+    Ctrl-D ends the conversation.
 
-    Without OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY), a scripted model answers: it needs no network and uses the
-    same tools.
+    Without OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY), a scripted model
+    answers: it needs no network and uses the same tools.
     """
     from promptkit.cli.chat.loop import ChatOptions, run_chat
     from promptkit.cli.chat.sandbox import Folder
@@ -79,7 +104,9 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     if window == 0:
         usage_error("--window must be at least 1 token.")
     if not Folder.is_supported():
-        usage_error("chat does not work on this system, because it cannot confine the file tools to a folder.")
+        usage_error(
+            "chat does not work on this system, because it cannot confine the file tools to a folder."
+        )
     if transcript and not transcript.absolute().parent.is_dir():
         usage_error(f"there is no folder {transcript.parent}: create it first.")
     if allowed and not write:

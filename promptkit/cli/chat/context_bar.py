@@ -47,11 +47,19 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
     whole = sum(part.tokens for part in parts)
     cells = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
     filled = zip(parts, split_cells([part.tokens for part in parts], cells), strict=True)
-    lines = [Text("tokens of the next request:"), Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled))]
+    lines = [
+        Text("tokens of the next request:"),
+        Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled)),
+    ]
     if usage.threshold is not None and usage.threshold <= whole:
         at = min(cells - 1, usage.threshold * cells // whole)
-        lines += _draw_mark(f"compacts at {usage.threshold:,}", at, cells, mark="▲" if colours else "^")
-    names, digits = max(len(part.name) for part in parts), max(len(f"{part.tokens:,}") for part in parts)
+        lines += _draw_mark(
+            f"compacts at {usage.threshold:,}", at, cells, mark="▲" if colours else "^"
+        )
+    names, digits = (
+        max(len(part.name) for part in parts),
+        max(len(f"{part.tokens:,}") for part in parts),
+    )
     lines += [
         Text.assemble(
             _draw_cells(part, 1, colours=colours),
@@ -64,9 +72,12 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
 
 
 def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
-    """Split the cells of a bar in proportion to tokens. A part with tokens has at least one cell, as far as there are cells.
+    """Split the cells of a bar in proportion to tokens.
 
-    The cells that rounding leaves go to the parts with the largest remainders, and those of small parts come from the largest part.
+    A part with tokens has at least one cell, as far as there are cells.
+
+    The cells that rounding leaves go to the parts with the largest remainders, and those of small
+    parts come from the largest part.
     """
     whole = sum(tokens)
     if not whole:
@@ -95,7 +106,15 @@ def _list_parts(usage: ContextUsage) -> list[_Part]:
     if usage.limit is not None:
         parts.append(_Part("free", max(0, usage.limit - sizes.total), ".", MUTED, "░"))
         if usage.window is not None and usage.window > usage.limit:
-            parts.append(_Part("kept for the reply", usage.window - max(usage.limit, min(sizes.total, usage.window)), "-", MUTED, "▒"))
+            parts.append(
+                _Part(
+                    "kept for the reply",
+                    usage.window - max(usage.limit, min(sizes.total, usage.window)),
+                    "-",
+                    MUTED,
+                    "▒",
+                )
+            )
     return parts
 
 

@@ -1,4 +1,7 @@
-"""The scripted model of `promptkit chat`, for use without an API key. It calls the file tools by fixed rules."""
+"""The scripted model of `promptkit chat`, for use without an API key.
+
+It calls the file tools by fixed rules.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""
 
 FILE_NAME = re.compile(r"[\w./-]*\w\.\w+|/?[\w.-]+(?:/[\w.-]+)+/?|\w[\w.-]*/")
-SEARCH = re.compile(r"\b(?:search|find|grep)\b(?:\s+for)?\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
+SEARCH = re.compile(
+    r"\b(?:search|find|grep)\b(?:\s+for)?\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE
+)
 LOOK_UP = re.compile(r"\blook\s+up\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
 LIST = re.compile(r"\b(?:list|ls|files|folder|directory)\b", re.IGNORECASE)
 BREADCRUMB_FILE = re.compile(r'is kept in the transcript ("(?:[^"\\]|\\.)*")')
@@ -36,10 +41,12 @@ MAX_QUOTED_LINES, MAX_QUOTED_CHARACTERS = 3, 70
 
 
 class ScriptedChatModel:
-    """A model whose replies follow from the last messages by fixed rules. The same conversation gives the same replies.
+    """A model whose replies follow from the last messages by fixed rules.
 
-    `tokenizer` counts the usage. The leading messages that are the same as in the last request count as cached, as in a provider's prompt
-    cache.
+    The same conversation gives the same replies.
+
+    `tokenizer` counts the usage. The leading messages that are the same as in the last request
+    count as cached, as in a provider's prompt cache.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -47,14 +54,22 @@ class ScriptedChatModel:
         self._sizer = Sizer(tokenizer)
         self._last: tuple[Message, ...] = ()
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Return tool calls for the files that the user's message names, or a reply that describes the tool results."""
         calls = _plan_calls(messages)
-        message = Message(role="assistant", tool_calls=calls) if calls else Message(role="assistant", content=(_answer(messages),))
+        message = (
+            Message(role="assistant", tool_calls=calls)
+            if calls
+            else Message(role="assistant", content=(_answer(messages),))
+        )
         usage = self._usage(messages, tools, message)
         return Reply(message=message, usage=usage, finish="tool_calls" if calls else "stop")
 
-    def _usage(self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message) -> Usage:
+    def _usage(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
+    ) -> Usage:
         same = 0
         for before, now in zip(self._last, messages, strict=False):
             if before != now:
@@ -88,7 +103,9 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
             planned = [("list_files", {})]
     asked = sum(message.role == "user" for message in messages)
     return tuple(
-        ToolCall(id=f"call_{len(messages)}_{asked}_{at}", name=name, arguments=json.dumps(arguments))
+        ToolCall(
+            id=f"call_{len(messages)}_{asked}_{at}", name=name, arguments=json.dumps(arguments)
+        )
         for at, (name, arguments) in enumerate(planned)
     )
 
@@ -114,10 +131,17 @@ def _answer(messages: Sequence[Message]) -> str:
     results = messages[start:]
     if results:
         calls = {call.id: call for call in messages[start - 1].tool_calls}
-        return "\n\n".join(_describe_result(calls.get(message.tool_call_id or ""), message.text) for message in results)
+        return "\n\n".join(
+            _describe_result(calls.get(message.tool_call_id or ""), message.text)
+            for message in results
+        )
     if LOOK_UP.search(messages[-1].text):
         return "There is no summary yet, so there is nothing to look up: all messages are in my context window."
-    summary = ", one of them a summary" if any(extract_summary_text(message) is not None for message in messages) else ""
+    summary = (
+        ", one of them a summary"
+        if any(extract_summary_text(message) is not None for message in messages)
+        else ""
+    )
     return (
         f"I am a scripted model: I can only list, read and search files. I received {len(messages)} messages{summary}. "
         'Try "list the files", "read README.md" or "search for TODO". After a summary, "look up WORD" searches the messages it replaced.'
@@ -132,7 +156,9 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
     begin = ", which begin with" if len(lines) > len(quoted) else ""
     excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
-    return f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
+    return (
+        f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
+    )
 
 
 def _subject(call: ToolCall) -> str:

@@ -43,7 +43,8 @@ KEYLESS = (
 )
 
 LONE_SURROGATES = re.compile(r"[\ud800-\udfff]")
-"""Lone surrogates: what bytes that are not UTF-8 become in an argument. No provider accepts them in a message."""
+"""Lone surrogates: what bytes that are not UTF-8 become in an argument. No provider accepts them in
+a message."""
 
 SHOWN_MESSAGES = 4
 """Messages that are printed of a conversation that is continued."""
@@ -64,7 +65,8 @@ class ChatOptions:
     model: str | None
     """None: the scripted model."""
     missing_key: str | None
-    """The variable of the API key that is not set, so that the scripted model answers. None: it is set, or not needed."""
+    """The variable of the API key that is not set, so that the scripted model answers. None: it is
+    set, or not needed."""
     window: int | None
     """The context window in tokens. None: that of the model."""
     instructions: str | None
@@ -73,7 +75,10 @@ class ChatOptions:
 
 
 def run_chat(options: ChatOptions) -> int:
-    """Chat until the input ends. Return the exit status: 1 if a message from a pipe or an option failed, else 0."""
+    """Chat until the input ends.
+
+    Return the exit status: 1 if a message from a pipe or an option failed, else 0.
+    """
     if options.transcript is not None:
         return _run_in_file(options, options.transcript)
     with tempfile.TemporaryDirectory(prefix="promptkit-chat-") as kept:
@@ -107,7 +112,9 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
 class _ChatLoop:
     """One conversation, with messages from the terminal, a pipe or options."""
 
-    def __init__(self, options: ChatOptions, chat: ChatSession, screen: Screen, notices: CompactionNotices) -> None:
+    def __init__(
+        self, options: ChatOptions, chat: ChatSession, screen: Screen, notices: CompactionNotices
+    ) -> None:
         self._options = options
         self._chat = chat
         self._screen = screen
@@ -129,15 +136,22 @@ class _ChatLoop:
     def _greet(self) -> None:
         options, screen = self._options, self._screen
         if options.missing_key:
-            for line in wrap(KEYLESS.format(key=options.missing_key, window=options.window or WINDOW), max(40, screen.console.width - 1)):
+            for line in wrap(
+                KEYLESS.format(key=options.missing_key, window=options.window or WINDOW),
+                max(40, screen.console.width - 1),
+            ):
                 screen.print_note(line, "")
         elif options.model is None:
             screen.print_note("A scripted model answers.", "")
         if options.transcript is None:
-            screen.print_note("This conversation is not kept: name a file to keep it, or use /fork FILE.", "")
+            screen.print_note(
+                "This conversation is not kept: name a file to keep it, or use /fork FILE.", ""
+            )
         if self._interactive:
             tools = "may write in" if options.write else "may read"
-            screen.print_note(f"{self._chat.session.model.name} {tools} {options.folder}. /help lists commands, Ctrl-D leaves.")
+            screen.print_note(
+                f"{self._chat.session.model.name} {tools} {options.folder}. /help lists commands, Ctrl-D leaves."
+            )
         if self._chat.session.compaction.budget.base is None:
             screen.print_note(
                 f"The context window of {options.model} is unknown: no summary is made until it rejects a request. Set it with --window.",
@@ -146,20 +160,29 @@ class _ChatLoop:
         path = self._chat.session.transcript.path()
         messages = [entry for entry in path if entry.message is not None]
         if messages:
-            screen.print_note(f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:")
+            screen.print_note(
+                f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:"
+            )
             for entry in messages[-SHOWN_MESSAGES:]:
                 role = entry.message.role if entry.message else ""
                 screen.print_note(f"  {role:<9}  {shorten_entry(entry, screen.console.width - 13)}")
             if self._chat.inspect(_is_interrupted):
-                screen.print_note("The last turn was interrupted: /resume continues it, or send another message.", "yellow")
+                screen.print_note(
+                    "The last turn was interrupted: /resume continues it, or send another message.",
+                    "yellow",
+                )
             self._meter()
 
     def _read_lines(self) -> Iterator[str]:
-        """Yield the input lines. Lines from a pipe or from options are printed too, because they were not typed."""
+        """Yield the input lines.
+
+        Lines from a pipe or from options are printed too, because they were not typed.
+        """
         if self._interactive:
             yield from self._read_terminal()
             return
-        for line in self._options.messages or sys.stdin or ():  # there is no stdin where it was closed
+        # there is no stdin where it was closed
+        for line in self._options.messages or sys.stdin or ():
             text = LONE_SURROGATES.sub("\ufffd", line.rstrip("\n"))
             if text.strip():
                 self._screen.print_note(f"{PROMPT}{text}", "bold")
@@ -187,21 +210,30 @@ class _ChatLoop:
             yield LONE_SURROGATES.sub("\ufffd", line)
 
     def _run_line(self, line: str) -> bool:
-        """Run one line. Return False to leave. An error is printed in one line, and the conversation can continue."""
+        """Run one line.
+
+        Return False to leave. An error is printed in one line, and the conversation can continue.
+        """
         self._notices.announce_ready()
         try:
             if line.startswith("/"):
                 return self._commands.run(line)
             self._turn(line)
         except NoPendingMessageError as error:
-            self._print_failure(str(error) if error.empty else "there is no turn to resume: the last message is the model's reply.")
+            self._print_failure(
+                str(error)
+                if error.empty
+                else "there is no turn to resume: the last message is the model's reply."
+            )
         except (PromptKitError, OSError) as error:
             self._print_failure(explain_failure(error))
         except KeyboardInterrupt:
             if not self._interactive:
                 raise click.Abort from None
             self._screen.end_text()
-            self._screen.print_note("Turn stopped. Its messages are kept; /resume continues it.", "yellow")
+            self._screen.print_note(
+                "Turn stopped. Its messages are kept; /resume continues it.", "yellow"
+            )
         return True
 
     def _print_failure(self, why: str) -> None:
@@ -218,8 +250,14 @@ class _ChatLoop:
         self._meter(turn.usage[-1])
 
     def _meter(self, usage: Usage | None = None) -> None:
-        tokens, base = self._chat.inspect(lambda session: (session.compaction.usage().tokens, session.compaction.budget.base))
-        cached = f", {usage.cached_tokens / usage.input_tokens:.0%} cached" if usage and usage.input_tokens and usage.cached_tokens else ""
+        tokens, base = self._chat.inspect(
+            lambda session: (session.compaction.usage().tokens, session.compaction.budget.base)
+        )
+        cached = (
+            f", {usage.cached_tokens / usage.input_tokens:.0%} cached"
+            if usage and usage.input_tokens and usage.cached_tokens
+            else ""
+        )
         self._screen.print_meter(tokens, base, cached)
 
 

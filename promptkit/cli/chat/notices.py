@@ -23,13 +23,18 @@ __all__ = ["CompactionNotices"]
 
 STYLE = "magenta"
 
-TRIGGERS = {"background": "in the background", "manual": "as you asked", "foreground": "now, because the request does not fit"}
+TRIGGERS = {
+    "background": "in the background",
+    "manual": "as you asked",
+    "foreground": "now, because the request does not fit",
+}
 
 
 class CompactionNotices:
     """An event subscriber that prints a line for each step of a compaction.
 
-    Call `watch_background` with the session's background before the first turn, so that a summary is announced when it is ready.
+    Call `watch_background` with the session's background before the first turn, so that a summary
+    is announced when it is ready.
     """
 
     def __init__(self, screen: Screen) -> None:
@@ -52,12 +57,16 @@ class CompactionNotices:
         """Print an event."""
         match event:
             case CompactionStarted(trigger=trigger, messages=messages):
-                self._note(f"summarizing {_messages(messages)}, {TRIGGERS.get(trigger, f'now ({trigger})')}")
+                self._note(
+                    f"summarizing {_messages(messages)}, {TRIGGERS.get(trigger, f'now ({trigger})')}"
+                )
                 if trigger == "background":
                     self._wait_for_it()
             case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
                 self._ready = True
-                self._note(f"summary applied ({mode}): {before:,} → {after:,} tokens; /undo reverts it")
+                self._note(
+                    f"summary applied ({mode}): {before:,} → {after:,} tokens; /undo reverts it"
+                )
             case CompactionFailed(trigger="manual"):
                 pass  # the command reports the error
             case CompactionFailed(detail=detail):
@@ -67,7 +76,9 @@ class CompactionNotices:
             case SummaryDiscarded(reason=reason):
                 self._note(f"the summary was discarded: {reason}")
             case DecisionMade(decision="RenderPruned", reason=reason):
-                self._note(f"the oldest messages were removed from this request (/receipt lists them): {reason}")
+                self._note(
+                    f"the oldest messages were removed from this request (/receipt lists them): {reason}"
+                )
             case _:
                 pass
 

@@ -40,11 +40,13 @@ _FILE_KINDS = {name: kind for kind, names in _FILES.items() for name in names}
 def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = ()) -> str | None:
     """Return what a protected path is, such as `a version control folder`; None for a path that may be written.
 
-    Names are compared as file systems that ignore case do, and Windows, which ignores dots and spaces at the end and knows short names.
+    Names are compared as file systems that ignore case do, and Windows, which ignores dots and
+    spaces at the end and knows short names.
 
     Args:
         steps: The names that lead from the folder to the file.
-        allowed: Paths that the user named, as names likewise. They may be written, and all below them.
+        allowed: Paths that the user named, as names likewise. They may be written, and all below
+            them.
     """
     if any(list(steps[: len(each)]) == list(each) for each in allowed):
         return None
@@ -57,6 +59,7 @@ def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = 
 
 
 def _normalize(name: str) -> str:
-    visible = "".join(each for each in name.casefold() if each.isprintable())  # HFS+ ignores some invisible characters
+    # HFS+ ignores some invisible characters
+    visible = "".join(each for each in name.casefold() if each.isprintable())
     plain = visible.split(":")[0].rstrip(". ")  # a stream of NTFS
     return ".git" if plain.startswith("git~") else plain

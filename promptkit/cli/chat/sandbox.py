@@ -1,4 +1,7 @@
-"""A folder that file tools are confined to. Paths are opened step by step, without following links."""
+"""A folder that file tools are confined to.
+
+Paths are opened step by step, without following links.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,33 @@ MAX_WRITTEN_BYTES = 1_000_000
 SNIFFED = 8_192
 """Bytes at the beginning of a file that are searched for NUL bytes, to tell whether it is text."""
 
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = (
+    os.O_RDONLY
+    | getattr(os, "O_DIRECTORY", 0)
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
 # Without O_NONBLOCK, opening a pipe without a writer would block.
-_FILE = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FILE = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+_NEW = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
 
 
 class RefusedError(ValueError):
-    """A tool call cannot be carried out, or is not allowed. The message is the tool result for the model."""
+    """A tool call cannot be carried out, or is not allowed.
+
+    The message is the tool result for the model.
+    """
 
 
 @attrs.frozen
@@ -52,8 +74,8 @@ class FolderEntry:
 class Folder:
     """A folder and everything below it. Paths are relative to it, or absolute and inside it.
 
-    Each folder of a path is opened relative to the one before it, and links are never followed. So neither `..` nor a link, not even one
-    that is created meanwhile, leads out of the folder.
+    Each folder of a path is opened relative to the one before it, and links are never followed. So
+    neither `..` nor a link, not even one that is created meanwhile, leads out of the folder.
     """
 
     root: Path
@@ -69,7 +91,10 @@ class Folder:
         return os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 
     def split_path(self, path: str) -> list[str]:
-        """Return the names that lead from the folder to a path. Raises RefusedError for a path outside the folder."""
+        """Return the names that lead from the folder to a path.
+
+        Raises RefusedError for a path outside the folder.
+        """
         if "\0" in path:
             why = "a path must not contain NUL characters."
             raise RefusedError(why)
@@ -99,7 +124,9 @@ class Folder:
         return sorted(found, key=lambda each: each.name)
 
     def walk_files(self, path: str) -> Iterator[str]:
-        """Yield the paths of the files below a folder, sorted and relative to `root`. For a file, yield the file itself.
+        """Yield the paths of the files below a folder, sorted and relative to `root`.
+
+        For a file, yield the file itself.
 
         Links, and folders whose names begin with a dot, are skipped. Raises RefusedError.
         """
@@ -121,7 +148,11 @@ class Folder:
                 continue  # removed or locked in the meantime
             below = [(posixpath.join(folder, each.name), each) for each in entries]
             yield from (name for name, each in below if each.kind == "file")
-            waiting.extend(name for name, each in reversed(below) if each.kind == "folder" and not each.name.startswith("."))
+            waiting.extend(
+                name
+                for name, each in reversed(below)
+                if each.kind == "folder" and not each.name.startswith(".")
+            )
 
     @contextmanager
     def open_text(self, path: str) -> Generator[BinaryIO]:
@@ -186,7 +217,10 @@ class Folder:
         lock = self.transcript.with_name(f".{self.transcript.name}.lock")
         if named in {self.transcript, lock}:
             return True
-        return any(ours.exists() and named.exists() and named.samefile(ours) for ours in (self.transcript, lock))
+        return any(
+            ours.exists() and named.exists() and named.samefile(ours)
+            for ours in (self.transcript, lock)
+        )
 
     def _kind_of(self, steps: list[str], path: str) -> str:
         with self._folder(steps[:-1], path) as folder:

@@ -28,8 +28,8 @@ BAR = 20
 class Screen:
     """Writes to stdout, from any thread. Control characters are escaped.
 
-    On a terminal, text is wrapped between words. While the user types at the prompt (`typing`), notes are written above the prompt, or
-    after the line if the user has started one.
+    On a terminal, text is wrapped between words. While the user types at the prompt (`typing`),
+    notes are written above the prompt, or after the line if the user has started one.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -72,7 +72,10 @@ class Screen:
             self._flush()
 
     def print_line(self, text: str | Text, style: str = "") -> None:
-        """Print a line that is not the model's, as it is if it has colours already. Waits until the current line of the model ends."""
+        """Print a line that is not the model's, as it is if it has colours already.
+
+        Waits until the current line of the model ends.
+        """
         shown = text if isinstance(text, Text) else Text(escape_control_chars(text), style=style)
         with self._lock:
             self._waiting.append(shown)

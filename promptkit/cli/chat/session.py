@@ -35,7 +35,8 @@ WINDOW = 6_000
 """The context window of the scripted model in tokens: small, so that a summary is made soon."""
 
 RESULT_DIVISOR = 2
-"""A tool result has at most one character for so many tokens of the window: about an eighth of the window."""
+"""A tool result has at most one character for so many tokens of the window: about an eighth of the
+window."""
 
 MIN_RESULT_CHARACTERS, MAX_RESULT_CHARACTERS = 1_000, 40_000
 """Bounds of the characters of a tool result, for very small and very large windows."""
@@ -84,8 +85,18 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         if known.limit is None
         else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR))
     )
-    tools = file_tools(attrs.evolve(folder, transcript=store.path), characters=characters, write=write, on_tool_call=on_tool_call)
-    budget = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, tools=[tool.definition for tool in tools], window=window)
+    tools = file_tools(
+        attrs.evolve(folder, transcript=store.path),
+        characters=characters,
+        write=write,
+        on_tool_call=on_tool_call,
+    )
+    budget = ContextBudget.for_model(
+        model or SCRIPTED,
+        tokenizer=tokenizer,
+        tools=[tool.definition for tool in tools],
+        window=window,
+    )
     chosen, close = _model(model)
     session = AgentSession(
         model=chosen,
@@ -109,13 +120,20 @@ def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, obje
 class ChatSession(SyncSession):
     """A session with turns that Ctrl-C can stop, and whose state can be inspected between turns."""
 
-    def __init__(self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None) -> None:
+    def __init__(
+        self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
+    ) -> None:
         super().__init__(session)
         self._release = release
 
     def run_turn(self, content: str | None, on_text: Callable[[str], object]) -> TurnResult:
-        """Run a turn; None resumes one that was interrupted. KeyboardInterrupt is raised after the turn has ended."""
-        return self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
+        """Run a turn; None resumes one that was interrupted.
+
+        KeyboardInterrupt is raised after the turn has ended.
+        """
+        return (
+            self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
+        )
 
     def inspect(self, work: Callable[[AgentSession], T]) -> T:
         """Call a function with the session, in the session's thread, and return the result."""

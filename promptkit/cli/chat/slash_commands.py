@@ -49,7 +49,10 @@ To send a message that begins with a slash, put a space before it."""
 
 
 class SlashCommands:
-    """Runs slash commands and prints their results. `resume` is called to continue an interrupted turn."""
+    """Runs slash commands and prints their results.
+
+    `resume` is called to continue an interrupted turn.
+    """
 
     def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
         self._talk = talk
@@ -68,7 +71,11 @@ class SlashCommands:
             case "context":
                 self._show_context()
             case "receipt":
-                self._lines(self._talk.inspect(lambda session: _receipt(session, self._screen.console.width)))
+                self._lines(
+                    self._talk.inspect(
+                        lambda session: _receipt(session, self._screen.console.width)
+                    )
+                )
             case "compact":
                 self._compact(rest)
             case "undo":
@@ -86,7 +93,9 @@ class SlashCommands:
     def _show_context(self) -> None:
         usage = self._talk.usage()
         console = self._screen.console
-        colours = console.is_terminal and not console.no_color and console.encoding.startswith("utf")
+        colours = (
+            console.is_terminal and not console.no_color and console.encoding.startswith("utf")
+        )
         self._lines(draw_context(usage, width=console.width, colours=colours))
         self._screen.print_line("")
         self._lines(self._wrapped(self._talk.inspect(lambda session: _context(session, usage))))
@@ -99,7 +108,10 @@ class SlashCommands:
         """Format names and values as lines of the screen's width, with a hanging indent."""
         width = max(self._screen.console.width, 40)
         indent = " " * 12
-        lines = [wrap(f"{name:<11} {fact}", width, subsequent_indent=indent, break_on_hyphens=False) for name, fact in facts]
+        lines = [
+            wrap(f"{name:<11} {fact}", width, subsequent_indent=indent, break_on_hyphens=False)
+            for name, fact in facts
+        ]
         return [line for each in lines for line in each]
 
     def _compact(self, instructions: str) -> None:
@@ -109,43 +121,70 @@ class SlashCommands:
     def _undo(self) -> None:
         undone = self._talk.undo_compaction()
         self._screen.print_line(
-            "there is no summary to revert." if undone is None else f"Summary reverted: {self._talk.inspect(format_usage)}"
+            "there is no summary to revert."
+            if undone is None
+            else f"Summary reverted: {self._talk.inspect(format_usage)}"
         )
 
     def _rewind(self, count: str) -> None:
-        wanted = int(count) if count.isascii() and count.isdecimal() and len(count) <= MAX_DIGITS else 0 if count else 1
+        wanted = (
+            int(count)
+            if count.isascii() and count.isdecimal() and len(count) <= MAX_DIGITS
+            else 0
+            if count
+            else 1
+        )
         if not wanted:
-            self._screen.print_line("/rewind needs a number of your messages, such as /rewind 2.", "red")
+            self._screen.print_line(
+                "/rewind needs a number of your messages, such as /rewind 2.", "red"
+            )
             return
         path = self._talk.inspect(lambda session: session.transcript.path())
-        asked = [entry for entry in path if entry.message is not None and entry.message.role == "user"]
+        asked = [
+            entry for entry in path if entry.message is not None and entry.message.role == "user"
+        ]
         if wanted > len(asked):
-            self._screen.print_line(f"you have sent only {len(asked):,}: use a smaller number.", "red")
+            self._screen.print_line(
+                f"you have sent only {len(asked):,}: use a smaller number.", "red"
+            )
             return
         first = asked[-wanted]
         parent = self._talk.inspect(lambda session: session.transcript.parent(first.id))
         self._talk.rewind(None if parent is None else parent.id)
-        self._screen.print_line(f"back to before: {shorten_entry(first, self._screen.console.width - 17)}")
+        self._screen.print_line(
+            f"back to before: {shorten_entry(first, self._screen.console.width - 17)}"
+        )
 
     def _fork(self, name: str) -> None:
         if not name:
-            self._screen.print_line("/fork needs the name of a file that does not exist yet.", "red")
+            self._screen.print_line(
+                "/fork needs the name of a file that does not exist yet.", "red"
+            )
             return
         try:
             path = Path(name).expanduser()
         except RuntimeError:  # the home folder of that user is unknown
             path = Path(name)
         if path.exists() and path.stat().st_size:
-            self._screen.print_line(f"{path} already exists: /fork needs the name of a file that does not exist yet.", "red")
+            self._screen.print_line(
+                f"{path} already exists: /fork needs the name of a file that does not exist yet.",
+                "red",
+            )
             return
         copied = self._talk.inspect(lambda session: len(session.transcript.fork(JsonlStore(path))))
-        self._screen.print_line(f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}")
+        self._screen.print_line(
+            f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
+        )
 
 
 def format_usage(session: AgentSession) -> str:
     """Return how full the context window is, in words."""
     tokens, base = session.compaction.usage().tokens, session.compaction.budget.base
-    return f"{tokens:,} tokens, window unknown" if base is None else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
+    return (
+        f"{tokens:,} tokens, window unknown"
+        if base is None
+        else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
+    )
 
 
 def shorten_entry(entry: Entry, width: int) -> str:
@@ -156,20 +195,34 @@ def shorten_entry(entry: Entry, width: int) -> str:
 def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]]:
     compaction = session.compaction
     view = compaction.view
-    answers, results = (sum(item.message.role == role for item in view.items) for role in ("assistant", "tool"))
+    answers, results = (
+        sum(item.message.role == role for item in view.items) for role in ("assistant", "tool")
+    )
     asked = sum(map(is_user_request, view.items))
-    cached = "" if not usage.cached_share else f"; {usage.cached_share:.0%} of the last request were cached"
+    cached = (
+        ""
+        if not usage.cached_share
+        else f"; {usage.cached_share:.0%} of the last request were cached"
+    )
     summary = ", after a summary" if view.checkpoint_id else ""
     return [
         ("model", session.model.name),
         ("window", compaction.budget.explain()),
-        ("used", format_usage(session) + ("" if usage.reading.provider is None else ", as counted by the provider") + cached),
+        (
+            "used",
+            format_usage(session)
+            + ("" if usage.reading.provider is None else ", as counted by the provider")
+            + cached,
+        ),
         (
             "contents",
             f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'assistant message')}, {_pluralize(results, 'tool result')}{summary}",
         ),
         ("summary", _summary(session, usage.threshold)),
-        ("transcript", f"{len(session.transcript):,} entries in {session.transcript.store.address}"),
+        (
+            "transcript",
+            f"{len(session.transcript):,} entries in {session.transcript.store.address}",
+        ),
     ]
 
 
@@ -178,7 +231,9 @@ def _pluralize(count: int, noun: str) -> str:
 
 
 def _summary(session: AgentSession, threshold: int | None) -> str:
-    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(session.compaction.background.state)
+    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
+        session.compaction.background.state
+    )
     if state is not None or threshold is None:
         return state or "made with /compact, or when the model rejects a request as too large"
     return f"started at about {threshold:,} tokens"
@@ -189,31 +244,51 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
     if rendered is None:
         lines = ["no request has been sent yet."]
     elif not rendered.removals and not before:
-        lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."]
+        lines = [
+            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."
+        ]
     else:
         gone = rendered.removals
         sizes = list(map(Sizer(session.tokenizer).count_message, before))
-        lines = [f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"]
+        lines = [
+            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"
+        ]
         if before:
             lines.append(
                 f"removed or shortened before rendering, in this order: {_pluralize(len(before), 'message')}, {sum(sizes):,} tokens"
             )
-            lines += _limit_rows([_omitted_row(message, size, width) for message, size in zip(before, sizes, strict=True)])
+            lines += _limit_rows(
+                [
+                    _omitted_row(message, size, width)
+                    for message, size in zip(before, sizes, strict=True)
+                ]
+            )
         if gone:
-            lines.append(f"removed, in this order: {_pluralize(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens")
+            lines.append(
+                f"removed, in this order: {_pluralize(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens"
+            )
             lines += _limit_rows([_removal_row(each, width) for each in gone])
     path = session.transcript.path()
-    undone = {entry.payload.target for entry in path if isinstance(entry.payload, Edit) and entry.payload.content is None}
+    undone = {
+        entry.payload.target
+        for entry in path
+        if isinstance(entry.payload, Edit) and entry.payload.content is None
+    }
     summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
     lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet")
     lines += [
-        _checkpoint_row(entry, entry.payload, undone=entry.id in undone) for entry in summaries if isinstance(entry.payload, Checkpoint)
+        _checkpoint_row(entry, entry.payload, undone=entry.id in undone)
+        for entry in summaries
+        if isinstance(entry.payload, Checkpoint)
     ]
     return lines
 
 
 def _limit_rows(rows: Sequence[str]) -> list[str]:
-    return [*rows[:MAX_ROWS], *([f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else [])]
+    return [
+        *rows[:MAX_ROWS],
+        *([f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else []),
+    ]
 
 
 def _omitted_row(message: Message, size: int, width: int) -> str:
@@ -224,7 +299,12 @@ def _omitted_row(message: Message, size: int, width: int) -> str:
 
 def _removal_row(removal: Removal, width: int) -> str:
     label = " > ".join(removal.label.split(" > ")[-2:])
-    return clip(escape_control_chars(f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {label}"), width)
+    return clip(
+        escape_control_chars(
+            f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {label}"
+        ),
+        width,
+    )
 
 
 def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:

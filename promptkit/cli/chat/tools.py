@@ -30,19 +30,23 @@ CONTEXT_CHARACTERS = 100
 """Characters of a line that a search returns on both sides of the match."""
 
 Run: TypeAlias = "Callable[[Mapping[str, object]], tuple[str, str, str]]"
-"""Runs a tool with its arguments. Returns what the call is about, its outcome in a few words, and the tool result."""
+"""Runs a tool with its arguments. Returns what the call is about, its outcome in a few words, and
+the tool result."""
 
 PATH: dict[str, Json] = {"type": "string", "description": "Relative to the folder."}
 
 
-def file_tools(folder: Folder, *, characters: int, write: bool, on_tool_call: Callable[[str, str], object]) -> list[Tool]:
+def file_tools(
+    folder: Folder, *, characters: int, write: bool, on_tool_call: Callable[[str, str], object]
+) -> list[Tool]:
     """Create the file tools for a folder.
 
     Args:
         folder: The folder that the tools are confined to.
         characters: About how many characters a result may have.
         write: Whether to include the tools that write and edit files.
-        on_tool_call: Called after each call with a line that describes the call, and one that describes its outcome.
+        on_tool_call: Called after each call with a line that describes the call, and one that
+            describes its outcome.
     """
     tools: list[tuple[ToolDefinition, Run]] = [
         (_LIST, partial(_list, folder)),
@@ -67,8 +71,14 @@ def file_tools(folder: Folder, *, characters: int, write: bool, on_tool_call: Ca
     return [create_tool(definition, run) for definition, run in tools]
 
 
-def _definition(name: str, description: str, required: list[Json], properties: dict[str, Json]) -> ToolDefinition:
-    return ToolDefinition(name=name, description=description, parameters={"type": "object", "properties": properties, "required": required})
+def _definition(
+    name: str, description: str, required: list[Json], properties: dict[str, Json]
+) -> ToolDefinition:
+    return ToolDefinition(
+        name=name,
+        description=description,
+        parameters={"type": "object", "properties": properties, "required": required},
+    )
 
 
 _LIST = _definition("list_files", "List a folder.", [], {"path": PATH})
@@ -76,7 +86,11 @@ _READ = _definition(
     "read_file",
     "Read lines of a text file, numbered from 1.",
     ["path"],
-    {"path": PATH, "start": {"type": "integer"}, "end": {"type": "integer", "description": "The last line; by default as many as fit."}},
+    {
+        "path": PATH,
+        "start": {"type": "integer"},
+        "end": {"type": "integer", "description": "The last line; by default as many as fit."},
+    },
 )
 _SEARCH = _definition(
     "search",
@@ -101,14 +115,21 @@ _EDIT = _definition(
 def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
     path = _text(arguments, "path", ".")
     entries = folder.list_entries(path)
-    lines = [f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}" for each in entries[:MAX_NAMES]]
+    lines = [
+        f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}"
+        for each in entries[:MAX_NAMES]
+    ]
     if len(entries) > MAX_NAMES:
         lines.append(f"({len(entries) - MAX_NAMES:,} more)")
     return path, _pluralize(len(entries), "name"), "\n".join(lines) or "(empty)"
 
 
 def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
-    path, start, end = _text(arguments, "path"), _number(arguments, "start", 1), _number(arguments, "end", None)
+    path, start, end = (
+        _text(arguments, "path"),
+        _number(arguments, "start", 1),
+        _number(arguments, "end", None),
+    )
     if start is None or start < 1 or (end is not None and end < start):
         why = "start must be at least 1, and end at least start."
         raise RefusedError(why)
@@ -155,8 +176,14 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
                     shown = line.decode(errors="replace")
                     at = shown.casefold().find(wanted)
                     if at >= 0:
-                        excerpt = shown[max(0, at - CONTEXT_CHARACTERS) : at + len(text) + CONTEXT_CHARACTERS].strip()
-                        found.append(f"{number}: {excerpt}" if name == path else f"{name}:{number}: {excerpt}")
+                        excerpt = shown[
+                            max(0, at - CONTEXT_CHARACTERS) : at + len(text) + CONTEXT_CHARACTERS
+                        ].strip()
+                        found.append(
+                            f"{number}: {excerpt}"
+                            if name == path
+                            else f"{name}:{number}: {excerpt}"
+                        )
                         if len(found) > MAX_MATCHES:
                             break
         except RefusedError:
@@ -168,7 +195,11 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
             del found[MAX_MATCHES:]
             break
     what = f"{text!r}" if path == "." else f"{text!r} {path}"
-    return what, _pluralize(len(found), "match", "matches"), ("\n".join(found)[:most] or "No match.") + stopped
+    return (
+        what,
+        _pluralize(len(found), "match", "matches"),
+        ("\n".join(found)[:most] or "No match.") + stopped,
+    )
 
 
 def _write(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:

@@ -29,7 +29,9 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 
     name = "budgets"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
         """Return the budgets in tokens. Fails with the message of InvalidBudgetsError."""
         from promptkit.bench.budget_ranges import InvalidBudgetsError, parse_budgets
 
@@ -42,7 +44,10 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
 @click.argument("target", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
+    "--props",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="The component's props as a JSON object; - reads stdin.",
 )
 @click.option(
     "--budgets",
@@ -52,8 +57,19 @@ class Budgets(click.ParamType[tuple[int, ...]]):
     metavar="LIST",
     help="Token counts such as 2k,8k, and ranges: A:B:log16 is 16 budgets in equal ratios, A:B:lin16 in equal steps, A:B:STEP in that step.",
 )
-@click.option("--models", default="", metavar="LIST", help="Measure once for each of these models, such as gpt-5,gpt-4.1.")
-@click.option("--repeat", type=click.IntRange(0, 1_000), default=5, show_default=True, help="Timed renders per budget; 0 takes no times.")
+@click.option(
+    "--models",
+    default="",
+    metavar="LIST",
+    help="Measure once for each of these models, such as gpt-5,gpt-4.1.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(0, 1_000),
+    default=5,
+    show_default=True,
+    help="Timed renders per budget; 0 takes no times.",
+)
 @click.option(
     "--depth",
     type=click.IntRange(1, 20),
@@ -68,9 +84,17 @@ class Budgets(click.ParamType[tuple[int, ...]]):
     metavar="FILE",
     help="Write the run as JSON, for machines or as a baseline; - writes it to stdout.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw the run to an .svg, .png or .html file.")
 @click.option(
-    "--baseline", type=click.Path(path_type=Path), metavar="FILE", help="Compare with this earlier run; exit with 1 if the run is worse."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the run to an .svg, .png or .html file.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with this earlier run; exit with 1 if the run is worse.",
 )
 @click.option(
     "--tolerance",
@@ -104,7 +128,8 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 ) -> None:
     """Render a prompt at many budgets, and print what it uses, what it drops and how long it takes.
 
-    Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write it to that file with --json.
+    Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
+    it to that file with --json.
     """
     from promptkit.bench.baseline import check_comparable, compare, format_comparison
     from promptkit.bench.results import read_run, run_to_json
@@ -119,7 +144,9 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     _check_files(json_file, plot, baseline)
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
-        run = measure(element, budgets=budgets, models=model_names, repeat=repeat, depth=depth, target=target)
+        run = measure(
+            element, budgets=budgets, models=model_names, repeat=repeat, depth=depth, target=target
+        )
     text = run_to_json(run)
     piped = str(json_file) == "-"
     if piped:
@@ -137,10 +164,14 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
             _write(plot, draw_run(run, plot.suffix))
     if earlier and baseline:
         comparison = compare(run, earlier, tolerance=tolerance, time_tolerance=time_tolerance)
-        click.echo(format_comparison(comparison) if piped else f"\n{format_comparison(comparison)}", err=piped)
+        click.echo(
+            format_comparison(comparison) if piped else f"\n{format_comparison(comparison)}",
+            err=piped,
+        )
         if comparison.worse:
             click.echo(
-                f"If that is intended, replace the baseline: run the same command with --json {baseline} and without --baseline.", err=piped
+                f"If that is intended, replace the baseline: run the same command with --json {baseline} and without --baseline.",
+                err=piped,
             )
             ctx.exit(1)
 
@@ -148,7 +179,9 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | None) -> None:
     """Check, before anything is measured, that the output files can be written."""
     if json_file and baseline and json_file.resolve() == baseline.resolve():
-        usage_error(f"--json and --baseline both name {baseline}: leave out --baseline to replace it.")
+        usage_error(
+            f"--json and --baseline both name {baseline}: leave out --baseline to replace it."
+        )
     if plot:
         from promptkit.bench.plot import check_drawable
 

@@ -26,19 +26,42 @@ NO_KEY = "{key} is not set: the summary is extracted from the transcript, withou
 
 @click.command(short_help="Summarize the older part of a transcript.", epilog=EXAMPLES)
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--instructions", metavar="TEXT", help="Additional instructions for the summary. Needs --model.")
-@click.option("--model", help="The model that writes the summary, over OpenAI's API or a compatible one at OPENAI_BASE_URL.")
-@click.option("--extractive", is_flag=True, help="Use no model: extract the summary from the transcript.")
-@click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
-@click.option("--dry-run", is_flag=True, help="Show what would be dropped, and the summary. The file is not changed.")
+@click.option(
+    "--instructions", metavar="TEXT", help="Additional instructions for the summary. Needs --model."
+)
+@click.option(
+    "--model",
+    help="The model that writes the summary, over OpenAI's API or a compatible one at OPENAI_BASE_URL.",
+)
+@click.option(
+    "--extractive", is_flag=True, help="Use no model: extract the summary from the transcript."
+)
+@click.option(
+    "--window",
+    type=SIZE,
+    help="The context window in tokens, input and output together. By default that of the model.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be dropped, and the summary. The file is not changed.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 def compact(  # noqa: PLR0913  # one argument for each option of the command
-    *, file: Path, instructions: str | None, model: str | None, extractive: bool, window: int | None, dry_run: bool, as_json: bool
+    *,
+    file: Path,
+    instructions: str | None,
+    model: str | None,
+    extractive: bool,
+    window: int | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Append a checkpoint to a transcript: from then on, a model receives a summary instead of the older messages.
 
-    No message is lost: all of them stay in the file, and the summary says where to find them. Without --model, or without
-    OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY), no model is used. If no summary can be made, the file is not changed.
+    No message is lost: all of them stay in the file, and the summary says where to find them.
+    Without --model, or without OPENAI_API_KEY and OPENAI_BASE_URL (for Claude ANTHROPIC_API_KEY),
+    no model is used. If no summary can be made, the file is not changed.
     """
     if model and extractive:
         usage_error("--extractive uses no model: leave out either --extractive or --model.")
@@ -56,5 +79,13 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.cli.commands.compact_file import CompactOptions, compact_file
 
     compact_file(
-        CompactOptions(file=file, instructions=instructions, model=model, note=note, window=window, dry_run=dry_run, as_json=as_json)
+        CompactOptions(
+            file=file,
+            instructions=instructions,
+            model=model,
+            note=note,
+            window=window,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
     )

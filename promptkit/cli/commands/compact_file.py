@@ -10,7 +10,14 @@ import click
 
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, echo_wrapped, escape_control_chars, print_json, read_width, show_spinner
+from promptkit.cli.output.terminal import (
+    clip,
+    echo_wrapped,
+    escape_control_chars,
+    print_json,
+    read_width,
+    show_spinner,
+)
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
@@ -50,7 +57,8 @@ EXTRACTIVE_DIVISOR = 2
 """An extractive summary has at most half of the tokens that it replaces."""
 
 MARGIN = 4_000
-"""Tokens for instructions and counting errors: dropped messages that fill the window up to this margin are summarized in chunks."""
+"""Tokens for instructions and counting errors: dropped messages that fill the window up to this
+margin are summarized in chunks."""
 
 UNLIMITED = 1_000
 """Columns of an output that is not a terminal."""
@@ -109,7 +117,9 @@ def compact_file(options: CompactOptions) -> None:
     if options.note:
         echo_wrapped(options.note, err=True)
     if outcome.draft is None:
-        echo_wrapped(f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent.")
+        echo_wrapped(
+            f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent."
+        )
         return
     _print_outcome(options, transcript, outcome, outcome.draft)
 
@@ -139,21 +149,42 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         try:
             draft = await compactor.draft(plan, trigger="manual", instructions=options.instructions)
         except SummaryError as error:
-            usage_error(f"{error} The file was not changed{'' if options.model is None else '; --extractive needs no model'}.")
+            usage_error(
+                f"{error} The file was not changed{'' if options.model is None else '; --extractive needs no model'}."
+            )
         if draft is None:
             return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
         entry = None if options.dry_run else await compactor.commit(draft)
     built = replacement.build(plan, draft.summary, tokenizer)
-    shown = build_view(transcript.path()).messages if entry else (*built.messages, *(item.message for item in plan.kept))
-    _, _, beside = built.messages[built.generated[0]].text.partition(build_summary_message(draft.summary.text).text)
-    return Outcome(plan=plan, draft=draft, entry=entry, before=before, after=count(shown), beside=beside.strip(), limit=writer.limit)
+    shown = (
+        build_view(transcript.path()).messages
+        if entry
+        else (*built.messages, *(item.message for item in plan.kept))
+    )
+    _, _, beside = built.messages[built.generated[0]].text.partition(
+        build_summary_message(draft.summary.text).text
+    )
+    return Outcome(
+        plan=plan,
+        draft=draft,
+        entry=entry,
+        before=before,
+        after=count(shown),
+        beside=beside.strip(),
+        limit=writer.limit,
+    )
 
 
 class _SummaryWriter:
-    """The summarizer for one compaction, and the most tokens of its summary. Closes the model's connections when the block ends."""
+    """The summarizer for one compaction, and the most tokens of its summary.
+
+    Closes the model's connections when the block ends.
+    """
 
     def __init__(self, options: CompactOptions, tokenizer: Tokenizer, dropped_tokens: int) -> None:
-        budget = ContextBudget.for_model(options.model or "", tokenizer=tokenizer, window=options.window)
+        budget = ContextBudget.for_model(
+            options.model or "", tokenizer=tokenizer, window=options.window
+        )
         self.limit, self.base = budget.limit, budget.base
         if budget.limit is None:
             budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
@@ -167,9 +198,13 @@ class _SummaryWriter:
         window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
         if dropped_tokens + self.max_tokens + MARGIN <= window:
-            self.summarizer = FallbackSummarizer((FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+            self.summarizer = FallbackSummarizer(
+                (FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
+            )
         else:
-            self.summarizer = FallbackSummarizer((ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple))
+            self.summarizer = FallbackSummarizer(
+                (ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,14 +214,18 @@ class _SummaryWriter:
             await self._close()
 
 
-def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Outcome, draft: DraftSummary) -> None:
+def _print_outcome(
+    options: CompactOptions, transcript: Transcript, outcome: Outcome, draft: DraftSummary
+) -> None:
     plan, summary = outcome.plan, draft.summary
     dropped = (*plan.dropped, *plan.prefix)
     sizer = Sizer(tokenizer_for(options.model))
     kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
     noun = "message" if len(dropped) == 1 else "messages"
     would = "would be replaced" if options.dry_run else "replaced"
-    echo_wrapped(f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:")
+    echo_wrapped(
+        f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:"
+    )
     width = read_width(UNLIMITED)
     for index, item in enumerate(dropped):
         if LISTED_FIRST <= index < len(dropped) - LISTED_LAST:
@@ -196,16 +235,26 @@ def _print_outcome(options: CompactOptions, transcript: Transcript, outcome: Out
         entry = transcript.get(item.entry_id)
         start = f"  {short_id(item.entry_id):<8}  {entry_role(entry):<10}  {sizer.count_message(item.message):>7,}  "
         click.echo(start + clip(first_line(entry), max(min(width - len(start), TEXT_WIDTH), 1)))
-    cost = "" if summary.usage is None else f", {summary.usage.input_tokens:,} input and {summary.usage.output_tokens:,} output tokens"
+    cost = (
+        ""
+        if summary.usage is None
+        else f", {summary.usage.input_tokens:,} input and {summary.usage.output_tokens:,} output tokens"
+    )
     click.echo()
-    echo_wrapped(f"Summary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):")
+    echo_wrapped(
+        f"Summary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):"
+    )
     click.echo()
     click.echo(escape_control_chars("\n\n".join(filter(None, (summary.text, outcome.beside)))))
     click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
     if outcome.limit is not None and outcome.after > outcome.limit:
-        echo_wrapped(f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves.")
+        echo_wrapped(
+            f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves."
+        )
     if outcome.entry is not None:
-        click.echo(f"entry {escape_control_chars(outcome.entry.id)} written to {escape_control_chars(str(options.file))}")
+        click.echo(
+            f"entry {escape_control_chars(outcome.entry.id)} written to {escape_control_chars(str(options.file))}"
+        )
     elif options.dry_run:
         click.echo("nothing was written (--dry-run)")
     else:

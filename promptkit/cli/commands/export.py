@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["check_output", "encode_messages", "export", "find_path", "read_transcript", "write_output"]
+__all__ = [
+    "check_output",
+    "encode_messages",
+    "export",
+    "find_path",
+    "read_transcript",
+    "write_output",
+]
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -33,23 +40,52 @@ Examples:
 
 @click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
 @click.argument("file", type=ADDRESS, metavar="FILE")
-@click.option("--to", type=click.Choice(["openai", "anthropic", "promptkit"]), required=True, help="The format to write.")
-@click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with. By default the last entry written.")
-@click.option("--full", is_flag=True, help="Write all messages, as if nothing had been compacted; with --to promptkit, all branches.")
-@click.option("--redact", is_flag=True, help="Remove secrets of common shapes, such as API keys and access tokens.")
-@click.option("-o", "--output", type=ADDRESS, metavar="OUT", help="Write to a file instead of stdout.")
+@click.option(
+    "--to",
+    type=click.Choice(["openai", "anthropic", "promptkit"]),
+    required=True,
+    help="The format to write.",
+)
+@click.option(
+    "--leaf",
+    metavar="ID|LABEL",
+    help="The entry that the conversation ends with. By default the last entry written.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Write all messages, as if nothing had been compacted; with --to promptkit, all branches.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Remove secrets of common shapes, such as API keys and access tokens.",
+)
+@click.option(
+    "-o", "--output", type=ADDRESS, metavar="OUT", help="Write to a file instead of stdout."
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def export(  # noqa: PLR0913  # one argument for each option of the command
-    *, file: Path | str, to: str, leaf: str | None, full: bool, redact: bool, output: Path | str | None, force: bool
+    *,
+    file: Path | str,
+    to: str,
+    leaf: str | None,
+    full: bool,
+    redact: bool,
+    output: Path | str | None,
+    force: bool,
 ) -> None:
     """Write the messages that a model would receive.
 
-    FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that `promptkit import` reads.
+    FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that
+    `promptkit import` reads.
     """
     from promptkit.transcript.redaction import redact_secrets
 
     if isinstance(output, str):
-        usage_error("export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage.")
+        usage_error(
+            "export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage."
+        )
     check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
@@ -71,7 +107,10 @@ def read_transcript(file: Path | str) -> Transcript:
 
 
 def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
-    """Return the entries up to a leaf, given by its id, the beginning of its id, or a label. A label selects the branch that contains it."""
+    """Return the entries up to a leaf, given by its id, the beginning of its id, or a label.
+
+    A label selects the branch that contains it.
+    """
     if leaf is None or leaf in transcript:
         return transcript.path(leaf)
     found = [entry.id for entry in transcript.entries if entry.id.startswith(leaf)]
@@ -81,11 +120,20 @@ def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
         through = (path for path in paths if any(entry.id == target for entry in path))
         return max(through, key=len, default=transcript.path(target))
     if len(found) != 1:
-        usage_error(f"--leaf {leaf!r} matches {'no entry and no label' if not found else f'{len(found):,} entries'} of this transcript.")
+        usage_error(
+            f"--leaf {leaf!r} matches {'no entry and no label' if not found else f'{len(found):,} entries'} of this transcript."
+        )
     return transcript.path(found[0])
 
 
-def _encode(transcript: Transcript, path: Sequence[Entry], *, to: str, full: bool, redact: Callable[[str], str] | None) -> Iterable[bytes]:
+def _encode(
+    transcript: Transcript,
+    path: Sequence[Entry],
+    *,
+    to: str,
+    full: bool,
+    redact: Callable[[str], str] | None,
+) -> Iterable[bytes]:
     from promptkit.recordings.exporting import encode_transcript, messages_from_entries
 
     if to == "promptkit":

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from promptkit.cli.commands.export import check_output, encode_messages, find_path, read_transcript, write_output
+from promptkit.cli.commands.export import (
+    check_output,
+    encode_messages,
+    find_path,
+    read_transcript,
+    write_output,
+)
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
@@ -55,12 +61,36 @@ def _describe_unknown(value: Json) -> str:
 
 @click.command(short_help="Write the messages of conversations that fit a budget.", epilog=EXAMPLES)
 @click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
-@click.option("--budget", type=SIZE, help="Tokens that the request may have, such as 8k. By default the model's window decides.")
-@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
-@click.option("--to", type=click.Choice(["openai", "anthropic"]), default="openai", show_default=True, help="The format to write.")
-@click.option("--keep", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="The rounds that stay longest.")
-@click.option("--whole", is_flag=True, help="Shorten no message: keep rounds whole, or remove them.")
-@click.option("--leaf", metavar="ID|LABEL", help="The entry that the conversation ends with. By default the last entry written.")
+@click.option(
+    "--budget",
+    type=SIZE,
+    help="Tokens that the request may have, such as 8k. By default the model's window decides.",
+)
+@click.option(
+    "--model", help="The model whose context window, tokenizer and message framing are used."
+)
+@click.option(
+    "--to",
+    type=click.Choice(["openai", "anthropic"]),
+    default="openai",
+    show_default=True,
+    help="The format to write.",
+)
+@click.option(
+    "--keep",
+    type=click.Choice(["newest", "oldest"]),
+    default="newest",
+    show_default=True,
+    help="The rounds that stay longest.",
+)
+@click.option(
+    "--whole", is_flag=True, help="Shorten no message: keep rounds whole, or remove them."
+)
+@click.option(
+    "--leaf",
+    metavar="ID|LABEL",
+    help="The entry that the conversation ends with. By default the last entry written.",
+)
 @click.option(
     "-o",
     "--output",
@@ -89,23 +119,37 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
 ) -> None:
     """Write the messages that fit a budget: long ones are shortened, then the oldest rounds are removed.
 
-    FILE is a JSON list of messages, a transcript, or a recording that `promptkit import` reads. Compactions in it are not applied. What
-    was kept, changed and removed is printed to stderr.
+    FILE is a JSON list of messages, a transcript, or a recording that `promptkit import` reads.
+    Compactions in it are not applied. What was kept, changed and removed is printed to stderr.
 
-    With several files, globs in quotes or URLs, OUT has a row for each conversation: its messages, and what was kept and removed. Exits
-    with 1 if a file could not be read, or a conversation does not fit.
+    With several files, globs in quotes or URLs, OUT has a row for each conversation: its messages,
+    and what was kept and removed. Exits with 1 if a file could not be read, or a conversation does
+    not fit.
     """
     if budget is None and model is None:
-        usage_error("give --budget, such as --budget 8k, or --model, whose window is then the budget.")
+        usage_error(
+            "give --budget, such as --budget 8k, or --model, whose window is then the budget."
+        )
     if _is_corpus(files, output):
         from promptkit.corpus.jobs import FitJob
 
         if leaf is not None:
-            usage_error("--leaf is of one conversation: give one FILE, and an OUT that does not end with .jsonl or .parquet.")
+            usage_error(
+                "--leaf is of one conversation: give one FILE, and an OUT that does not end with .jsonl or .parquet."
+            )
         if output is None:
             usage_error("name the file of the windows, such as --output windows.jsonl.")
         job = FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole)
-        summary = run_on_files(job, files, output, title="Fitting", engine=engine, workers=workers, state=state, force=force)
+        summary = run_on_files(
+            job,
+            files,
+            output,
+            title="Fitting",
+            engine=engine,
+            workers=workers,
+            state=state,
+            force=force,
+        )
         windows, read = summary.rows - summary.failures, summary.files
         counts = f"{windows:,} window{'s' * (windows != 1)} of {read:,} file{'s' * (read != 1)}"
         click.echo(escape_control_chars(f"{counts} written to {output}."), err=True)
@@ -115,7 +159,14 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         return
     if state is not None:
         usage_error("--state needs an OUT that ends with .jsonl or .parquet.")
-    _fit_one(Path(files[0]), Path(output) if output else None, leaf, force=force, to=to, fit=_make_fit(budget, model, keep, whole=whole))
+    _fit_one(
+        Path(files[0]),
+        Path(output) if output else None,
+        leaf,
+        force=force,
+        to=to,
+        fit=_make_fit(budget, model, keep, whole=whole),
+    )
 
 
 def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
@@ -123,7 +174,9 @@ def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     from promptkit.corpus.inputs import is_pattern
 
     check_inputs(files)
-    rows = output is not None and (isinstance(output, str) or output.suffix in (".jsonl", ".parquet"))
+    rows = output is not None and (
+        isinstance(output, str) or output.suffix in (".jsonl", ".parquet")
+    )
     return rows or len(files) > 1 or isinstance(files[0], str) or is_pattern(files[0])
 
 
@@ -139,7 +192,13 @@ def _make_fit(
 
 
 def _fit_one(  # noqa: PLR0913  # keywords
-    file: Path, output: Path | None, leaf: str | None, *, force: bool, to: str, fit: Callable[[Sequence[Message]], Fitted[Message]]
+    file: Path,
+    output: Path | None,
+    leaf: str | None,
+    *,
+    force: bool,
+    to: str,
+    fit: Callable[[Sequence[Message]], Fitted[Message]],
 ) -> None:
     """Write the messages of one conversation."""
     from promptkit.recordings.exporting import messages_from_entries
@@ -158,11 +217,19 @@ def _fit_one(  # noqa: PLR0913  # keywords
     path = find_path(transcript, leaf)
     messages = messages_from_entries(path, full=True)
     custom = [entry.payload for entry in path if isinstance(entry.payload, CustomEntry)]
-    unknown = [_describe_unknown(each.data) for each in custom if each.name in ("openai_chat.message", "openai_chat.bad_record")]
+    unknown = [
+        _describe_unknown(each.data)
+        for each in custom
+        if each.name in ("openai_chat.message", "openai_chat.bad_record")
+    ]
     if not messages:
-        usage_error(f"{file} has no message{f', but {unknown[0]}' if unknown else ''}: it may be {FILES}.")
+        usage_error(
+            f"{file} has no message{f', but {unknown[0]}' if unknown else ''}: it may be {FILES}."
+        )
     if unknown:
-        click.echo(escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True)
+        click.echo(
+            escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True
+        )
     fitted = fit(messages)
     write_output(output, encode_messages(fitted.messages, to=to))
     click.echo(escape_control_chars(fitted.explain()), err=True)

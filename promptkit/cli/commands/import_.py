@@ -52,7 +52,11 @@ MAX_KEPT_KINDS = 8
 """Kinds of entries kept beside the messages that are printed."""
 
 
-@click.command("import", short_help="Read a recording of another agent, and write it as a transcript.", epilog=EXAMPLES)
+@click.command(
+    "import",
+    short_help="Read a recording of another agent, and write it as a transcript.",
+    epilog=EXAMPLES,
+)
 @click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
 @click.option(
     "-o",
@@ -62,10 +66,21 @@ MAX_KEPT_KINDS = 8
     help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. Of several files: a folder, or a URL without #. By "
     "default only the counts are printed.",
 )
-@click.option("--format", "codec", default="auto", show_default=True, help="The format of the file; auto detects it.")
+@click.option(
+    "--format",
+    "codec",
+    default="auto",
+    show_default=True,
+    help="The format of the file; auto detects it.",
+)
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-@click.option("--rows", type=ADDRESS, metavar="ROWS", help="Write the counts of each file: a file or URL, .jsonl or .parquet.")
+@click.option(
+    "--rows",
+    type=ADDRESS,
+    metavar="ROWS",
+    help="Write the counts of each file: a file or URL, .jsonl or .parquet.",
+)
 @engine_options
 @click.pass_context
 def import_(  # noqa: PLR0913  # one argument for each option of the command
@@ -83,18 +98,30 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
 ) -> None:
     """Read a recording of a coding agent or a chat, gzipped or not, and print what it contains.
 
-    FILES are paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…, https://… or hf://datasets/…. Of several files the
-    counts are added up. Exits with 1 if one of several files could not be read.
+    FILES are paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…, https://…
+    or hf://datasets/…. Of several files the counts are added up. Exits with 1 if one of several
+    files could not be read.
 
-    Formats: Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench, OpenAI chat messages and Anthropic
-    messages. Lines that cannot be read are kept unchanged, counted, and reported with their line numbers.
+    Formats: Claude Code, Codex, pi, Gemini CLI, SWE-agent, mini-swe-agent, OpenHands, tau-bench,
+    OpenAI chat messages and Anthropic messages. Lines that cannot be read are kept unchanged,
+    counted, and reported with their line numbers.
     """
     from promptkit.corpus.inputs import is_pattern
 
     if force and output is None and rows is None:
         usage_error("--force needs --output OUT, the file to replace.")
     if len(files) > 1 or rows is not None or is_pattern(files[0]):
-        if not _import_all(files, output, rows, codec, force=force, as_json=as_json, engine=engine, workers=workers, state=state):
+        if not _import_all(
+            files,
+            output,
+            rows,
+            codec,
+            force=force,
+            as_json=as_json,
+            engine=engine,
+            workers=workers,
+            state=state,
+        ):
             ctx.exit(1)
         return
     if state is not None:
@@ -102,13 +129,17 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
     _import_one(files[0], output, codec, force=force, as_json=as_json)
 
 
-def _import_one(file: Path | str, output: Path | str | None, codec: str, *, force: bool, as_json: bool) -> None:
+def _import_one(
+    file: Path | str, output: Path | str | None, codec: str, *, force: bool, as_json: bool
+) -> None:
     import attrs
 
     from promptkit.recordings.importing import import_recording
 
     with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
-        result = import_recording(file, output, format_name=codec, overwrite=force, progress=progress)
+        result = import_recording(
+            file, output, format_name=codec, overwrite=force, progress=progress
+        )
     _warn(file, result)
     if as_json:
         print_json({"file": str(file), "format": result.format, **attrs.asdict(result.counts)})
@@ -136,14 +167,18 @@ def _import_all(  # noqa: PLR0913  # keywords
     check_inputs(files)
     state = state or find_state(rows or output or "import")
     if isinstance(output, str) and "#" in output:
-        usage_error(f"{output} is one conversation: leave out what follows the #, since every file becomes a conversation of its own.")
+        usage_error(
+            f"{output} is one conversation: leave out what follows the #, since every file becomes a conversation of its own."
+        )
     if (
         isinstance(output, Path)
         and output.exists()
         and not (force or state.exists())
         and not (output.is_dir() and not any(output.iterdir()))
     ):
-        usage_error(f"{output} already exists: name another folder, or pass --force to write into it.")
+        usage_error(
+            f"{output} already exists: name another folder, or pass --force to write into it."
+        )
     roots = {find_root(file) for file in files}
     root = roots.pop() if len(roots) == 1 else ""
     sums: Counter[str] = Counter()
@@ -171,7 +206,11 @@ def _import_all(  # noqa: PLR0913  # keywords
         _print_counts(sums)
         if output is not None:
             written = summary.files - summary.failures
-            click.echo(escape_control_chars(f"{written:,} transcript{'s' * (written != 1)} written to {output}."))
+            click.echo(
+                escape_control_chars(
+                    f"{written:,} transcript{'s' * (written != 1)} written to {output}."
+                )
+            )
     report_failures(summary)
     return not summary.failures
 
@@ -190,7 +229,12 @@ def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
     from rich.markup import escape
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(escape(title), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -198,11 +242,19 @@ def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
 
 def _warn(file: Path | str, result: ImportResult) -> None:
     """Print on stderr the lines that could not be read, and the entries that could not stay where they were."""
-    for problems, count in ((result.skipped, result.counts.skipped_lines), (result.relocated, result.relocated_count)):
+    for problems, count in (
+        (result.skipped, result.counts.skipped_lines),
+        (result.relocated, result.relocated_count),
+    ):
         for problem in problems[:MAX_PROBLEMS]:
             click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
         if count > MAX_PROBLEMS:
-            click.echo(escape_control_chars(f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."), err=True)
+            click.echo(
+                escape_control_chars(
+                    f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."
+                ),
+                err=True,
+            )
 
 
 def _print(file: Path | str, output: Path | str | None, result: ImportResult) -> None:
@@ -213,7 +265,11 @@ def _print(file: Path | str, output: Path | str | None, result: ImportResult) ->
     if result.kept_by_name:
         names = list(result.kept_by_name.items())
         listed = ", ".join(f"{name} {count:,}" for name, count in names[:MAX_KEPT_KINDS])
-        more = f", and {len(names) - MAX_KEPT_KINDS:,} other kinds" if len(names) > MAX_KEPT_KINDS else ""
+        more = (
+            f", and {len(names) - MAX_KEPT_KINDS:,} other kinds"
+            if len(names) > MAX_KEPT_KINDS
+            else ""
+        )
         echo_wrapped(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
     if output is not None:
         click.echo(escape_control_chars(f"{result.entries:,} entries written to {output}."))

@@ -33,17 +33,30 @@ Examples:
 """
 
 
-@click.command(short_help="Serve the search of transcripts to other agents, over MCP.", epilog=EXAMPLES)
-@click.argument("files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True)
-@click.option("--redact", is_flag=True, help="Remove secrets of common shapes, such as API keys and access tokens.")
+@click.command(
+    short_help="Serve the search of transcripts to other agents, over MCP.", epilog=EXAMPLES
+)
+@click.argument(
+    "files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True
+)
 @click.option(
-    "--max-tokens", type=SIZE, default=1_500, show_default=True, help="The most tokens of a result; the rest is on further pages."
+    "--redact",
+    is_flag=True,
+    help="Remove secrets of common shapes, such as API keys and access tokens.",
+)
+@click.option(
+    "--max-tokens",
+    type=SIZE,
+    default=1_500,
+    show_default=True,
+    help="The most tokens of a result; the rest is on further pages.",
 )
 def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
     """Serve the tool recall over MCP, on stdin and stdout: it searches transcripts, and reads their entries by page.
 
-    Nothing is written. A file may grow meanwhile: each call sees the branch that was written last. With several files, the tool has an
-    argument that names one of them. The command ends when stdin does.
+    Nothing is written. A file may grow meanwhile: each call sees the branch that was written last.
+    With several files, the tool has an argument that names one of them. The command ends when stdin
+    does.
     """
     from promptkit.transcript.redaction import redact_secrets
 
@@ -56,8 +69,12 @@ def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
         import anyio
         from mcp.server.stdio import stdio_server
     except ImportError:
-        usage_error("promptkit mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit.")
-    server = build_server(readers, max_tokens=max_tokens, redactor=redact_secrets if redact else None)
+        usage_error(
+            "promptkit mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
+        )
+    server = build_server(
+        readers, max_tokens=max_tokens, redactor=redact_secrets if redact else None
+    )
 
     async def serve() -> None:
         async with stdio_server() as (read, write):
@@ -75,7 +92,10 @@ class TranscriptFile:
         self._path: Sequence[Entry] = ()
 
     def read(self) -> Sequence[Entry]:
-        """Return the entries of the branch that was written last. Raises TranscriptError if the file cannot be read."""
+        """Return the entries of the branch that was written last.
+
+        Raises TranscriptError if the file cannot be read.
+        """
         from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
         from promptkit.transcript.store import InMemoryStore
         from promptkit.transcript.transcript import Transcript
@@ -88,12 +108,17 @@ class TranscriptFile:
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
         if state != self._state:
             # Without a store of its own, so that no lock file is made beside the transcript.
-            entries = [item.entry for item in TranscriptReader(self.file) if isinstance(item, StoredEntry)]
+            entries = [
+                item.entry for item in TranscriptReader(self.file) if isinstance(item, StoredEntry)
+            ]
             self._path, self._state = Transcript(InMemoryStore(entries)).path(), state
         return self._path
 
 
-def build_server(readers: Sequence[TranscriptFile], *, max_tokens: int, redactor: Redactor | None) -> Server[dict[str, Any]]:  # Any: SDK
+# Any stands for SDK
+def build_server(
+    readers: Sequence[TranscriptFile], *, max_tokens: int, redactor: Redactor | None
+) -> Server[dict[str, Any]]:
     """Build the MCP server of transcripts.
 
     Args:
@@ -108,12 +133,17 @@ def build_server(readers: Sequence[TranscriptFile], *, max_tokens: int, redactor
     from promptkit.compaction.lifecycle.recall_tool import RECALL, recall
 
     counts = Counter(reader.file.name for reader in readers)
-    named = {reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file): reader for reader in readers}
+    named = {
+        reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file): reader
+        for reader in readers
+    }
     tool = types.Tool(
         name=RECALL.name,
         description=RECALL.description,
         input_schema=_build_schema(RECALL.parameters or {}, [*named]),
-        annotations=types.ToolAnnotations(title="Search a conversation", read_only_hint=True, open_world_hint=False),
+        annotations=types.ToolAnnotations(
+            title="Search a conversation", read_only_hint=True, open_world_hint=False
+        ),
     )
     reading = Lock()
 
@@ -133,10 +163,18 @@ def build_server(readers: Sequence[TranscriptFile], *, max_tokens: int, redactor
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         async with reading:
             known = params.name == RECALL.name
-            text = await to_thread.run_sync(answer, params.arguments or {}) if known else f"Error: there is no tool {params.name!r}."
-        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=text.startswith("Error: "))
+            text = (
+                await to_thread.run_sync(answer, params.arguments or {})
+                if known
+                else f"Error: there is no tool {params.name!r}."
+            )
+        return types.CallToolResult(
+            content=[types.TextContent(text=text)], is_error=text.startswith("Error: ")
+        )
 
-    return Server("promptkit", version=version("promptkit"), on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "promptkit", version=version("promptkit"), on_list_tools=list_tools, on_call_tool=call_tool
+    )
 
 
 def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[str, Json]:
@@ -144,5 +182,13 @@ def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[
     properties = parameters.get("properties")
     if len(names) == 1 or not isinstance(properties, dict):
         return dict(parameters)
-    choice: Json = {"type": "string", "enum": list(names), "description": "The transcript to search or to read."}
-    return {**parameters, "properties": {"transcript": choice, **properties}, "required": ["transcript"]}
+    choice: Json = {
+        "type": "string",
+        "enum": list(names),
+        "description": "The transcript to search or to read.",
+    }
+    return {
+        **parameters,
+        "properties": {"transcript": choice, **properties},
+        "required": ["transcript"],
+    }

@@ -27,10 +27,19 @@ Examples:
 @click.command(short_help="Render a component or a template.", epilog=EXAMPLES)
 @click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
+    "--props",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="The component's props as a JSON object; - reads stdin.",
 )
-@click.option("--budget", type=SIZE, help="Tokens that the prompt may have, such as 8k. By default the model's window decides.")
-@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
+@click.option(
+    "--budget",
+    type=SIZE,
+    help="Tokens that the prompt may have, such as 8k. By default the model's window decides.",
+)
+@click.option(
+    "--model", help="The model whose context window, tokenizer and message framing are used."
+)
 @click.option(
     "--format",
     "output_format",
@@ -40,9 +49,21 @@ Examples:
     help="text prints messages to read; openai, responses and anthropic print request bodies; json prints the element tree before pruning.",
 )
 @click.option("--explain", is_flag=True, help="Print on stderr what was removed, and why.")
-@click.option("--json", "report", is_flag=True, help="Print tokens, budget, messages and removals as one JSON object.")
+@click.option(
+    "--json",
+    "report",
+    is_flag=True,
+    help="Print tokens, budget, messages and removals as one JSON object.",
+)
 def render(  # noqa: PLR0913  # one argument for each option of the command
-    *, source: str, props: Path | None, budget: int | None, model: str | None, output_format: Format, explain: bool, report: bool
+    *,
+    source: str,
+    props: Path | None,
+    budget: int | None,
+    model: str | None,
+    output_format: Format,
+    explain: bool,
+    report: bool,
 ) -> None:
     """Render a component or a template, and print what the model would receive."""
     import promptkit

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from promptkit.cli.corpus_run import check_inputs, engine_options, expand_inputs, report_failures, run_on_files, show_bar
+from promptkit.cli.corpus_run import (
+    check_inputs,
+    engine_options,
+    expand_inputs,
+    report_failures,
+    run_on_files,
+    show_bar,
+)
 from promptkit.cli.input.params import ADDRESS, SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars
@@ -53,7 +60,9 @@ def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool
         ctx.exit()
 
 
-def _check_ttl(_ctx: click.Context, _parameter: click.Parameter, seconds: float | None) -> float | None:
+def _check_ttl(
+    _ctx: click.Context, _parameter: click.Parameter, seconds: float | None
+) -> float | None:
     """Refuse what is not a number, which click's range accepts."""
     if seconds is not None and math.isnan(seconds):
         usage_error("--ttl must be a number of seconds, not nan.")
@@ -85,7 +94,12 @@ def _check_ttl(_ctx: click.Context, _parameter: click.Parameter, seconds: float 
     multiple=True,
     help="The context window in tokens, input and output together. Several with --advise.  [default: 128k]",
 )
-@click.option("--model", default="gpt-5", show_default=True, help="The model whose tokenizer, prices and prompt cache are simulated.")
+@click.option(
+    "--model",
+    default="gpt-5",
+    show_default=True,
+    help="The model whose tokenizer, prices and prompt cache are simulated.",
+)
 @click.option(
     "--summaries",
     type=click.Choice(["extractive", "model"]),
@@ -94,7 +108,10 @@ def _check_ttl(_ctx: click.Context, _parameter: click.Parameter, seconds: float 
     help="Extract the summaries from the conversation, or let the model write them.",
 )
 @click.option(
-    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="A price table to use instead of the packaged one: .json or .toml."
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A price table to use instead of the packaged one: .json or .toml.",
 )
 @click.option(
     "--cache",
@@ -111,14 +128,36 @@ def _check_ttl(_ctx: click.Context, _parameter: click.Parameter, seconds: float 
     help="How long the cache keeps an entry that is not used.",
 )
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON; - writes them to stdout."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write all results as JSON; - writes them to stdout.",
 )
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw a timeline to an .svg, .png or .html file.")
-@click.option("--oracle", is_flag=True, help="Compare prices with the least possible one, and with that of compactions at the best points.")
 @click.option(
-    "--lookups", type=click.IntRange(0, 100), default=0, metavar="N", help="Add the price of N look-ups for each answer that lacks a fact."
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw a timeline to an .svg, .png or .html file.",
 )
-@click.option("--advise", "give_advice", is_flag=True, help="Recommend a preset for these recordings, for each --window.")
+@click.option(
+    "--oracle",
+    is_flag=True,
+    help="Compare prices with the least possible one, and with that of compactions at the best points.",
+)
+@click.option(
+    "--lookups",
+    type=click.IntRange(0, 100),
+    default=0,
+    metavar="N",
+    help="Add the price of N look-ups for each answer that lacks a fact.",
+)
+@click.option(
+    "--advise",
+    "give_advice",
+    is_flag=True,
+    help="Recommend a preset for these recordings, for each --window.",
+)
 @click.option("--each", is_flag=True, help="Also print a table for each file.")
 @click.option(
     "-o",
@@ -155,10 +194,12 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
 ) -> None:
     """Play recorded conversations request by request, as if each policy had managed their context window.
 
-    FILES are recordings: paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…, https://… or hf://datasets/….
+    FILES are recordings: paths, globs in quotes, and URLs such as s3://bucket/logs/*.jsonl, gs://…,
+    https://… or hf://datasets/….
 
-    Replies and tool results come from the recording. A summary is extracted from the conversation, and billed as if the model had
-    written it; with --summaries model, the model writes it. Exits with 1 if a file could not be played.
+    Replies and tool results come from the recording. A summary is extracted from the conversation,
+    and billed as if the model had written it; with --summaries model, the model writes it. Exits
+    with 1 if a file could not be played.
     """
     from promptkit.replay.policies.registry import parse_policy_names
     from promptkit.replay.prompt_cache import cache_rule_for
@@ -178,7 +219,12 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if give_advice:
         _check_advice(ctx, others=bool(output or json_file or plot or each or oracle))
     price = read_prices(prices).for_model(model)
-    rules = ReplayRules(model=model, window=windows[0], cache=cache_rule_for(model) if cache == "auto" else cache, cache_lifetime=ttl)
+    rules = ReplayRules(
+        model=model,
+        window=windows[0],
+        cache=cache_rule_for(model) if cache == "auto" else cache,
+        cache_lifetime=ttl,
+    )
     options = ReplayOptions(
         policies=policy_names,
         rules=rules,
@@ -189,7 +235,9 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         summarize_with_model=summaries == "model",
     )
     if output is not None:
-        summary = _write_rows(files, options, output, engine=engine, workers=workers, state=state, force=force)
+        summary = _write_rows(
+            files, options, output, engine=engine, workers=workers, state=state, force=force
+        )
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     if give_advice:
@@ -225,10 +273,18 @@ def _check_advice(ctx: click.Context, *, others: bool) -> None:
     if ctx.get_parameter_source("policies") is ParameterSource.COMMANDLINE:
         usage_error("--advise compares presets of its own: leave out --policy.")
     if others:
-        usage_error("--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle.")
+        usage_error(
+            "--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle."
+        )
 
 
-def _advise(files: list[Path | str], options: ReplayOptions, windows: tuple[int, ...], engine: str, workers: int | None) -> None:
+def _advise(
+    files: list[Path | str],
+    options: ReplayOptions,
+    windows: tuple[int, ...],
+    engine: str,
+    workers: int | None,
+) -> None:
     """Print a recommendation for each window."""
     import attrs
 
@@ -236,11 +292,21 @@ def _advise(files: list[Path | str], options: ReplayOptions, windows: tuple[int,
     from promptkit.replay.advice import CANDIDATES, advise
     from promptkit.replay.runner import replay_each
 
-    with open_engine(engine, workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None)) as executor:
+    with open_engine(
+        engine,
+        workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None),
+    ) as executor:
         for window in windows:
-            chosen = attrs.evolve(options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window))
+            chosen = attrs.evolve(
+                options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window)
+            )
             with show_bar(f"Replaying at {window:,}") as update:
-                results = replay_each(files, chosen, executor=executor, on_file_done=lambda done: update(done, len(files)))
+                results = replay_each(
+                    files,
+                    chosen,
+                    executor=executor,
+                    on_file_done=lambda done: update(done, len(files)),
+                )
             click.echo(f"{advise(results, chosen).describe()}\n")
 
 
@@ -248,7 +314,9 @@ def _check_rows(output: Path | str | None, *, others: bool, settings: bool) -> N
     if output is None and settings:
         usage_error("--state and --force need --output OUT, the file of the rows.")
     if output is not None and others:
-        usage_error("--json, --plot and --each hold all results in memory: leave them out, or --output.")
+        usage_error(
+            "--json, --plot and --each hold all results in memory: leave them out, or --output."
+        )
 
 
 def _write_rows(  # noqa: PLR0913  # keywords
@@ -273,7 +341,11 @@ def _write_rows(  # noqa: PLR0913  # keywords
         nonlocal total, count
         count += 1
         result = ReplayJob.read_totals(totals)
-        total = sum_results([result] if total is None else [total, result], options, file=result.file if count == 1 else f"{count:,} files")
+        total = sum_results(
+            [result] if total is None else [total, result],
+            options,
+            file=result.file if count == 1 else f"{count:,} files",
+        )
 
     summary = run_on_files(
         ReplayJob(options=options),
@@ -292,7 +364,9 @@ def _write_rows(  # noqa: PLR0913  # keywords
     return summary
 
 
-def _play(files: list[Path | str], options: ReplayOptions, engine: str, workers: int | None) -> list[FileResult | FailedFile]:
+def _play(
+    files: list[Path | str], options: ReplayOptions, engine: str, workers: int | None
+) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.engines import open_engine
     from promptkit.replay.runner import replay as play
@@ -312,12 +386,19 @@ def _play(files: list[Path | str], options: ReplayOptions, engine: str, workers:
 
 
 def _show(
-    all_results: list[FileResult | FailedFile], results: list[FileResult], options: ReplayOptions, *, each: bool, json_file: Path | None
+    all_results: list[FileResult | FailedFile],
+    results: list[FileResult],
+    options: ReplayOptions,
+    *,
+    each: bool,
+    json_file: Path | None,
 ) -> None:
     from promptkit.replay.results import results_to_json
     from promptkit.replay.runner import sum_results
 
-    total = sum_results(results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files")
+    total = sum_results(
+        results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
+    )
     text = results_to_json(all_results, total)
     if str(json_file) == "-":
         click.echo(text, nl=False)
@@ -340,11 +421,15 @@ def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path |
         check_drawable(plot.suffix)
         if len(files) > MAX_FILES:
             usage_error(f"a picture shows at most {MAX_FILES} files, and {len(files)} are named.")
-    recordings = {Path(file).resolve() for file in files if isinstance(file, Path) or not is_url(file)}
+    recordings = {
+        Path(file).resolve() for file in files if isinstance(file, Path) or not is_url(file)
+    }
     for path in (json_file, plot):
         if path is None or str(path) == "-":
             continue
-        if path.resolve() in recordings or (path is plot and json_file and path.resolve() == json_file.resolve()):
+        if path.resolve() in recordings or (
+            path is plot and json_file and path.resolve() == json_file.resolve()
+        ):
             usage_error(f"{path} is also an input or another output: name another file.")
         if path.is_dir():
             usage_error(f"cannot write {path}: it is a folder.")

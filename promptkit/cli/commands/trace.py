@@ -25,10 +25,19 @@ Examples:
 @click.command(short_help="Write a page that shows what was kept, and why.", epilog=EXAMPLES)
 @click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @click.option(
-    "--props", type=click.Path(path_type=Path), metavar="FILE.json", help="The component's props as a JSON object; - reads stdin."
+    "--props",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="The component's props as a JSON object; - reads stdin.",
 )
-@click.option("--budget", type=SIZE, help="Tokens that the prompt may have, such as 8k. By default the model's window decides.")
-@click.option("--model", help="The model whose context window, tokenizer and message framing are used.")
+@click.option(
+    "--budget",
+    type=SIZE,
+    help="Tokens that the prompt may have, such as 8k. By default the model's window decides.",
+)
+@click.option(
+    "--model", help="The model whose context window, tokenizer and message framing are used."
+)
 @click.option(
     "-o",
     "--output",
@@ -38,11 +47,14 @@ Examples:
     metavar="FILE.html",
     help="Where to write the page; - writes it to stdout.",
 )
-def trace(*, source: str, props: Path | None, budget: int | None, model: str | None, output: Path) -> None:
+def trace(
+    *, source: str, props: Path | None, budget: int | None, model: str | None, output: Path
+) -> None:
     """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
 
-    A slider on the page shows every other budget. The page needs no network and no server. A prompt that does not fit its budget also
-    gives a page, which shows what is required; the exit status is 2 then.
+    A slider on the page shows every other budget. The page needs no network and no server. A prompt
+    that does not fit its budget also gives a page, which shows what is required; the exit status is
+    2 then.
     """
     import promptkit
     from promptkit.cli.input.props import read_props
@@ -56,15 +68,21 @@ def trace(*, source: str, props: Path | None, budget: int | None, model: str | N
     element = load_target(source, read_props(props))
     with show_spinner(f"Rendering {source}"):
         try:
-            record, failure = promptkit.render(element, budget=budget, model=model, trace=True).trace, None
+            record, failure = (
+                promptkit.render(element, budget=budget, model=model, trace=True).trace,
+                None,
+            )
         except BudgetExceededError as error:
             record, failure = error.trace if isinstance(error.trace, Trace) else None, error
         if record is None:
-            raise failure or AssertionError  # a token limit inside the prompt cannot be met, so there is no complete trace
+            # a token limit inside the prompt cannot be met, so there is no complete trace
+            raise failure or AssertionError
         page = trace_to_html(record, title=source)
     _write(page, output)
     if failure:
-        usage_error(f"{failure} {'The page' if str(output) == '-' else output} shows what is required.")
+        usage_error(
+            f"{failure} {'The page' if str(output) == '-' else output} shows what is required."
+        )
     if record.state is not None and str(output) != "-":
         removed = sum(removal.step < record.state for removal in record.removals)
         click.echo(

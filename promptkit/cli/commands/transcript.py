@@ -37,12 +37,14 @@ FILE = click.argument("file", type=ADDRESS, metavar="FILE")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
-@click.group(short_help="Inspect a transcript: show, validate, grep, stats, view, list.", epilog=EXAMPLES)
+@click.group(
+    short_help="Inspect a transcript: show, validate, grep, stats, view, list.", epilog=EXAMPLES
+)
 def transcript() -> None:
     """Inspect a transcript and its archives. Nothing is written.
 
-    FILE is a transcript's file, or the URL of a conversation in a database or object storage: sqlite:///talks.db#42, postgresql://…,
-    s3://bucket/talks#42, gs://…, az://….
+    FILE is a transcript's file, or the URL of a conversation in a database or object storage:
+    sqlite:///talks.db#42, postgresql://…, s3://bucket/talks#42, gs://…, az://….
 
     Only the beginning of each id is shown; options that take an id accept it.
     """
@@ -50,14 +52,30 @@ def transcript() -> None:
 
 @transcript.command(short_help="Show one branch of a transcript, or all of them.")
 @FILE
-@click.option("--leaf", metavar="ID|LABEL", help="The last entry of the branch to show. By default the last entry written.")
-@click.option("--all", "everything", is_flag=True, help="Show all branches, in the order in which they were written.")
-@click.option("--full", is_flag=True, help="Show all entries with their full text. By default long lists and long texts are shortened.")
+@click.option(
+    "--leaf",
+    metavar="ID|LABEL",
+    help="The last entry of the branch to show. By default the last entry written.",
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Show all branches, in the order in which they were written.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Show all entries with their full text. By default long lists and long texts are shortened.",
+)
 @JSON
-def show(*, file: Path | str, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+def show(
+    *, file: Path | str, leaf: str | None, everything: bool, full: bool, as_json: bool
+) -> None:
     """Show the entries of a branch, one line each: line number in the file, id, role or kind, text.
 
-    With --json, print one JSON object per line: the entry as it is stored, and its line number in the file.
+    With --json, print one JSON object per line: the entry as it is stored, and its line number in
+    the file.
     """
     from promptkit.cli.output.transcript import show_entries
 
@@ -69,9 +87,12 @@ def show(*, file: Path | str, leaf: str | None, everything: bool, full: bool, as
 @JSON
 @click.pass_context
 def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
-    """List entries that cannot be read, and references to entries that do not exist. Exits with 1 if there are any.
+    """List entries that cannot be read, and references to entries that do not exist.
 
-    An incomplete last line or batch, left by a process that was killed while it wrote, is no error: the next writer removes it.
+    Exits with 1 if there are any.
+
+    An incomplete last line or batch, left by a process that was killed while it wrote, is no error:
+    the next writer removes it.
     """
     from promptkit.transcript.addresses import StoreReader, open_reader
     from promptkit.transcript.jsonl.validate import find_problems
@@ -88,13 +109,21 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
             else:
                 click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
     lines = reader.position.line_count if reader.position else 0
-    size = f"{reader.entry_count:,} entries" if isinstance(reader, StoreReader) else f"{lines:,} lines"
+    size = (
+        f"{reader.entry_count:,} entries" if isinstance(reader, StoreReader) else f"{lines:,} lines"
+    )
     if as_json:
-        print_json({"file": str(file), "lines": lines, "torn_bytes": reader.torn_bytes, "problems": listed})
+        print_json(
+            {"file": str(file), "lines": lines, "torn_bytes": reader.torn_bytes, "problems": listed}
+        )
     else:
         if reader.torn_bytes:
-            click.echo(f"{name}: the last {reader.torn_bytes:,} bytes are an incomplete write, and are ignored.")
-        click.echo(f"{name}: {size}, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}")
+            click.echo(
+                f"{name}: the last {reader.torn_bytes:,} bytes are an incomplete write, and are ignored."
+            )
+        click.echo(
+            f"{name}: {size}, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}"
+        )
     ctx.exit(1 if count else 0)
 
 
@@ -102,22 +131,42 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
 @click.argument("pattern")
 @FILE
 @click.option("-i", "--ignore-case", is_flag=True, help="Ignore upper and lower case.")
-@click.option("-F", "--fixed", is_flag=True, help="Search for the pattern as plain text, not as a regular expression.")
+@click.option(
+    "-F",
+    "--fixed",
+    is_flag=True,
+    help="Search for the pattern as plain text, not as a regular expression.",
+)
 @JSON
 @click.pass_context
-def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: bool, fixed: bool, as_json: bool) -> None:  # noqa: PLR0913  # one argument for each option of the command
-    """Print the lines of messages, tool calls, tool results and summaries that match a pattern. Exits with 1 if there are none.
+def grep(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
+    *,
+    pattern: str,
+    file: Path | str,
+    ignore_case: bool,
+    fixed: bool,
+    as_json: bool,
+) -> None:
+    """Print the lines of messages, tool calls, tool results and summaries that match a pattern.
 
-    Each line is printed as LINE:ID:ROLE: TEXT, where LINE is the line number in the file. With --json, print one JSON object per line.
+    Exits with 1 if there are none.
+
+    Each line is printed as LINE:ID:ROLE: TEXT, where LINE is the line number in the file. With
+    --json, print one JSON object per line.
     """
     from promptkit.cli.output.transcript import entry_role, entry_texts, short_id
     from promptkit.transcript.addresses import open_reader
     from promptkit.transcript.jsonl.reader import StoredEntry
 
     try:
-        regex = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
+        regex = re.compile(
+            re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0
+        )
     except (re.error, RecursionError, OverflowError) as error:
-        usage_error(f"invalid regular expression {pattern!r}: {error}. Use --fixed to search for plain text.")
+        usage_error(
+            f"invalid regular expression {pattern!r}: {error}. Use --fixed to search for plain text."
+        )
     count = 0
     for item in open_reader(_check_exists(file)):
         if not isinstance(item, StoredEntry):
@@ -126,11 +175,19 @@ def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: boo
             for line in filter(regex.search, text.split("\n")):
                 count += 1
                 if as_json:
-                    found = {"line": item.line, "archive": item.archive, "id": item.entry.id, "role": entry_role(item.entry), "text": line}
+                    found = {
+                        "line": item.line,
+                        "archive": item.archive,
+                        "id": item.entry.id,
+                        "role": entry_role(item.entry),
+                        "text": line,
+                    }
                     click.echo(json.dumps(found))
                     continue
                 place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
-                click.echo(f"{place}:{short_id(item.entry.id)}:{entry_role(item.entry)}: {_excerpt(line, regex)}")
+                click.echo(
+                    f"{place}:{short_id(item.entry.id)}:{entry_role(item.entry)}: {_excerpt(line, regex)}"
+                )
     ctx.exit(0 if count else 1)
 
 
@@ -141,15 +198,22 @@ def grep(ctx: click.Context, *, pattern: str, file: Path | str, ignore_case: boo
 def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
 
-    The table has the requests of the branch that was written last. Of many, it has those around checkpoints and evenly spread ones; --json
-    prints all. Of a recording in another format that `promptkit import` reads, the table is printed alone.
+    The table has the requests of the branch that was written last. Of many, it has those around
+    checkpoints and evenly spread ones; --json prints all. Of a recording in another format that
+    `promptkit import` reads, the table is printed alone.
     """
-    from promptkit.cli.commands.transcript_stats import collect_recording_stats, collect_stats, print_stats
+    from promptkit.cli.commands.transcript_stats import (
+        collect_recording_stats,
+        collect_stats,
+        print_stats,
+    )
     from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
         try:
-            figures, log = collect_stats(_check_exists(file), count=_message_counter(model), model=model)
+            figures, log = collect_stats(
+                _check_exists(file), count=_message_counter(model), model=model
+            )
         except TranscriptFormatError:
             if isinstance(file, str):
                 raise
@@ -181,7 +245,11 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     help="Show the requests of a replay under this policy instead of the recorded ones. Given twice, the page shows both side by side; "
     "`recorded` is one of the names. `promptkit replay --list` prints the others.",
 )
-@click.option("--window", type=SIZE, help="The context window in tokens, input and output together. By default that of the model.")
+@click.option(
+    "--window",
+    type=SIZE,
+    help="The context window in tokens, input and output together. By default that of the model.",
+)
 @click.option(
     "--model",
     help="The model whose tokenizer, prices and prompt cache are used. By default that of the recording if it has a price, or gpt-5.",
@@ -194,16 +262,25 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     help="Which conversation, or branch of a transcript, from 1. By default the one that was written last.",
 )
 def view(  # noqa: PLR0913  # one argument for each option of the command
-    *, file: Path | str, output: Path, sources: tuple[str, ...], window: int | None, model: str | None, branch: int | None
+    *,
+    file: Path | str,
+    output: Path,
+    sources: tuple[str, ...],
+    window: int | None,
+    model: str | None,
+    branch: int | None,
 ) -> None:
     """Write one page with a strip of all requests: their size by part, cached and paid tokens, the price so far, and checkpoints.
 
-    For each request, the page shows what the model was shown, what was dropped, and which summary stands for it. FILE is a transcript,
-    or a recording in any format that `promptkit import` reads. The page needs no network and no server.
+    For each request, the page shows what the model was shown, what was dropped, and which summary
+    stands for it. FILE is a transcript, or a recording in any format that `promptkit import` reads.
+    The page needs no network and no server.
     """
     from promptkit.cli.commands.transcript_view import write_view
 
-    write_view(_check_exists(file), output, sources=sources, window=window, model=model, branch=branch)
+    write_view(
+        _check_exists(file), output, sources=sources, window=window, model=model, branch=branch
+    )
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")
@@ -240,4 +317,6 @@ def _excerpt(line: str, regex: re.Pattern[str]) -> str:
     """Return a line, or of a long line the text around the first match."""
     match = regex.search(line)
     start = max(match.start() - 60, 0) if match and len(line) > 200 else 0  # noqa: PLR2004  # longest line that is printed in full
-    return ("…" if start else "") + clip(escape_control_chars(line[start : start + 400]).replace("\t", " "), 200)
+    return ("…" if start else "") + clip(
+        escape_control_chars(line[start : start + 400]).replace("\t", " "), 200
+    )

@@ -29,10 +29,13 @@ Figures = dict[str, Any]  # Any: figures, and groups of them
 
 
 MAX_REQUESTS = 5_000
-"""Requests of a branch up to which they are counted one by one. `promptkit transcript view` shows any number of them."""
+"""Requests of a branch up to which they are counted one by one. `promptkit transcript view` shows
+any number of them."""
 
 
-def collect_stats(file: Path | str, *, count: Callable[[Message], int], model: str | None = None) -> tuple[Figures, ConversationLog | None]:
+def collect_stats(
+    file: Path | str, *, count: Callable[[Message], int], model: str | None = None
+) -> tuple[Figures, ConversationLog | None]:
     """Return the figures of a transcript file and its archives, and the requests of the branch that was written last.
 
     Args:
@@ -41,7 +44,8 @@ def collect_stats(file: Path | str, *, count: Callable[[Message], int], model: s
         model: The model whose tokenizer and prices the requests have. None: that of the recording.
 
     Returns:
-        The figures, of which `view` is what a model would receive now; and the log of the requests, if there are any and not too many.
+        The figures, of which `view` is what a model would receive now; and the log of the requests,
+        if there are any and not too many.
     """
     totals = TranscriptTotals(count_tokens=count)
     problems = 0
@@ -60,17 +64,27 @@ def collect_stats(file: Path | str, *, count: Callable[[Message], int], model: s
         "bytes": None if isinstance(file, str) else file.stat().st_size,
         "lines": reader.position.line_count if reader.position else None,
         "archives": [
-            {"file": segment.file, "entries": segment.entries, "bytes": _size(Path(file).with_name(segment.file))}
+            {
+                "file": segment.file,
+                "entries": segment.entries,
+                "bytes": _size(Path(file).with_name(segment.file)),
+            }
             for segment in reader.header.archives
         ],
         **attrs.asdict(totals.result),
-        "view": {"messages": len(view.items), "tokens": sum(map(count, view.messages)), "checkpoint": view.checkpoint_id},
+        "view": {
+            "messages": len(view.items),
+            "tokens": sum(map(count, view.messages)),
+            "checkpoint": view.checkpoint_id,
+        },
         "problems": problems,
     }
     return figures, log
 
 
-def collect_recording_stats(file: Path, *, model: str | None = None) -> tuple[Figures, ConversationLog]:
+def collect_recording_stats(
+    file: Path, *, model: str | None = None
+) -> tuple[Figures, ConversationLog]:
     """Return the size of a recording in another format, and the requests of the conversation that was written last.
 
     Raises:
@@ -80,7 +94,12 @@ def collect_recording_stats(file: Path, *, model: str | None = None) -> tuple[Fi
     from promptkit.tokens.prices import read_prices
 
     log = log_conversation(file, LogOptions(prices=read_prices(), model=model))
-    return {"file": str(file), "bytes": file.stat().st_size, "conversation": log.branch, "conversations": log.branches}, log
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "conversation": log.branch,
+        "conversations": log.branches,
+    }, log
 
 
 def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog | None:
@@ -103,8 +122,12 @@ def print_stats(figures: Figures) -> None:
         return
     tokens, usage, view = figures["tokens"], figures["usage"], figures["view"]
     rows = {
-        "file": "" if figures["bytes"] is None else f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
-        "archives": ", ".join(f"{each['file']} ({each['entries']:,} entries)" for each in figures["archives"]),
+        "file": ""
+        if figures["bytes"] is None
+        else f"{figures['bytes']:,} bytes, {figures['lines']:,} lines",
+        "archives": ", ".join(
+            f"{each['file']} ({each['entries']:,} entries)" for each in figures["archives"]
+        ),
         "entries": _counts(figures["entries"], figures["kinds"]),
         "messages": _counts(sum(figures["roles"].values()), figures["roles"]),
         "tool calls": f"{figures['tool_calls']:,}",
@@ -114,7 +137,9 @@ def print_stats(figures: Figures) -> None:
         + (", after a checkpoint" if view["checkpoint"] else ""),
         "checkpoints": f"{figures['checkpoints']:,}",
         "branches": f"{figures['branches']:,}",
-        "written": f"{_when(figures['first'])} to {_when(figures['last'])}" if figures["first"] is not None else "",
+        "written": f"{_when(figures['first'])} to {_when(figures['last'])}"
+        if figures["first"] is not None
+        else "",
         "problems": f"{figures['problems']:,}; list them with: promptkit transcript validate {figures['file']}"
         if figures["problems"]
         else "",
@@ -123,7 +148,11 @@ def print_stats(figures: Figures) -> None:
     for name, text in rows.items():
         start = f"{name:<13} "
         shown = escape_control_chars(text)
-        lines = wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False) if width else [shown]
+        lines = (
+            wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False)
+            if width
+            else [shown]
+        )
         for line in lines if text else ():
             click.echo(f"{start}{line}")
             start = " " * len(start)
@@ -146,7 +175,9 @@ def _size(archive: Path) -> int | None:
 
 
 def _counts(total: int, parts: Mapping[str, int]) -> str:
-    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(parts.items(), key=lambda item: -item[1]))
+    listed = ", ".join(
+        f"{count:,} {name}" for name, count in sorted(parts.items(), key=lambda item: -item[1])
+    )
     return f"{total:,} ({listed})" if listed else f"{total:,}"
 
 

@@ -26,7 +26,13 @@ MAX_SOURCES = 2
 
 
 def write_view(  # noqa: PLR0913  # one argument for each option of the command
-    file: Path | str, output: Path, *, sources: Sequence[str], window: int | None, model: str | None, branch: int | None
+    file: Path | str,
+    output: Path,
+    *,
+    sources: Sequence[str],
+    window: int | None,
+    model: str | None,
+    branch: int | None,
 ) -> None:
     """Write the page, and print what it shows.
 
@@ -35,17 +41,23 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
         output: The page; `-` is stdout.
         sources: `recorded` and names of policies. Empty: only what was recorded.
         window: The context window in tokens. None: that of the model.
-        model: The model whose tokenizer, prices and prompt cache are used. None: that of the recording.
-        branch: The number of the conversation in its file, from 1. None: the one that was written last.
+        model: The model whose tokenizer, prices and prompt cache are used. None: that of the
+            recording.
+        branch: The number of the conversation in its file, from 1. None: the one that was written
+            last.
     """
     names = tuple(dict.fromkeys(sources)) or (RECORDED,)
     if len(names) > MAX_SOURCES:
-        usage_error(f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named.")
+        usage_error(
+            f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named."
+        )
     for name in names:
         if name != RECORDED:
             find_policy(name)
     _check_output(file, output)
-    options = LogOptions(prices=read_prices(), sources=names, model=model, window=window, branch=branch)
+    options = LogOptions(
+        prices=read_prices(), sources=names, model=model, window=window, branch=branch
+    )
     shown = escape_control_chars(str(file))
     with show_spinner(f"Reading {shown}"):
         log = log_conversation(file, options)
@@ -54,9 +66,17 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
     if str(output) == "-":
         return
     for each in log.logs:
-        price = "" if each.price is None else f", ${each.price:,.2f}" if each.price >= 1 else f", ${each.price:.4f}"
+        price = (
+            ""
+            if each.price is None
+            else f", ${each.price:,.2f}"
+            if each.price >= 1
+            else f", ${each.price:.4f}"
+        )
         checkpoints = sum(request.checkpoint for request in each.requests)
-        click.echo(f"{output}: {each.name}: {_count(len(each.requests), 'request')}, {_count(checkpoints, 'checkpoint')}{price}")
+        click.echo(
+            f"{output}: {each.name}: {_count(len(each.requests), 'request')}, {_count(checkpoints, 'checkpoint')}{price}"
+        )
     if log.branches > 1:
         click.echo(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
 

@@ -49,20 +49,43 @@ class Demo(Protocol):
         ...
 
 
-@click.command(short_help="Render a recorded conversation at several budgets, and replay it with summaries.")
+@click.command(
+    short_help="Render a recorded conversation at several budgets, and replay it with summaries."
+)
 @click.argument("name", default="agent", metavar="[NAME]")
 @click.option(
-    "--budget", "budgets", type=SIZE, multiple=True, help="Only render, at this budget in tokens, such as 8k. May be given several times."
+    "--budget",
+    "budgets",
+    type=SIZE,
+    multiple=True,
+    help="Only render, at this budget in tokens, such as 8k. May be given several times.",
 )
-@click.option("--window", type=SIZE, help="Only replay, in a context window of this many tokens. By default 12k.")
-@click.option("--all", "everything", is_flag=True, help="List all messages and removals. By default long lists are folded.")
-@click.option("--json", "report", is_flag=True, help="Print the figures of the renders and of the replay as JSON.")
-def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything: bool, report: bool) -> None:
+@click.option(
+    "--window",
+    type=SIZE,
+    help="Only replay, in a context window of this many tokens. By default 12k.",
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List all messages and removals. By default long lists are folded.",
+)
+@click.option(
+    "--json",
+    "report",
+    is_flag=True,
+    help="Print the figures of the renders and of the replay as JSON.",
+)
+def demo(
+    *, name: str, budgets: tuple[int, ...], window: int | None, everything: bool, report: bool
+) -> None:
     """Render a recorded conversation at several budgets, and show what is kept, what is removed, and why.
 
-    Then replay it, turn by turn, in a context window that is too small for it, so that a session summarizes it on the way. Needs no API
-    key and no network. NAME is a demo that an installed package registers in the entry point group promptkit.demo; the default is a
-    conversation of a coding agent that works on promptkit.
+    Then replay it, turn by turn, in a context window that is too small for it, so that a session
+    summarizes it on the way. Needs no API key and no network. NAME is a demo that an installed
+    package registers in the entry point group promptkit.demo; the default is a conversation of a
+    coding agent that works on promptkit.
     """
     import promptkit
 
@@ -73,21 +96,38 @@ def demo(*, name: str, budgets: tuple[int, ...], window: int | None, everything:
     for budget in budgets or (demo_data.budgets if window is None else ()):
         with show_spinner(f"Rendering at {budget:,} tokens"):
             renders.append(promptkit.render(demo_data.prompt, budget=budget))
-    replayed = None if budgets and window is None else _replay(demo_data, WINDOW if window is None else window)
+    replayed = (
+        None
+        if budgets and window is None
+        else _replay(demo_data, WINDOW if window is None else window)
+    )
     if report:
         from promptkit.cli.demo.report import replay_to_json
 
         figures = [
-            {"budget": each.budget, "tokens": each.tokens, "messages": len(each.messages), "removed": len(each.removals)}
+            {
+                "budget": each.budget,
+                "tokens": each.tokens,
+                "messages": len(each.messages),
+                "removed": len(each.removals),
+            }
             for each in renders
         ]
-        print_json({"renders": figures, "replay": None if replayed is None else replay_to_json(replayed)})
+        print_json(
+            {"renders": figures, "replay": None if replayed is None else replay_to_json(replayed)}
+        )
         return
     if renders:
         from promptkit.cli.output.messages import print_renders
         from promptkit.tokens import tokenizer_for
 
-        print_renders(demo_data.title, demo_data.conversation, renders, tokenizer_for(None), everything=everything)
+        print_renders(
+            demo_data.title,
+            demo_data.conversation,
+            renders,
+            tokenizer_for(None),
+            everything=everything,
+        )
     if replayed is not None:
         from promptkit.cli.demo.report import print_replay
 
@@ -109,7 +149,9 @@ def _load(name: str) -> Callable[[], Demo]:
     known = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in known:
         hint = (
-            f"use {', '.join(sorted(known))}" if known else "none is installed, so run `pip install .` again in the checkout of promptkit"
+            f"use {', '.join(sorted(known))}"
+            if known
+            else "none is installed, so run `pip install .` again in the checkout of promptkit"
         )
         usage_error(f"there is no demo {name!r}: {hint}.")
     loaded: Callable[[], Demo] = known[name].load()

@@ -1,4 +1,7 @@
-"""Replay a recorded conversation in a session with a small context window. No model is called: the replies are the recorded ones."""
+"""Replay a recorded conversation in a session with a small context window.
+
+No model is called: the replies are the recorded ones.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import CompactionCommitted, CompactionFailed, CompactionStarted, Events
+from promptkit.compaction.events import (
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    Events,
+)
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
@@ -30,7 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]
 
 TRANSCRIPT_NAME = "demo.jsonl"
-"""The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not depend on a path."""
+"""The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not
+depend on a path."""
 
 END_OF_RECORDING = "(the recording ends here)"
 
@@ -61,9 +70,12 @@ class DemoReplay:
 
 
 async def replay_conversation(conversation: Sequence[Message], *, window: int) -> DemoReplay:
-    """Send the user's messages again, and answer each with the recorded replies and tool results. Reads no file and no clock.
+    """Send the user's messages again, and answer each with the recorded replies and tool results.
 
-    A background summary is awaited before the next request is answered, so that every run is the same.
+    Reads no file and no clock.
+
+    A background summary is awaited before the next request is answered, so that every run is the
+    same.
 
     Raises:
         ContextWindowFullError: The window is too small for a request.
@@ -73,7 +85,9 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
     session = AgentSession(
         model=player,
         transcript=Transcript(_NamedStore(), clock=lambda: 0.0, new_id=player.new_id),
-        tools=[Tool(definition=definition, run=player.next_result) for definition in player.definitions],
+        tools=[
+            Tool(definition=definition, run=player.next_result) for definition in player.definitions
+        ],
         budget=ContextBudget(window=window),
         summarizer=ExtractiveSummarizer(),
         tokenizer=tokenizer_for(None),
@@ -93,7 +107,9 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
         summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
         last=session.last_rendered,
         entries=len(path),
-        full_request_tokens=_tokens([entry.message for entry in path if entry.message is not None], player.definitions),
+        full_request_tokens=_tokens(
+            [entry.message for entry in path if entry.message is not None], player.definitions
+        ),
     )
 
 
@@ -136,9 +152,19 @@ class _RecordingPlayer:
         starts = [at for at, message in enumerate(self._conversation) if message.role == "user"]
         for start, end in zip(starts, [*starts[1:], len(self._conversation)], strict=True):
             turn_messages = self._conversation[start + 1 : end]
-            self._answers = deque(message for message in turn_messages if message.role == "assistant")
-            results = {message.tool_call_id: message.text for message in turn_messages if message.role == "tool"}
-            self._results = deque(results.get(call.id, END_OF_RECORDING) for answer in self._answers for call in answer.tool_calls)
+            self._answers = deque(
+                message for message in turn_messages if message.role == "assistant"
+            )
+            results = {
+                message.tool_call_id: message.text
+                for message in turn_messages
+                if message.role == "tool"
+            }
+            self._results = deque(
+                results.get(call.id, END_OF_RECORDING)
+                for answer in self._answers
+                for call in answer.tool_calls
+            )
             if self._answers:
                 self.user_texts.append(self._conversation[start].text)
                 yield self._conversation[start].text
@@ -152,10 +178,14 @@ class _RecordingPlayer:
     def assign_started(self) -> None:
         """Assign the compactions that have started since the last request to that request."""
         if self.requests and self._started:
-            self.requests[-1] = attrs.evolve(self.requests[-1], after=(*self.requests[-1].after, *self._started))
+            self.requests[-1] = attrs.evolve(
+                self.requests[-1], after=(*self.requests[-1].after, *self._started)
+            )
             self._started.clear()
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Return the next reply of the recording."""
         _ = messages, tools
         self.assign_started()
@@ -166,12 +196,30 @@ class _RecordingPlayer:
             tokens = session.last_rendered.tokens if session.last_rendered else 0
         self.assign_started()
         before, self._ended = tuple(self._ended), []
-        self.requests.append(DemoRequest(number=len(self.requests) + 1, turn=len(self.user_texts), tokens=tokens, before=before))
-        answer = self._answers.popleft() if self._answers else Message(role="assistant", content=(END_OF_RECORDING,))
+        self.requests.append(
+            DemoRequest(
+                number=len(self.requests) + 1,
+                turn=len(self.user_texts),
+                tokens=tokens,
+                before=before,
+            )
+        )
+        answer = (
+            self._answers.popleft()
+            if self._answers
+            else Message(role="assistant", content=(END_OF_RECORDING,))
+        )
         # An input of 0 tokens means that no provider has counted.
-        return Reply(message=answer, usage=Usage(input_tokens=0), finish="tool_calls" if answer.tool_calls else "stop")
+        return Reply(
+            message=answer,
+            usage=Usage(input_tokens=0),
+            finish="tool_calls" if answer.tool_calls else "stop",
+        )
 
     async def next_result(self, arguments: Mapping[str, object]) -> str:
-        """Return the result of the next tool call. The calls of a reply are started in the order in which it contains them."""
+        """Return the result of the next tool call.
+
+        The calls of a reply are started in the order in which it contains them.
+        """
         _ = arguments
         return self._results.popleft() if self._results else END_OF_RECORDING

@@ -38,13 +38,17 @@ def print_replay(title: str, replay: DemoReplay) -> None:
     console = Console(highlight=False)
     limit = replay.budget.render_budget or 0
     console.print(Text(title, style="bold"))
-    console.print(f"{len(replay.turns):,} turns, replayed in a window of {replay.budget.window or 0:,} tokens\n")
+    console.print(
+        f"{len(replay.turns):,} turns, replayed in a window of {replay.budget.window or 0:,} tokens\n"
+    )
     _print(
         console,
         f"{_describe_start(replay, limit)} "
         "No model is called: the replies are the recorded ones, and the summaries are extracted from the conversation.",
     )
-    _print(console, "\nEach request with its turn, its tokens, and how much of the budget they fill:")
+    _print(
+        console, "\nEach request with its turn, its tokens, and how much of the budget they fill:"
+    )
     console.print("\n  request  turn  tokens")
     for request in _notable_requests(replay):
         _print_request(console, request, limit)
@@ -62,7 +66,12 @@ def replay_to_json(replay: DemoReplay) -> dict[str, object]:
         "turns": len(replay.turns),
         "requests": [request.tokens for request in replay.requests],
         "summaries": [
-            {"trigger": each.trigger, "tokens_before": each.tokens_before, "tokens_after": each.tokens_after} for each in replay.summaries
+            {
+                "trigger": each.trigger,
+                "tokens_before": each.tokens_before,
+                "tokens_after": each.tokens_after,
+            }
+            for each in replay.summaries
         ],
     }
 
@@ -75,7 +84,11 @@ def _describe_start(replay: DemoReplay, limit: int) -> str:
 def _notable_requests(replay: DemoReplay) -> Iterator[DemoRequest]:
     """Yield the first request, the last, and those at which a summary was started, applied or failed."""
     ends = {1, len(replay.requests)}
-    return (request for request in replay.requests if request.number in ends or request.before or request.after)
+    return (
+        request
+        for request in replay.requests
+        if request.number in ends or request.before or request.after
+    )
 
 
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
@@ -105,18 +118,32 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
     console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
     for line in lines[:SUMMARY_LINES]:
         console.print(Text(clip(f"  {line}", _width(console)), style="green"), soft_wrap=True)
-    console.print(f"  …  {len(lines) - SUMMARY_LINES:,} more\n" if len(lines) > SUMMARY_LINES else "")
-    _print(console, f"It ends with a breadcrumb. No message was lost: all {entries:,} entries are in the transcript.")
+    console.print(
+        f"  …  {len(lines) - SUMMARY_LINES:,} more\n" if len(lines) > SUMMARY_LINES else ""
+    )
+    _print(
+        console,
+        f"It ends with a breadcrumb. No message was lost: all {entries:,} entries are in the transcript.",
+    )
     console.print()
-    for line in wrap(escape_control_chars(checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]).strip(), _width(console) - 2):
+    for line in wrap(
+        escape_control_chars(
+            checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]
+        ).strip(),
+        _width(console) - 2,
+    ):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 
 def _describe_last_request(replay: DemoReplay, limit: int) -> str:
     messages = replay.last.messages if replay.last else ()
-    roles = Counter[str](message.role for message in messages if extract_summary_text(message) is None)
+    roles = Counter[str](
+        message.role for message in messages if extract_summary_text(message) is None
+    )
     contents = [
-        "the summary" if any(extract_summary_text(message) is not None for message in messages) else "",
+        "the summary"
+        if any(extract_summary_text(message) is not None for message in messages)
+        else "",
         *(f"{count:,} {names[count != 1]}" for role, names in NAMES if (count := roles[role])),
     ]
     tokens = replay.last.tokens if replay.last else 0

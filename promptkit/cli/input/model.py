@@ -31,15 +31,20 @@ def missing_key(name: str) -> str | None:
 def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
     """Return a model, and the coroutine function that closes its connections.
 
-    Raises UsageError for a key or a base URL that cannot be valid, and where the SDK of the model's provider is not installed.
+    Raises UsageError for a key or a base URL that cannot be valid, and where the SDK of the model's
+    provider is not installed.
     """
     key_name, address_name = _find_variables(name)
     key, address = os.environ.get(key_name), os.environ.get(address_name)
     if key and not (key.isascii() and key.isprintable()):
         # The message does not show the key, because it is secret.
-        usage_error(f"{key_name} contains a character that no API key has, such as a line break or a typographic quote.")
+        usage_error(
+            f"{key_name} contains a character that no API key has, such as a line break or a typographic quote."
+        )
     if address and not _is_url(address):
-        usage_error(f"invalid {address_name}: use a URL with a host that starts with http:// or https://.")
+        usage_error(
+            f"invalid {address_name}: use a URL with a host that starts with http:// or https://."
+        )
     # The SDKs require a key even where a server does not.
     if key_name == ANTHROPIC[0]:
         return _open_anthropic(name, key or "none")
@@ -52,7 +57,9 @@ def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object,
     return OpenAIModel(name, api="chat" if address else "responses", client=client), client.close
 
 
-def _open_anthropic(name: str, key: str) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
+def _open_anthropic(
+    name: str, key: str
+) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
     from promptkit.providers.anthropic.client import AnthropicModel
 
     try:
@@ -68,7 +75,8 @@ def _open_anthropic(name: str, key: str) -> tuple[Model, Callable[[], Coroutine[
 def _find_variables(name: str) -> tuple[str, str]:
     """Return the names of the variables with the key and the base URL for a model.
 
-    Claude is asked over Anthropic's own API, unless there is a server that speaks OpenAI's protocol.
+    Claude is asked over Anthropic's own API, unless there is a server that speaks OpenAI's
+    protocol.
     """
     from promptkit.providers.model import is_anthropic_name
 

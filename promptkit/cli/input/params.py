@@ -18,7 +18,9 @@ class Size(click.ParamType[int]):
 
     name = "tokens"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """Return the number of tokens. Fails for anything that is not a whole number of tokens."""
         if isinstance(value, int):
             return value
@@ -36,7 +38,9 @@ class Share(click.ParamType[float]):
 
     name = "share"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the share as a fraction of 1. Fails for anything else."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", str(value).strip(), re.ASCII)
         if not match:
@@ -49,7 +53,9 @@ class ShareOrOff(click.ParamType[float | None]):
 
     name = "share"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | None:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | None:
         """Return the share, or None for `off`. Fails for anything else."""
         return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
 
@@ -59,7 +65,12 @@ class Address(click.ParamType["Path | str"]):
 
     name = "address"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:  # noqa: ARG002  # click's signature
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,  # noqa: ARG002  # click's signature
+        ctx: click.Context | None,  # noqa: ARG002  # as above
+    ) -> Path | str:
         """Return a Path, or the URL as a string. Never fails."""
         return str(value) if "://" in str(value) else Path(str(value))
 

@@ -1,7 +1,8 @@
 """Read the props of a component from JSON, and convert them to the types of the component's annotations.
 
-The conversion is lenient: plain values are passed on as they are, because the component validates them, and annotations that exist
-only for type checkers are skipped. Errors name the place in the JSON, such as `history[1].content`.
+The conversion is lenient: plain values are passed on as they are, because the component validates
+them, and annotations that exist only for type checkers are skipped. Errors name the place in the
+JSON, such as `history[1].content`.
 """
 
 from __future__ import annotations
@@ -22,15 +23,26 @@ from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, T
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_fields", "convert_prop", "read_message", "read_props", "read_tool_call", "read_tool_definition", "resolve_hints"]
+__all__ = [
+    "check_fields",
+    "convert_prop",
+    "read_message",
+    "read_props",
+    "read_tool_call",
+    "read_tool_definition",
+    "resolve_hints",
+]
 
 
 def read_message(json_object: Mapping[str, object], where: str) -> Message:
     """Convert `{"role", "content", "name", "tool_calls", "tool_call_id"}`, the format of OpenAI's chat endpoint, to a Message.
 
-    The content is a string, or a list of `text` and `image_url` parts. `where` is the place in the JSON, for error messages.
+    The content is a string, or a list of `text` and `image_url` parts. `where` is the place in the
+    JSON, for error messages.
     """
-    data = check_fields(json_object, ("role", "content", "name", "tool_calls", "tool_call_id"), where)
+    data = check_fields(
+        json_object, ("role", "content", "name", "tool_calls", "tool_call_id"), where
+    )
     role = data.get("role")
     if not _is_role(role):
         usage_error(f"invalid {where}.role {role!r}: use system, user, assistant or tool.")
@@ -40,7 +52,9 @@ def read_message(json_object: Mapping[str, object], where: str) -> Message:
         content=tuple(_parts(data.get("content"), f"{where}.content")),
         name=_optional_text(data, "name", where),
         tool_calls=tuple(
-            read_tool_call(_object(call, f"{where}.tool_calls[{index}]"), f"{where}.tool_calls[{index}]")
+            read_tool_call(
+                _object(call, f"{where}.tool_calls[{index}]"), f"{where}.tool_calls[{index}]"
+            )
             for index, call in enumerate(calls)
         ),
         tool_call_id=_optional_text(data, "tool_call_id", where),
@@ -57,18 +71,25 @@ def read_tool_call(json_object: Mapping[str, object], where: str) -> ToolCall:
 
 def read_tool_definition(json_object: Mapping[str, object], where: str) -> ToolDefinition:
     """Convert `{"name", "description", "parameters", "strict"}`, or an object with these under `function`, to a ToolDefinition."""
-    data = check_fields(_unwrap_function(json_object, where), ("name", "description", "parameters", "strict"), where)
+    data = check_fields(
+        _unwrap_function(json_object, where), ("name", "description", "parameters", "strict"), where
+    )
     parameters = data.get("parameters")
     strict = data.get("strict")
     return ToolDefinition(
         name=_text(data, "name", where),
         description=_optional_text(data, "description", where),
-        parameters=None if parameters is None else cast("Mapping[str, Json]", _object(parameters, f"{where}.parameters")),  # came from JSON
+        # came from JSON
+        parameters=None
+        if parameters is None
+        else cast("Mapping[str, Json]", _object(parameters, f"{where}.parameters")),
         strict=None if strict is None else bool(strict),
     )
 
 
-def check_fields(json_object: Mapping[str, object], allowed: Sequence[str], where: str) -> Mapping[str, object]:
+def check_fields(
+    json_object: Mapping[str, object], allowed: Sequence[str], where: str
+) -> Mapping[str, object]:
     """Return the object, or fail for a field that is not allowed: a misspelt field would be ignored silently."""
     for name in json_object:
         if name not in allowed:
@@ -82,7 +103,11 @@ def _is_role(value: object) -> TypeGuard[Role]:
 
 def _unwrap_function(json_object: Mapping[str, object], where: str) -> Mapping[str, object]:
     rest = {key: value for key, value in json_object.items() if key not in ("type", "function")}
-    return rest | dict(_object(json_object["function"], f"{where}.function")) if "function" in json_object else rest
+    return (
+        rest | dict(_object(json_object["function"], f"{where}.function"))
+        if "function" in json_object
+        else rest
+    )
 
 
 def _parts(content: object, where: str) -> list[Part]:
@@ -98,7 +123,9 @@ def _parts(content: object, where: str) -> list[Part]:
             case {"type": "image_url", "image_url": {"url": str(url)}}:
                 parts.append(ImagePart(url=url))
             case other:
-                usage_error(f"invalid {where}[{index}] of type {other.get('type')!r}: use text with `text`, or image_url with `url`.")
+                usage_error(
+                    f"invalid {where}[{index}] of type {other.get('type')!r}: use text with `text`, or image_url with `url`."
+                )
     return parts
 
 
@@ -169,7 +196,8 @@ def _names_of(owner: object) -> Mapping[str, object]:
 def _resolved(annotation: object, names: Mapping[str, object]) -> object:
     missing: dict[str, object] = {}
     while True:
-        # Each annotation is resolved on its own, so that one that cannot be resolved does not affect the others.
+        # Each annotation is resolved on its own, so that one that cannot be resolved does not
+        # affect the others.
         holder = SimpleNamespace(__annotations__={"hint": annotation})
         try:
             return get_type_hints(holder, globalns=dict(names), localns=missing)["hint"]
@@ -184,8 +212,9 @@ def _resolved(annotation: object, names: Mapping[str, object]) -> object:
 def convert_prop(value: object, hint: object, where: str) -> object:
     """Convert a JSON value to the type of its annotation.
 
-    An object becomes a Message, ToolCall, ToolDefinition or attrs instance; a list becomes a tuple, or a list if the annotation says so.
-    Values without a matching annotation are returned unchanged.
+    An object becomes a Message, ToolCall, ToolDefinition or attrs instance; a list becomes a tuple,
+    or a list if the annotation says so. Values without a matching annotation are returned
+    unchanged.
 
     Args:
         value: The JSON value.
@@ -204,7 +233,9 @@ def convert_prop(value: object, hint: object, where: str) -> object:
     if _is_object(value):
         return _convert_object(value, hint, where)
     if _is_list(value) and (item_hint := _item_hint(hint, Sequence)):
-        converted = [convert_prop(item, item_hint, f"{where}[{index}]") for index, item in enumerate(value)]
+        converted = [
+            convert_prop(item, item_hint, f"{where}[{index}]") for index, item in enumerate(value)
+        ]
         return converted if get_origin(hint) is list else tuple(converted)
     return value
 
@@ -224,20 +255,34 @@ def _convert_object(value: dict[str, object], hint: object, where: str) -> objec
         return {key: convert_prop(item, item_hint, f"{where}.{key}") for key, item in value.items()}
     if inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement):
         hints = resolve_hints(hint)
-        names = {field.alias or field.name: field.name for field in attrs.fields(hint) if field.init}
+        names = {
+            field.alias or field.name: field.name for field in attrs.fields(hint) if field.init
+        }
         data = check_fields(value, tuple(names), where)
-        return hint(**{name: convert_prop(item, hints.get(names[name]), f"{where}.{name}") for name, item in data.items()})
+        return hint(
+            **{
+                name: convert_prop(item, hints.get(names[name]), f"{where}.{name}")
+                for name, item in data.items()
+            }
+        )
     return value
 
 
 def _item_hint(hint: object, kind: type) -> object:
     origin = get_origin(hint)
     arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
-    return arguments[-1] if arguments and inspect.isclass(origin) and issubclass(origin, kind) else None
+    return (
+        arguments[-1]
+        if arguments and inspect.isclass(origin) and issubclass(origin, kind)
+        else None
+    )
 
 
 def read_props(path: Path | None) -> Mapping[str, object]:
-    """Read props from a JSON file; `-` reads stdin, None is no props. Fails for anything but a JSON object."""
+    """Read props from a JSON file; `-` reads stdin, None is no props.
+
+    Fails for anything but a JSON object.
+    """
     if path is None:
         return {}
     try:
@@ -253,5 +298,7 @@ def read_props(path: Path | None) -> Mapping[str, object]:
     except RecursionError:
         usage_error(f"{path}: the JSON is nested too deeply.")
     if not isinstance(props, dict):
-        usage_error(f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.')
+        usage_error(
+            f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.'
+        )
     return cast("dict[str, object]", props)  # JSON objects have string keys

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from promptkit.cli.input.props import convert_prop, resolve_hints
 from promptkit.cli.output.errors import usage_error
 from promptkit.element import Child, PromptElement, Sizing, component, flatten
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
+from promptkit.elements.chat import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolRound,
+    UserMessage,
+)
 from promptkit.elements.template.template import Template
 
 if TYPE_CHECKING:
@@ -31,8 +37,9 @@ Props: TypeAlias = "Mapping[str, object]"
 def load_target(source: str, props: Props) -> PromptElement:
     """Create the element that a source and its props describe.
 
-    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element, or an element. `:Name` may be left
-    out if the module has only one component. `FILE.j2` is a template.
+    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element,
+    or an element. `:Name` may be left out if the module has only one component. `FILE.j2` is a
+    template.
 
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
@@ -46,7 +53,9 @@ def load_target(source: str, props: Props) -> PromptElement:
             usage_error(f"{source} is an element, not a component: it takes no props.")
         return value
     if not callable(value):
-        usage_error(f"{source} is a {type(value).__name__}: name a component, a function or an element.")
+        usage_error(
+            f"{source} is a {type(value).__name__}: name a component, a function or an element."
+        )
     element = _call(value, props, source)
     if not isinstance(element, PromptElement):
         usage_error(f"{source} returned a {type(element).__name__}, not an element.")
@@ -88,19 +97,24 @@ def _module_of_file(place: str) -> ModuleType:
     if spec is None or spec.loader is None:
         usage_error(f"cannot load {place} as a Python file.")
     module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # the file can import modules beside it, as when it is run as a script
+    # the file can import modules beside it, as when it is run as a script
+    sys.path.insert(0, str(path.parent))
     sys.modules[name] = module  # annotations are resolved in it
     try:
         spec.loader.exec_module(module)
     except SystemExit:
-        usage_error(f"{place} called sys.exit() while it was imported: put that code under `if __name__ == '__main__':`.")
+        usage_error(
+            f"{place} called sys.exit() while it was imported: put that code under `if __name__ == '__main__':`."
+        )
     return module
 
 
 def _lookup(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
         known = list(_components(module))
-        usage_error(f"{place} has no {name}.{_suggestion(name, known)}{_listed('Its components', known)}")
+        usage_error(
+            f"{place} has no {name}.{_suggestion(name, known)}{_listed('Its components', known)}"
+        )
     value: object = getattr(module, name)
     return value
 
@@ -117,24 +131,38 @@ def _components(module: ModuleType) -> Mapping[str, type[PromptElement]]:
     return {
         name: value
         for name, value in vars(module).items()
-        if inspect.isclass(value) and issubclass(value, PromptElement) and value.__module__ == module.__name__
+        if inspect.isclass(value)
+        and issubclass(value, PromptElement)
+        and value.__module__ == module.__name__
     }
 
 
 def _call(function: Callable[..., object], props: Props, source: str) -> object:
     parameters = inspect.signature(function).parameters.values()
-    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    names = [
+        each.name
+        for each in parameters
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     for name in props:
         if name not in names and not takes_any:
-            layout = {field.name for field in PromptElement.__attrs_attrs__} if inspect.isclass(function) else set[str]()
+            layout = (
+                {field.name for field in PromptElement.__attrs_attrs__}
+                if inspect.isclass(function)
+                else set[str]()
+            )
             own = [each for each in names if each not in layout]
-            usage_error(f"{source} has no prop {name!r}.{_suggestion(name, names)}{_listed('Its props', own or names)}")
+            usage_error(
+                f"{source} has no prop {name!r}.{_suggestion(name, names)}{_listed('Its props', own or names)}"
+            )
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
             usage_error(f"{source} needs the prop {each.name!r}: add it to --props FILE.json.")
     hints = resolve_hints(function)
-    return function(**{name: convert_prop(value, hints.get(name), name) for name, value in props.items()})
+    return function(
+        **{name: convert_prop(value, hints.get(name), name) for name, value in props.items()}
+    )
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
@@ -152,7 +180,10 @@ MESSAGES = (AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
 
 @component
 class TemplatePrompt(PromptElement):
-    """The messages of a template. A template without messages becomes one user message, because text cannot stand alone."""
+    """The messages of a template.
+
+    A template without messages becomes one user message, because text cannot stand alone.
+    """
 
     template: Template
     """Rendered with the whole budget."""

@@ -20,10 +20,16 @@ __all__ = ["print_run"]
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
-    ("used", "tokens of the rendered prompt; if the required elements do not fit, the tokens that these need"),
+    (
+        "used",
+        "tokens of the rendered prompt; if the required elements do not fit, the tokens that these need",
+    ),
     ("filled", "share of the budget that is used"),
     ("dropped", "tokens of the elements that were removed"),
-    ("stable prefix", "tokens of the leading messages that are the same as without a budget, so that a prompt cache can serve them"),
+    (
+        "stable prefix",
+        "tokens of the leading messages that are the same as without a budget, so that a prompt cache can serve them",
+    ),
 )
 
 TIMES_LEGEND = (
@@ -36,9 +42,21 @@ STEPS = 7
 
 BLOCKS = "·▁▂▃▄▅▆▇█x"
 PLAIN = ".:-~=+o%#x"
-"""Marks for 0 %, seven steps, 100 %, and no render. PLAIN is for terminals that cannot print block characters."""
+"""Marks for 0 %, seven steps, 100 %, and no render. PLAIN is for terminals that cannot print block
+characters."""
 
-STYLES = ("red", "red", "red", "yellow", "yellow", "yellow", "green", "green", "green", "bright_black")
+STYLES = (
+    "red",
+    "red",
+    "red",
+    "yellow",
+    "yellow",
+    "yellow",
+    "green",
+    "green",
+    "green",
+    "bright_black",
+)
 
 HEADING = "share kept of"
 
@@ -50,23 +68,47 @@ MAX_CELL_WIDTH = 3
 
 
 def print_run(run: Run) -> None:
-    """Print a table and a heat map for each model, and a legend. Fits 60 columns and needs no colour."""
+    """Print a table and a heat map for each model, and a legend.
+
+    Fits 60 columns and needs no colour.
+    """
     console = Console(highlight=False)
     for number, sweep in enumerate(run.sweeps):
         if number:
             console.print()
-        console.print(Text.assemble((run.target, "bold"), f", counted as {sweep.model} ({sweep.tokenizer})" if sweep.model else ""))
+        console.print(
+            Text.assemble(
+                (run.target, "bold"),
+                f", counted as {sweep.model} ({sweep.tokenizer})" if sweep.model else "",
+            )
+        )
         console.print(
             f"{sweep.whole:,} tokens in {sweep.messages:,} message{'s' * (sweep.messages != 1)} without a budget"
             + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else "")
         )
         console.print()
-        headings = ("budget", "used", "filled", "dropped", "stable\nprefix", *(("cold", "warm") if sweep.floor else ()))
-        print_table(console, headings, [_cells(sweep, point, at) for at, point in enumerate(sweep.points)], gap=2, first="right")
+        headings = (
+            "budget",
+            "used",
+            "filled",
+            "dropped",
+            "stable\nprefix",
+            *(("cold", "warm") if sweep.floor else ()),
+        )
+        print_table(
+            console,
+            headings,
+            [_cells(sweep, point, at) for at, point in enumerate(sweep.points)],
+            gap=2,
+            first="right",
+        )
         console.print()
         _print_heat_map(console, sweep)
     console.print()
-    print_legend((*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())), width=console.width)
+    print_legend(
+        (*LEGEND, *(TIMES_LEGEND if any(sweep.floor for sweep in run.sweeps) else ())),
+        width=console.width,
+    )
 
 
 def _cells(sweep: Sweep, point: Point, at: int) -> Sequence[str]:
@@ -103,7 +145,10 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
     cell = max(1, min(MAX_CELL_WIDTH, cells_width // len(sweep.points)))
     shown = range(0, len(sweep.points), -(-len(sweep.points) // cells_width))
     width = max(len(HEADING), min(names, available - cell * len(shown)))
-    console.print(f"{HEADING:<{width}}  {'tokens':>7} {_header([sweep.points[at].budget for at in shown], cell)}", soft_wrap=True)
+    console.print(
+        f"{HEADING:<{width}}  {'tokens':>7} {_header([sweep.points[at].budget for at in shown], cell)}",
+        soft_wrap=True,
+    )
     for element in elements:
         line = Text(f"{_fit_name(element.path, width)}  {element.whole:>7,} ")
         for at in shown:
@@ -117,7 +162,10 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
 
 
 def _header(budgets: Sequence[int], cell: int) -> str:
-    """Return the budgets above their columns. Where columns are too narrow, only some budgets are printed."""
+    """Return the budgets above their columns.
+
+    Where columns are too narrow, only some budgets are printed.
+    """
     line = ""
     for at, budget in enumerate(budgets):
         if len(line) <= at * cell:
@@ -126,7 +174,10 @@ def _header(budgets: Sequence[int], cell: int) -> str:
 
 
 def _mark(element: Element, at: int) -> int:
-    """Return the index of the mark for a kept share. The marks for 0 % and 100 % are used only for exactly these shares."""
+    """Return the index of the mark for a kept share.
+
+    The marks for 0 % and 100 % are used only for exactly these shares.
+    """
     share = element.kept_share(at)
     if share is None:
         return STEPS + 2
@@ -134,7 +185,10 @@ def _mark(element: Element, at: int) -> int:
 
 
 def _fit_name(name: str, width: int) -> str:
-    """Cut and pad a name to the width of its column. The beginning is cut, because the end tells more."""
+    """Cut and pad a name to the width of its column.
+
+    The beginning is cut, because the end tells more.
+    """
     shown, name = name, name[-width:]
     while cell_len(shown) > width:
         name = name[1:]

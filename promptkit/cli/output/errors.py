@@ -31,14 +31,19 @@ def usage_error(message: str) -> NoReturn:
 def explain_failure(error: BaseException) -> str:
     """Return one line for an error: `prompt.py:12: ValueError: no such file`.
 
-    The place is the last line of the user's own code in the traceback, so an error raised inside a library still points at the call.
-    The class name is left out for errors that promptkit raises on purpose. Of an exception group, the first error is explained.
+    The place is the last line of the user's own code in the traceback, so an error raised inside a
+    library still points at the call. The class name is left out for errors that promptkit raises on
+    purpose. Of an exception group, the first error is explained.
     """
     error = _first_of_group(error)
     place = _place(error)
     if isinstance(error, OSError) and error.strerror and error.filename and not place:
         return " ".join(f"{error.filename}: {error.strerror}.".split())
-    message = str(error) if isinstance(error, PromptKitError) else "".join(traceback.format_exception_only(error)[-1:])
+    message = (
+        str(error)
+        if isinstance(error, PromptKitError)
+        else "".join(traceback.format_exception_only(error)[-1:])
+    )
     notes: Iterable[str] = getattr(error, "__notes__", ())
     if not isinstance(error, PromptKitError) and notes:
         message = f"{type(error).__name__}: {error}"
@@ -75,14 +80,19 @@ def _place(error: BaseException) -> str:
 def _find_place(frame: FrameType, line: int) -> tuple[str, int]:
     """Return file and line of a frame; of the code that Jinja generates, those of the template."""
     template: JinjaTemplate | None = frame.f_globals.get("__jinja_template__")
-    return frame.f_code.co_filename, line if template is None else template.get_corresponding_lineno(line)
+    return (
+        frame.f_code.co_filename,
+        line if template is None else template.get_corresponding_lineno(line),
+    )
 
 
 def _is_user_code(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(STANDARD_LIBRARY)
+    installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(
+        STANDARD_LIBRARY
+    )
     # The console script is outside the library folders, but it is not user code either.
     return not (installed or path.is_relative_to(PACKAGE) or path.name == "promptkit")
 

@@ -29,7 +29,8 @@ BAR = 40
 """Columns of a bar."""
 
 LIST_LINES = 6
-"""Lines of a list that are printed before the rest is folded. As many are printed at the end of a list of messages."""
+"""Lines of a list that are printed before the rest is folded. As many are printed at the end of a
+list of messages."""
 
 REASONS = {
     "budget": "removed to fit the budget",
@@ -43,7 +44,12 @@ STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "ye
 
 
 def print_renders(
-    title: str, conversation: Sequence[Message], renders: Sequence[Rendered], tokenizer: Tokenizer, *, everything: bool
+    title: str,
+    conversation: Sequence[Message],
+    renders: Sequence[Rendered],
+    tokenizer: Tokenizer,
+    *,
+    everything: bool,
 ) -> None:
     """Print each render: its budget as a bar, the messages kept, and the removals.
 
@@ -57,7 +63,9 @@ def print_renders(
     console = Console(highlight=False)
     fold = None if everything else LIST_LINES
     console.print(Text(title, style="bold"))
-    console.print(f"{len(conversation):,} messages, rendered at {_pluralize(len(renders), 'budget')}")
+    console.print(
+        f"{len(conversation):,} messages, rendered at {_pluralize(len(renders), 'budget')}"
+    )
     for rendered in renders:
         console.print()
         console.print(_bar(rendered, console))
@@ -74,7 +82,9 @@ def print_messages(rendered: Rendered) -> None:
     """Print the messages in full, each under its role, and their tokens."""
     console = Console(highlight=False)
     for message in rendered.messages:
-        heading = " ".join(word for word in (message.role, message.name, message.tool_call_id) if word)
+        heading = " ".join(
+            word for word in (message.role, message.name, message.tool_call_id) if word
+        )
         console.print(Text(f"── {show_text(heading)} ".ljust(BAR, "─"), style=STYLES[message.role]))
         for line in (*_text(message, console).splitlines(), *_calls(message, console)):
             console.print(Text(show_text(line)), soft_wrap=True)
@@ -100,16 +110,28 @@ def _bar(rendered: Rendered, console: Console) -> Text:
     )
 
 
-def _print_kept(console: Console, messages: Sequence[Message], tokenizer: Tokenizer, fold: int | None) -> None:
+def _print_kept(
+    console: Console, messages: Sequence[Message], tokenizer: Tokenizer, fold: int | None
+) -> None:
     count = Sizer(tokenizer).count_message
     console.print("  Kept (role, tokens, first line):")
     # A single message is not folded: the line that says so would be as long.
     hidden = messages[fold : len(messages) - fold] if fold and len(messages) > 2 * fold + 1 else ()
     for index, message in enumerate(messages):
         if index == fold and hidden:
-            _print_row(console, f"  {'…':<9} {sum(map(count, hidden)):>7,}  ", f"{len(hidden):,} more messages", "bright_black")
+            _print_row(
+                console,
+                f"  {'…':<9} {sum(map(count, hidden)):>7,}  ",
+                f"{len(hidden):,} more messages",
+                "bright_black",
+            )
         elif not hidden or not fold or index < fold or index >= len(messages) - fold:
-            _print_row(console, f"  {message.role:<9} {count(message):>7,}  ", _first_line(message, console), STYLES[message.role])
+            _print_row(
+                console,
+                f"  {message.role:<9} {count(message):>7,}  ",
+                _first_line(message, console),
+                STYLES[message.role],
+            )
 
 
 def _print_removed(console: Console, removals: Sequence[Removal], fold: int | None) -> None:
@@ -117,18 +139,28 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
         console.print("\n  Nothing removed.")
         return
     total = sum(removal.tokens for removal in removals)
-    console.print(f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):")
+    console.print(
+        f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):"
+    )
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     orders = {removal.path: removal.order for removal in removals}
     partners = [orders.get(each.partner) if each.partner else None for each in shown]
-    reasons = [each.reason if partner is None else f"{each.reason} {partner}." for each, partner in zip(shown, partners, strict=True)]
+    reasons = [
+        each.reason if partner is None else f"{each.reason} {partner}."
+        for each, partner in zip(shown, partners, strict=True)
+    ]
     width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
         _print_row(
-            console, f"  {removal.order:>8}. {removal.tokens:>7,}  ", f"{reason:<{width}}  {_short_path(removal.label)}", "bright_black"
+            console,
+            f"  {removal.order:>8}. {removal.tokens:>7,}  ",
+            f"{reason:<{width}}  {_short_path(removal.label)}",
+            "bright_black",
         )
     if rest := removals[len(shown) :]:
-        console.print(f"  {'…':>9} {sum(removal.tokens for removal in rest):>7,}  {len(rest):,} more")
+        console.print(
+            f"  {'…':>9} {sum(removal.tokens for removal in rest):>7,}  {len(rest):,} more"
+        )
 
 
 def _print_row(console: Console, start: str, text: str, style: str) -> None:
@@ -143,7 +175,9 @@ def _short_path(label: str) -> str:
 
 
 def _first_line(message: Message, console: Console) -> str:
-    lines = [" ".join(line.split()) for line in _text(message, console).splitlines() if line.strip()]
+    lines = [
+        " ".join(line.split()) for line in _text(message, console).splitlines() if line.strip()
+    ]
     return " ".join((*lines[:1], *_calls(message, console))) or "(empty)"
 
 
@@ -171,7 +205,11 @@ def _part_text(part: Part) -> str:
 
 def _escape_for(console: Console, text: str) -> str:
     """Escape control characters if the output is a terminal. A file gets the text unchanged."""
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: f"\\x{ord(match[0]):02x}", text) if console.is_terminal else text
+    return (
+        re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: f"\\x{ord(match[0]):02x}", text)
+        if console.is_terminal
+        else text
+    )
 
 
 def _pluralize(number: int, noun: str) -> str:
@@ -194,7 +232,9 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
                 "path": removal.path,
                 "label": removal.label,
                 # JSON cannot express -inf.
-                "priority": None if removal.priority is None else max(removal.priority, -sys.float_info.max),
+                "priority": None
+                if removal.priority is None
+                else max(removal.priority, -sys.float_info.max),
                 "tokens": removal.tokens,
                 "reason": removal.reason,
                 "partner": removal.partner,

@@ -24,8 +24,13 @@ EXACT_BELOW = 100_000
 """Token counts below this number are printed in full, larger ones in thousands or millions."""
 
 
-def print_replay(files: Sequence[FileResult], total: FileResult, options: ReplayOptions, *, each: bool) -> None:
-    """Print a table for all files together and, with `each`, one for each file before it. Needs no colour."""
+def print_replay(
+    files: Sequence[FileResult], total: FileResult, options: ReplayOptions, *, each: bool
+) -> None:
+    """Print a table for all files together and, with `each`, one for each file before it.
+
+    Needs no colour.
+    """
     console = Console(highlight=False)
     rules = options.rules
     if each and len(files) > 1:
@@ -34,10 +39,14 @@ def print_replay(files: Sequence[FileResult], total: FileResult, options: Replay
             console.print()
     _print(console, total, options)
     console.print()
-    print_legend([(name, text) for name, text, is_shown, _ in _columns(total, options) if is_shown and text], width=console.width)
+    print_legend(
+        [(name, text) for name, text, is_shown, _ in _columns(total, options) if is_shown and text],
+        width=console.width,
+    )
     console.print()
     console.print(
-        f"{format_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}", soft_wrap=True
+        f"{format_size(rules.window)} window, prices of {escape_control_chars(rules.model)}, cache rules: {rules.cache}",
+        soft_wrap=True,
     )
 
 
@@ -48,16 +57,20 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
     if file.hindsight is not None:
         least, best = file.hindsight.lower_bound, file.hindsight.optimum
         console.print(
-            f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.", soft_wrap=True
+            f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.",
+            soft_wrap=True,
         )
     columns = [column for column in _columns(file, options) if column[2]]
     headings = tuple(heading for name, *_ in columns for heading in name.split(", "))
-    rows = [tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies]
+    rows = [
+        tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies
+    ]
     print_table(console, headings, rows, gap=1, first="left")
 
 
 Column: TypeAlias = "tuple[str, str, bool, Callable[[PolicyResult], tuple[str | Text, ...]]]"
-"""The heading (with a comma that of two columns), its explanation, whether it is shown, and the cells of a policy."""
+"""The heading (with a comma that of two columns), its explanation, whether it is shown, and the
+cells of a policy."""
 
 
 def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
@@ -65,22 +78,42 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
     return (
         ("policy", "", True, lambda each: (each.policy,)),
         ("req", "requests", True, lambda each: (f"{each.totals.requests:,}",)),
-        ("sum", "summaries that replaced messages", True, lambda each: (f"{each.totals.checkpoints:,}",)),
-        ("wait", "requests that waited for a summary", True, lambda each: (f"{each.totals.foreground_waits:,}",)),
+        (
+            "sum",
+            "summaries that replaced messages",
+            True,
+            lambda each: (f"{each.totals.checkpoints:,}",),
+        ),
+        (
+            "wait",
+            "requests that waited for a summary",
+            True,
+            lambda each: (f"{each.totals.foreground_waits:,}",),
+        ),
         (
             "over",
             "requests that were larger than the context window allows; they are billed as if the model had accepted them",
             True,
             lambda each: (_red_if_any(each.totals.overflows),),
         ),
-        ("bad", "requests that a provider would reject as invalid", True, lambda each: (_red_if_any(each.totals.invalid_requests),)),
+        (
+            "bad",
+            "requests that a provider would reject as invalid",
+            True,
+            lambda each: (_red_if_any(each.totals.invalid_requests),),
+        ),
         (
             "input, cached",
             "input tokens of the requests, and the share of them that was read from the prompt cache",
             True,
             lambda each: _format_input(each.totals.requests_billed),
         ),
-        ("price $", "dollars for requests, replies and summaries", True, lambda each: (f"{each.price:,.3f}",)),
+        (
+            "price $",
+            "dollars for requests, replies and summaries",
+            True,
+            lambda each: (f"{each.price:,.3f}",),
+        ),
         (
             "ratio",
             "the price, as a multiple of that with compactions at the best points in hindsight",
@@ -97,20 +130,31 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             "facts",
             "share of the earlier identifiers in answers that the request shows; second figure: with what the model can look up",
             True,
-            lambda each: (f"{_percent(each.uses_present_share)} {_percent(each.uses_known_share)}",),
+            lambda each: (
+                f"{_percent(each.uses_present_share)} {_percent(each.uses_known_share)}",
+            ),
         ),
-        ("lack", "answers with an identifier that the request does not show", True, lambda each: (_format_lacking(each),)),
+        (
+            "lack",
+            "answers with an identifier that the request does not show",
+            True,
+            lambda each: (_format_lacking(each),),
+        ),
         (
             "asked",
             "share of the user's messages that the request shows; second figure: with what the model can look up",
             True,
-            lambda each: (f"{_percent(each.requests_present_share)} {_percent(each.requests_share)}",),
+            lambda each: (
+                f"{_percent(each.requests_present_share)} {_percent(each.requests_share)}",
+            ),
         ),
     )
 
 
 def _format_input(billed: BilledTokens) -> tuple[str, str]:
-    return _format_tokens(billed.input_tokens), _percent(billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0)
+    return _format_tokens(billed.input_tokens), _percent(
+        billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
+    )
 
 
 def _format_ratio(ratio: float | None) -> str:

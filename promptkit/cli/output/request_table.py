@@ -34,7 +34,9 @@ def print_requests(log: ConversationLog) -> None:
     rows = requests.requests
     shown = choose_requests(rows)
     checkpoints = sum(request.checkpoint for request in rows)
-    prices = "" if requests.price is None else f", ${requests.price:.4f} at the prices of {log.model}"
+    prices = (
+        "" if requests.price is None else f", ${requests.price:.4f} at the prices of {log.model}"
+    )
     click.echo()
     after = f", {checkpoints:,} of them after a checkpoint" if checkpoints else ""
     click.echo(f"requests      {len(rows):,}{after}{escape_control_chars(prices)}")
@@ -49,9 +51,14 @@ def print_requests(log: ConversationLog) -> None:
         mark = "▼" if request.checkpoint else " "
         price = "" if request.price is None else f"${request.price:.4f}"
         bar = draw_bar(request, most=most, width=width, limit=log.limit)
-        click.echo(f"{mark}{at + 1:>7,} {request.tokens:>9,} {request.billed.cached_tokens:>9,} {price:>13}  {bar}")
+        click.echo(
+            f"{mark}{at + 1:>7,} {request.tokens:>9,} {request.billed.cached_tokens:>9,} {price:>13}  {bar}"
+        )
     used = [part for at, part in enumerate(PARTS) if any(request.parts[at] for request in rows)]
-    names = ", ".join(f"{LETTERS[part]} {'not in the recording' if part == 'unrecorded' else part}" for part in used)
+    names = ", ".join(
+        f"{LETTERS[part]} {'not in the recording' if part == 'unrecorded' else part}"
+        for part in used
+    )
     limit = f"; | the limit of {log.limit:,}" if log.limit is not None and log.limit <= most else ""
     click.echo(f"{names}{limit}{'; ▼ after a checkpoint' if checkpoints else ''}")
 

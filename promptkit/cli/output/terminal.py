@@ -32,9 +32,11 @@ __all__ = [
 ]
 
 
-# Control characters except tab and line feed; line and paragraph separators; characters that override or isolate the direction of
-# writing; lone surrogates, which no encoding can write.
-DANGEROUS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters except tab and line feed; line and paragraph separators; characters that
+# override or isolate the direction of writing; lone surrogates, which no encoding can write.
+DANGEROUS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def escape_control_chars(text: str) -> str:
@@ -53,7 +55,13 @@ def show_text(text: str) -> str:
 
 def show_json(text: str) -> str:
     r"""Return JSON as it is printed to stdout: for a terminal with control characters as `\u` escapes, which mean the same."""
-    return DANGEROUS.sub(lambda match: match[0] if match[0] == "\r" else f"\\u{ord(match[0]):04x}", text) if sys.stdout.isatty() else text
+    return (
+        DANGEROUS.sub(
+            lambda match: match[0] if match[0] == "\r" else f"\\u{ord(match[0]):04x}", text
+        )
+        if sys.stdout.isatty()
+        else text
+    )
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -65,7 +73,8 @@ def clip(text: str, width: int) -> str:
     """Cut a text to at most `width` columns. A text that is cut ends with `…`."""
     from rich.cells import cell_len, set_cell_size
 
-    text = text[: width + 1]  # every character takes at least one column, except combining characters
+    # every character takes at least one column, except combining characters
+    text = text[: width + 1]
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
@@ -73,12 +82,19 @@ def read_width(default: int) -> int:
     """Return the columns of the terminal, or of the environment variable COLUMNS, or `default` if stdout is neither a terminal nor told."""
     from rich.console import Console
 
-    return Console().width if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal() else default
+    return (
+        Console().width
+        if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+        else default
+    )
 
 
 @contextmanager
 def show_spinner(task: str) -> Generator[None]:
-    """Show `task` and a spinner on stderr while the block runs. Shows nothing if stderr is not a terminal."""
+    """Show `task` and a spinner on stderr while the block runs.
+
+    Shows nothing if stderr is not a terminal.
+    """
     if not sys.stderr.isatty():
         yield
         return
@@ -90,7 +106,10 @@ def show_spinner(task: str) -> Generator[None]:
 
 
 def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int = 0) -> None:
-    """Print names and their meanings in two columns of at most `width` columns together. Long meanings wrap."""
+    """Print names and their meanings in two columns of at most `width` columns together.
+
+    Long meanings wrap.
+    """
     column = indent + max(len(name) for name, _ in entries) + 2
     for name, meaning in entries:
         start = f"{'':{indent}}{name}".ljust(column)
@@ -99,12 +118,23 @@ def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int 
             start = " " * column
 
 
-def print_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str | Text]], *, gap: int, first: JustifyMethod) -> None:
-    """Print a table. If the terminal is too narrow for it, columns move into a second table below, so that no figure is broken.
+def print_table(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    *,
+    gap: int,
+    first: JustifyMethod,
+) -> None:
+    """Print a table.
+
+    If the terminal is too narrow for it, columns move into a second table below, so that no figure
+    is broken.
 
     Args:
         console: Where to print.
-        headings: The names of the columns. The first column names the row, and is repeated in each table.
+        headings: The names of the columns. The first column names the row, and is repeated in each
+            table.
         rows: The cells of each row. A row may be shorter than the headings.
         gap: The characters between two columns.
         first: How the first column is aligned. All others are aligned to the right.
@@ -114,13 +144,22 @@ def print_table(console: Console, headings: Sequence[str], rows: Sequence[Sequen
 
     texts = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     widths = [
-        max(*map(len, heading.split("\n")), *(row[column].cell_len for row in texts if column < len(row)), 0)
+        max(
+            *map(len, heading.split("\n")),
+            *(row[column].cell_len for row in texts if column < len(row)),
+            0,
+        )
         for column, heading in enumerate(headings)
     ]
     for number, columns in enumerate(_group_columns(widths, console.width, gap)):
         if number:
             console.print()
-        table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), width=sum(widths[column] + gap for column in columns) - gap)
+        table = Table(
+            box=None,
+            pad_edge=False,
+            padding=(0, gap, 0, 0),
+            width=sum(widths[column] + gap for column in columns) - gap,
+        )
         for column in columns:
             table.add_column(headings[column], justify="right" if column else first, no_wrap=True)
         for row in texts:
@@ -142,9 +181,14 @@ def _group_columns(widths: Sequence[int], available: int, gap: int) -> list[list
 
 
 def echo_wrapped(text: str, *, err: bool = False) -> None:
-    """Print a sentence. Lines are broken between words at the width of the terminal; elsewhere it is one line."""
+    """Print a sentence.
+
+    Lines are broken between words at the width of the terminal; elsewhere it is one line.
+    """
     width = read_width(0)
-    for line in wrap(text, width, break_on_hyphens=False, break_long_words=False) if width else [text]:
+    for line in (
+        wrap(text, width, break_on_hyphens=False, break_long_words=False) if width else [text]
+    ):
         click.echo(line, err=err)
 
 

@@ -43,7 +43,14 @@ if TYPE_CHECKING:
 __all__ = ["STYLES", "entry_role", "entry_texts", "first_line", "short_id", "show_entries"]
 
 
-STYLES = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow", "checkpoint": "red", "branch_summary": "red"}
+STYLES = {
+    "system": "magenta",
+    "user": "cyan",
+    "assistant": "green",
+    "tool": "yellow",
+    "checkpoint": "red",
+    "branch_summary": "red",
+}
 
 ID_CHARACTERS = 8
 """Characters of an id that are printed. They are enough to tell the entries of a file apart."""
@@ -71,14 +78,17 @@ class _FileOutline:
         return found
 
 
-def show_entries(file: Path | str, *, leaf: str | None, everything: bool, full: bool, as_json: bool) -> None:
+def show_entries(
+    file: Path | str, *, leaf: str | None, everything: bool, full: bool, as_json: bool
+) -> None:
     """Print the branch that ends with a leaf, or all branches.
 
     Args:
         file: The transcript's file, or its URL.
         leaf: An entry id, the beginning of one, or a label. None: the last entry written.
         everything: Print all branches; the entries of the branch above are marked with `*`.
-        full: Print the full text of all entries. By default long lists and long texts are shortened.
+        full: Print the full text of all entries. By default long lists and long texts are
+            shortened.
         as_json: Print one JSON object per entry.
 
     Raises:
@@ -91,7 +101,11 @@ def show_entries(file: Path | str, *, leaf: str | None, everything: bool, full: 
     shown = len(tree) if everything else len(path)
     if as_json:
         for item in _read_entries(file, tree, None if everything else path):
-            where = {"line": item.line} if item.archive is None else {"line": item.line, "archive": item.archive}
+            where = (
+                {"line": item.line}
+                if item.archive is None
+                else {"line": item.line, "archive": item.archive}
+            )
             click.echo(json.dumps(where | entry_to_json(item.entry)))
         return
     branches = len(tree.leaves())
@@ -101,10 +115,15 @@ def show_entries(file: Path | str, *, leaf: str | None, everything: bool, full: 
     )
     click.echo(f"{'line':>6}  {'id':<8}  {'role':<10}  text")
     _print_entries(
-        _read_entries(file, tree, None if everything else path), outline, path if everything else None, fold=None if full else shown
+        _read_entries(file, tree, None if everything else path),
+        outline,
+        path if everything else None,
+        fold=None if full else shown,
     )
     if outline.problems:
-        click.echo(f"problems: {outline.problems:,}; list them with: promptkit transcript validate {name}")
+        click.echo(
+            f"problems: {outline.problems:,}; list them with: promptkit transcript validate {name}"
+        )
 
 
 def _read_outline(file: Path | str) -> _FileOutline:
@@ -131,23 +150,40 @@ def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path | str) -> str
         return outline.labels[leaf]
     found = [entry_id for entry_id in outline.tree.parents if entry_id.startswith(leaf)]
     if len(found) != 1:
-        usage_error(f"--leaf {leaf!r} matches {f'{len(found):,} entries' if found else 'no entry and no label'} of {file}.")
+        usage_error(
+            f"--leaf {leaf!r} matches {f'{len(found):,} entries' if found else 'no entry and no label'} of {file}."
+        )
     return found[0]
 
 
-def _read_entries(file: Path | str, tree: EntryTree, path: set[str] | None) -> Iterator[StoredEntry]:
-    """Yield the entries to print. Entries that were appended since the outline was read are left out."""
+def _read_entries(
+    file: Path | str, tree: EntryTree, path: set[str] | None
+) -> Iterator[StoredEntry]:
+    """Yield the entries to print.
+
+    Entries that were appended since the outline was read are left out.
+    """
     seen: set[str] = set()
     for item in open_reader(file):
-        if isinstance(item, StoredEntry) and item.entry.id in (tree if path is None else path) and item.entry.id not in seen:
+        if (
+            isinstance(item, StoredEntry)
+            and item.entry.id in (tree if path is None else path)
+            and item.entry.id not in seen
+        ):
             seen.add(item.entry.id)
             yield item
 
 
-def _print_entries(items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None) -> None:
+def _print_entries(
+    items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None
+) -> None:
     width = read_width(160)
     labels = outline.labels_by_entry()
-    hidden = range(FIRST_ENTRIES, fold - LAST_ENTRIES) if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1 else range(0)
+    hidden = (
+        range(FIRST_ENTRIES, fold - LAST_ENTRIES)
+        if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1
+        else range(0)
+    )
     archive: str | None = None
     before: str | None = None
     for at, item in enumerate(items):
@@ -162,13 +198,18 @@ def _print_entries(items: Iterator[StoredEntry], outline: _FileOutline, path: se
             click.echo(f"{'':7}  {f'in {archive}' if archive else 'in the file itself'}:")
         parent = outline.tree.parents[entry.id]
         if parent != before:
-            click.echo(f"{'':7}  after {short_id(parent)}:" if parent else f"{'':7}  a new conversation:")
+            click.echo(
+                f"{'':7}  after {short_id(parent)}:" if parent else f"{'':7}  a new conversation:"
+            )
         before = entry.id
         mark = "*" if path is not None and entry.id in path else " "
         names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
         start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
         if fold is not None:
-            click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + clip(names + first_line(entry), max(width - len(start), 20)))
+            click.echo(
+                click.style(start, fg=STYLES.get(entry_role(entry)))
+                + clip(names + first_line(entry), max(width - len(start), 20))
+            )
             continue
         click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + names)
         for text in entry_texts(entry):
@@ -226,7 +267,11 @@ def _other_texts(entry: Entry) -> Iterator[str]:
             yield reason
         case Label(target=target, label=label):
             yield f"{label} = {short_id(target)}"
-        case Setting(name=name, value=value) | CustomEntry(name=name, data=value) | Observation(name=name, data=value):
+        case (
+            Setting(name=name, value=value)
+            | CustomEntry(name=name, data=value)
+            | Observation(name=name, data=value)
+        ):
             yield name if value is None else f"{name} = {_json(value)}"
         case UnknownEntry(data=data):
             yield _json(data)
@@ -237,7 +282,9 @@ def _other_texts(entry: Entry) -> Iterator[str]:
 def _heading(checkpoint: Checkpoint) -> str:
     before, after = checkpoint.tokens_before, checkpoint.tokens_after
     sizes = f", {before:,} → {after:,} tokens" if before is not None and after is not None else ""
-    kept = f", messages kept from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
+    kept = (
+        f", messages kept from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
+    )
     return f"({checkpoint.trigger}{sizes}{kept})"
 
 

@@ -54,8 +54,8 @@ async def switch_branch(  # noqa: PLR0913  # keywords
 ) -> Entry:
     """Continue from another entry, with a summary of the branch that is left.
 
-    Nothing is written before the summary is ready, so a cancelled call leaves the conversation where it was. An error leaves the leaf
-    unchanged, too.
+    Nothing is written before the summary is ready, so a cancelled call leaves the conversation
+    where it was. An error leaves the leaf unchanged, too.
 
     Args:
         transcript: The conversation.
@@ -65,11 +65,13 @@ async def switch_branch(  # noqa: PLR0913  # keywords
         instructions: What the user asks of the summary.
         preface: Text before the summary.
         redactor: Removes secrets from what the summarizer gets and from its summary.
-        tokenizer: Counts the branch and the summary, which must not be too short for it. None: the tokens are estimated.
+        tokenizer: Counts the branch and the summary, which must not be too short for it. None: the
+            tokens are estimated.
         seconds: The longest time that one summarizer may take; None: no limit.
 
     Returns:
-        The last entry that was written: a BranchSummary after the target entry, or a mere rewind if the branch has no messages.
+        The last entry that was written: a BranchSummary after the target entry, or a mere rewind if
+        the branch has no messages.
 
     Raises:
         SummaryError: No summary was made in time, or none that can stand for the branch.
@@ -100,10 +102,14 @@ async def switch_branch(  # noqa: PLR0913  # keywords
     if redactor is not None:
         summary = redact_summary(summary, redactor)
     if not summary.text.strip():
-        raise SummaryError(reason="empty", detail="the summary of the branch is blank.", usage=summary.usage)
+        raise SummaryError(
+            reason="empty", detail="the summary of the branch is blank.", usage=summary.usage
+        )
     if transcript.leaf != leaf:
         raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
-    return transcript.rewind(to, BranchSummary(summary=f"{preface}{summary.text}", leaf=leaf, facts=summary.facts))
+    return transcript.rewind(
+        to, BranchSummary(summary=f"{preface}{summary.text}", leaf=leaf, facts=summary.facts)
+    )
 
 
 def find_abandoned_entries(transcript: Transcript, to: str | None) -> Sequence[Entry]:
@@ -120,7 +126,8 @@ def find_abandoned_entries(transcript: Transcript, to: str | None) -> Sequence[E
 def build_branch_items(entries: Sequence[Entry]) -> tuple[ViewItem, ...]:
     """Return the messages of a branch, with checkpoints and earlier branches as their summaries.
 
-    A checkpoint hides nothing here. Edits apply: redacted and undone messages are omitted. A reset hides everything before it.
+    A checkpoint hides nothing here. Edits apply: redacted and undone messages are omitted. A reset
+    hides everything before it.
     """
     return build_view(list(map(_expand_checkpoint, entries))).items
 

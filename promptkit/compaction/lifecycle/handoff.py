@@ -61,20 +61,23 @@ async def handoff(  # noqa: PLR0913  # keywords
 ) -> Handoff:
     """Continue the work in a new conversation with a goal.
 
-    The new conversation gets a link to the old one, the view's system messages, and the document as a visible message. The old
-    conversation gets a note.
+    The new conversation gets a link to the old one, the view's system messages, and the document as
+    a visible message. The old conversation gets a note.
 
     Args:
         transcript: The conversation to hand off.
         view: Its view.
         goal: What the new conversation is for.
-        summarizer: Writes the document. An `InlineSummarizer` asks after the last request, which the prompt cache pays for.
+        summarizer: Writes the document. An `InlineSummarizer` asks after the last request, which
+            the prompt cache pays for.
         store: An empty store for the new conversation.
         max_tokens: Token limit of the document.
         last_request: The last request of the conversation.
-        fallback: Compacts the old conversation if the document could not be written. None: the error is raised.
+        fallback: Compacts the old conversation if the document could not be written. None: the
+            error is raised.
         redactor: Removes secrets from what the summarizer gets and from the document.
-        tokenizer: Counts the conversation and the document, which must not be too short for it. None: the tokens are estimated.
+        tokenizer: Counts the conversation and the document, which must not be too short for it.
+            None: the tokens are estimated.
         seconds: The longest time that one summarizer may take; None: no limit.
 
     Returns:
@@ -82,7 +85,8 @@ async def handoff(  # noqa: PLR0913  # keywords
 
     Raises:
         TranscriptError: The store is not empty. Checked before any request.
-        SummaryError: No document was written in time, or none that can stand for the conversation, and there is no fallback.
+        SummaryError: No document was written in time, or none that can stand for the conversation,
+            and there is no fallback.
         TranscriptConflictError: The conversation continued in the meantime.
     """
     new = Transcript(store)
@@ -112,11 +116,18 @@ async def handoff(  # noqa: PLR0913  # keywords
             raise
         return Handoff(checkpoint=await fallback())
     if transcript.leaf != leaf:
-        raise TranscriptConflictError(leaf, transcript.branch_entries(transcript.leaf, leaf) if transcript.leaf else ())
+        raise TranscriptConflictError(
+            leaf, transcript.branch_entries(transcript.leaf, leaf) if transcript.leaf else ()
+        )
     link = {"transcript": transcript.store.address, "leaf": leaf, "goal": goal}
     system = (MessageEntry(message=item.message) for item in pinned)
     message = Message(role="user", content=(document.text,))
-    new.append(Setting(name=PARENT_SETTING, value=link), *system, CustomMessage(name=HANDOFF, message=message), expect="")
+    new.append(
+        Setting(name=PARENT_SETTING, value=link),
+        *system,
+        CustomMessage(name=HANDOFF, message=message),
+        expect="",
+    )
     transcript.append(Observation(name=HANDOFF, data={"transcript": store.address, "goal": goal}))
     return Handoff(transcript=new, document=document.text)
 
@@ -135,13 +146,24 @@ class Handoff:
 
 def make_handoff_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
     """Make a summarizer that writes handoffs: after the last request, or of the conversation as text."""
-    inline = InlineSummarizer(model=model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE)
-    simple = SimpleSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE)
+    inline = InlineSummarizer(
+        model=model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE
+    )
+    simple = SimpleSummarizer(
+        model=model,
+        window=context.window or UNLIMITED,
+        tokenizer=context.tokenizer,
+        template=HANDOFF_TEMPLATE,
+    )
     return FallbackSummarizer([inline, simple])
 
 
-async def _write_document(task: SummaryTask, summarizer: Summarizer, redactor: Redactor | None) -> Summary:
-    summary = await summarize_within_limits(summarizer, task if redactor is None else redact_task(task, redactor))
+async def _write_document(
+    task: SummaryTask, summarizer: Summarizer, redactor: Redactor | None
+) -> Summary:
+    summary = await summarize_within_limits(
+        summarizer, task if redactor is None else redact_task(task, redactor)
+    )
     if redactor is not None:
         summary = redact_summary(summary, redactor)
     if not summary.text.strip():

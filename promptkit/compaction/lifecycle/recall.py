@@ -56,8 +56,8 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
         summarizer: Writes the answer.
         max_tokens: Token limit of the answer.
         redactor: Removes secrets from what the summarizer gets and from the answer.
-        only_matching: Give the summarizer only the messages that match words of the question, with tool calls and results together.
-            Otherwise all messages.
+        only_matching: Give the summarizer only the messages that match words of the question, with
+            tool calls and results together. Otherwise all messages.
         seconds: The longest time that one summarizer may take; None: no limit.
 
     Raises:
@@ -66,7 +66,9 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
     matching = {passage.entry for passage in find_passages(path, question)}
     message_entries = [entry for entry in path if entry.message is not None]
     if only_matching:
-        blocks = split_blocks([entry.message for entry in message_entries if entry.message is not None])
+        blocks = split_blocks(
+            [entry.message for entry in message_entries if entry.message is not None]
+        )
         message_entries = [
             entry
             for start, end in blocks
@@ -75,14 +77,25 @@ async def answer_from_transcript(  # noqa: PLR0913  # keywords
         ]
     items = build_view(message_entries).items
     if not items:
-        raise SummaryError(reason="nothing", detail="no message of the other conversation matches the question.")
+        raise SummaryError(
+            reason="nothing", detail="no message of the other conversation matches the question."
+        )
     instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
-    task = SummaryTask(plan=Plan(leaf=path[-1].id, dropped=items), max_tokens=max_tokens, instructions=instructions, seconds=seconds)
-    summary = await summarize_within_limits(summarizer, task if redactor is None else redact_task(task, redactor))
+    task = SummaryTask(
+        plan=Plan(leaf=path[-1].id, dropped=items),
+        max_tokens=max_tokens,
+        instructions=instructions,
+        seconds=seconds,
+    )
+    summary = await summarize_within_limits(
+        summarizer, task if redactor is None else redact_task(task, redactor)
+    )
     return (summary if redactor is None else redact_summary(summary, redactor)).text
 
 
-def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer) -> str:
+def build_excerpt(
+    path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer
+) -> str:
     """Collect the best passages for a question, as text in the order of the conversation.
 
     Args:
@@ -92,7 +105,8 @@ def build_excerpt(path: Sequence[Entry], question: str, *, max_tokens: int, toke
         tokenizer: Counts the tokens.
 
     Returns:
-        The passages, each with the id of its entry and with its tags neutralized. Empty if nothing matches.
+        The passages, each with the id of its entry and with its tags neutralized. Empty if nothing
+        matches.
     """
     remaining = max_tokens
     chosen: list[tuple[Passage, str]] = []
@@ -114,16 +128,21 @@ def find_passages(
     among: Container[str] | None = None,
     messages: int | None = None,
 ) -> list[Passage]:
-    """Return the passages that match a question, best first. Words that are rare in the conversation count more.
+    """Return the passages that match a question, best first.
+
+    Words that are rare in the conversation count more.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
 
     Args:
         path: The entries of the conversation.
         question: The question.
-        find_notes: Returns what is shown after lines of an entry, by the number of the line in `list_lines` from 0. None: nothing.
-        among: The ids of the entries that may match, from the index of a store. None: any may match.
-        messages: The number of messages of the conversation, where `path` has only a part of them. None: those of `path`.
+        find_notes: Returns what is shown after lines of an entry, by the number of the line in
+            `list_lines` from 0. None: nothing.
+        among: The ids of the entries that may match, from the index of a store. None: any may
+            match.
+        messages: The number of messages of the conversation, where `path` has only a part of them.
+            None: those of `path`.
     """
     terms = extract_words(question)
     matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
@@ -140,13 +159,19 @@ def find_passages(
         if hits:
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
-    weights = {word: math.log(1 + (count if messages is None else messages) / times) for word, times in frequencies.items()}
+    weights = {
+        word: math.log(1 + (count if messages is None else messages) / times)
+        for word, times in frequencies.items()
+    }
     passages = [
         passage
         for entry, lines, hits in matches
-        for passage in _build_passages(entry, lines, hits, weights, find_notes(entry) if find_notes else {})
+        for passage in _build_passages(
+            entry, lines, hits, weights, find_notes(entry) if find_notes else {}
+        )
     ]
-    return sorted(passages, key=lambda passage: -passage.score)  # stable: of equal scores the older comes first
+    # stable: of equal scores the older comes first
+    return sorted(passages, key=lambda passage: -passage.score)
 
 
 @attrs.frozen(kw_only=True)
@@ -164,7 +189,10 @@ class Passage:
 
 
 def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
-    """Return the terms that a line contains. Most lines contain none, which is seen without taking them apart."""
+    """Return the terms that a line contains.
+
+    Most lines contain none, which is seen without taking them apart.
+    """
     lower = line.lower()
     return terms & extract_words(line) if any(term in lower for term in terms) else frozenset()
 
@@ -176,7 +204,10 @@ def _build_passages(
     weights: dict[str, float],
     notes: Mapping[int, str],
 ) -> Iterator[Passage]:
-    """Yield matching lines with the lines around them. Lines that are close to each other form one passage."""
+    """Yield matching lines with the lines around them.
+
+    Lines that are close to each other form one passage.
+    """
     groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
     for before, hit in pairwise(hits):
         if hit[0] - before[0] <= 2 * CONTEXT_LINES + 1:
@@ -185,10 +216,17 @@ def _build_passages(
             groups.append([hit])
     role = entry.message.role if entry.message else entry.kind
     for group in groups:
-        start, end = max(0, group[0][0] - CONTEXT_LINES), min(len(lines), group[-1][0] + CONTEXT_LINES + 1)
+        start, end = (
+            max(0, group[0][0] - CONTEXT_LINES),
+            min(len(lines), group[-1][0] + CONTEXT_LINES + 1),
+        )
         words = frozenset[str]().union(*(terms for _, terms in group))
-        text = "\n".join(f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end))
-        yield Passage(entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words))
+        text = "\n".join(
+            f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end)
+        )
+        yield Passage(
+            entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words)
+        )
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:

@@ -53,7 +53,10 @@ RECALL = ToolDefinition(
         "type": "object",
         "properties": {
             "query": {"type": "string", "description": "Words or file names. Best matches first."},
-            "pattern": {"type": "string", "description": "A regular expression. Newest matches first."},
+            "pattern": {
+                "type": "string",
+                "description": "A regular expression. Newest matches first.",
+            },
             "entry": {"type": "string", "description": "The id of an entry, as a search shows it."},
             "page": {"type": "integer", "description": "From 1."},
         },
@@ -62,19 +65,23 @@ RECALL = ToolDefinition(
 """The definition of the tool."""
 
 LONG, REACH, PART = 4_096, 64, 1_024
-"""Entries of a conversation that is not read as a whole; entries between a call and its result there; entries searched at once."""
+"""Entries of a conversation that is not read as a whole; entries between a call and its result
+there; entries searched at once."""
 
 PATTERN_SECONDS = 2.0
-"""The longest time that a search for a regular expression may take. A model's expression may need exponential time."""
+"""The longest time that a search for a regular expression may take. A model's expression may need
+exponential time."""
 
 WEAK_DIVISOR, LEAST_GOOD = 3, 3
-"""Passages with less than a third of the best score are on later pages, but the three best passages are on the first."""
+"""Passages with less than a third of the best score are on later pages, but the three best passages
+are on the first."""
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
 
 MAX_EXAMPLES = 5
-"""The most files, the most errors and the most requests of a summary that are tried for the example call of its breadcrumb."""
+"""The most files, the most errors and the most requests of a summary that are tried for the example
+call of its breadcrumb."""
 
 _ANSWER = re.compile(
     r"\[(?:user|assistant|system|result of [^\]\n]*?), entry |Nothing in the conversation matches |There is nothing on this page|Error: "
@@ -88,7 +95,10 @@ PAGE_TOKENS = 1_500
 
 @attrs.frozen(kw_only=True)
 class RecallSettings:
-    """The transcript that the tool reads, and the size of its results. A session changes them with its model."""
+    """The transcript that the tool reads, and the size of its results.
+
+    A session changes them with its model.
+    """
 
     transcript: Transcript
     """The conversation. The tool sees the branch that is current when it is called."""
@@ -99,17 +109,23 @@ class RecallSettings:
 
 
 def recall_tool(
-    transcript: Transcript, *, tokenizer: Tokenizer | None = None, max_tokens: int = PAGE_TOKENS, redactor: Redactor | None = None
+    transcript: Transcript,
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_tokens: int = PAGE_TOKENS,
+    redactor: Redactor | None = None,
 ) -> Tool:
     """Make a tool with which the model searches and reads its own conversation, summarized parts included.
 
-    A session that is given a transcript offers this tool by itself. A program with a loop of its own adds it to its tools.
+    A session that is given a transcript offers this tool by itself. A program with a loop of its
+    own adds it to its tools.
 
     Args:
         transcript: The conversation. The tool sees the branch that is current when it is called.
         tokenizer: Counts the tokens of results. Default: o200k_base.
-        max_tokens: The most tokens of one result. The rest is on further pages. Give at most a quarter of what messages may take: a window
-            shows no result that is longer than half of that whole.
+        max_tokens: The most tokens of one result. The rest is on further pages. Give at most a
+            quarter of what messages may take: a window shows no result that is longer than half of
+            that whole.
         redactor: Removes secrets from results.
 
     >>> window = ContextWindow(model="gpt-5", transcript=transcript, tools=[*tools, recall_tool(transcript)])
@@ -118,7 +134,9 @@ def recall_tool(
     return build_recall_tool(lambda: settings, redactor=redactor)
 
 
-def build_recall_tool(find_settings: Callable[[], RecallSettings], *, redactor: Redactor | None = None) -> Tool:
+def build_recall_tool(
+    find_settings: Callable[[], RecallSettings], *, redactor: Redactor | None = None
+) -> Tool:
     """Make the tool of a conversation whose settings change.
 
     Args:
@@ -132,7 +150,15 @@ def build_recall_tool(find_settings: Callable[[], RecallSettings], *, redactor: 
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
         tokenizer, max_tokens = settings.tokenizer, settings.max_tokens
-        work = partial(recall, path, arguments, tokenizer=tokenizer, max_tokens=max_tokens, redactor=redactor, index=store)
+        work = partial(
+            recall,
+            path,
+            arguments,
+            tokenizer=tokenizer,
+            max_tokens=max_tokens,
+            redactor=redactor,
+            index=store,
+        )
         return await asyncio.to_thread(work)
 
     return Tool(definition=RECALL, run=run)
@@ -147,7 +173,9 @@ def recall(  # noqa: PLR0913  # keywords
     redactor: Redactor | None = None,
     index: SearchableStore | None = None,
 ) -> str:
-    """Answer one call of the tool. Mistakes of the model are answered with a sentence that says what to write, after `Error: `.
+    """Answer one call of the tool.
+
+    Mistakes of the model are answered with a sentence that says what to write, after `Error: `.
 
     Args:
         path: The entries of the conversation.
@@ -162,29 +190,47 @@ def recall(  # noqa: PLR0913  # keywords
 
 
 def _recall(
-    path: Sequence[Entry], arguments: Mapping[str, object], tokenizer: Tokenizer, max_tokens: int, index: SearchableStore | None
+    path: Sequence[Entry],
+    arguments: Mapping[str, object],
+    tokenizer: Tokenizer,
+    max_tokens: int,
+    index: SearchableStore | None,
 ) -> str:
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
-    texts = {name: value for name in ("entry", "pattern", "query") if isinstance(value := arguments.get(name), str) and value.strip()}
+    texts = {
+        name: value
+        for name in ("entry", "pattern", "query")
+        if isinstance(value := arguments.get(name), str) and value.strip()
+    }
     if not texts:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     name, text = next(iter(texts.items()))
-    conversation = _LongConversation(path) if isinstance(path, EntrySequence) and len(path) > LONG else _Conversation(path)
+    conversation = (
+        _LongConversation(path)
+        if isinstance(path, EntrySequence) and len(path) > LONG
+        else _Conversation(path)
+    )
     room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
         pages = conversation.read_entry(text, tokenizer, room)
     elif name == "pattern":
         pages = _group(conversation.search_pattern(text), tokenizer, room)
     else:
-        pages = chain.from_iterable(_group(group, tokenizer, room) for group in conversation.search_words(text, index))
+        pages = chain.from_iterable(
+            _group(group, tokenizer, room) for group in conversation.search_words(text, index)
+        )
     try:
         shown, *more = islice(pages, page - 1, page + 1)
     except _RecallError as error:
         return f"Error: {error}"
     except ValueError:
-        return "There is nothing on this page." if page > 1 else f"Nothing in the conversation matches {text!r}."
+        return (
+            "There is nothing on this page."
+            if page > 1
+            else f"Nothing in the conversation matches {text!r}."
+        )
     return f"{shown}{_describe_next(name, text, page + 1)}" if more else shown
 
 
@@ -203,7 +249,10 @@ def _is_recall(tool: str) -> bool:
 
 
 def _is_answer(tool: str, result: Message) -> bool:
-    """Return whether a result is of this tool. Other programs' tools may have the same name, so the text tells, too."""
+    """Return whether a result is of this tool.
+
+    Other programs' tools may have the same name, so the text tells, too.
+    """
     return _is_recall(tool) and _ANSWER.match(result.text) is not None
 
 
@@ -214,13 +263,18 @@ def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
         if entry.message is not None:
             pairer.add(entry.message)
     pairer.settle()
-    pairs: dict[str, list[Entry | None]] = {entry.id: [None] * len(entry.message.tool_calls) for entry in entries if entry.message}
+    pairs: dict[str, list[Entry | None]] = {
+        entry.id: [None] * len(entry.message.tool_calls) for entry in entries if entry.message
+    }
     places: dict[str, tuple[list[Entry | None], int]] = {}
     for message, source in zip(pairer.messages, pairer.sources, strict=True):
         entry = entries[source]
         if message.role == "assistant":
-            places.update((call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls))
-        elif entry.message is not None and entry.message.role == message.role == "tool":  # not one in place of a result that is missing
+            places.update(
+                (call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls)
+            )
+        elif entry.message is not None and entry.message.role == message.role == "tool":
+            # not one in place of a result that is missing
             results, at = places[message.tool_call_id or ""]
             results[at] = entry
     return pairs
@@ -229,25 +283,39 @@ def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
 class _Conversation:
     """The entries of a conversation that may be shown: those with a message, without those that were redacted, and without earlier recalls."""
 
-    def __init__(self, path: Sequence[Entry], *, redacted: AbstractSet[str] | None = None, messages: int | None = None) -> None:
+    def __init__(
+        self,
+        path: Sequence[Entry],
+        *,
+        redacted: AbstractSet[str] | None = None,
+        messages: int | None = None,
+    ) -> None:
         """Take the entries of a path, or some of them.
 
         Args:
             path: The entries.
             redacted: The ids of the entries that were redacted. None: those of edits in `path`.
-            messages: The number of messages of the whole conversation. None: those of `path` that are shown.
+            messages: The number of messages of the whole conversation. None: those of `path` that
+                are shown.
         """
         self._messages = messages
         self.entries: list[Entry] = []
         self._tools: dict[str, str] = {}
         """The name of the tool that returned a result, by the id of the result's entry."""
         self._results: dict[str, list[str | None]] = {}
-        """The ids of the entries with the results of an entry's calls, in the order of the calls."""
+        """The ids of the entries with the results of an entry's calls, in the order of the
+        calls."""
         entries = [entry for entry in path if entry.message is not None]
         pairs = _pair_results(entries)
-        hidden = {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
+        hidden = (
+            {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
+        )
         # A result with quotes was read back by this tool, or by one of another name, as over MCP.
-        hidden |= {entry.id for entry in entries if isinstance(entry.payload, MessageEntry) and entry.payload.quotes}
+        hidden |= {
+            entry.id
+            for entry in entries
+            if isinstance(entry.payload, MessageEntry) and entry.payload.quotes
+        }
         for entry in entries:
             message = entry.message
             if message is None:
@@ -256,14 +324,21 @@ class _Conversation:
             results: list[str | None] = []
             for call, result in zip(message.tool_calls, pairs[entry.id], strict=True):
                 answer = None if result is None else result.message
-                if _is_recall(call.name) and (result is None or answer is None or result.id in hidden or _is_answer(call.name, answer)):
+                if _is_recall(call.name) and (
+                    result is None
+                    or answer is None
+                    or result.id in hidden
+                    or _is_answer(call.name, answer)
+                ):
                     hidden |= set() if result is None else {result.id}
                     continue
                 shown.append(call)
                 results.append(None if result is None or result.id in hidden else result.id)
                 if result is not None:
                     self._tools[result.id] = call.name
-            if len(shown) < len(message.tool_calls) and isinstance(entry.payload, MessageEntry | CustomMessage):
+            if len(shown) < len(message.tool_calls) and isinstance(
+                entry.payload, MessageEntry | CustomMessage
+            ):
                 message = attrs.evolve(message, tool_calls=tuple(shown))
                 entry = attrs.evolve(entry, payload=attrs.evolve(entry.payload, message=message))  # noqa: PLW2901  # the entry as the tool shows it
                 if not message.text and not shown:
@@ -280,8 +355,12 @@ class _Conversation:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
         notes = self._find_notes(entry)
-        text = neutralize_tags("\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry))))
-        yield from _split(text, (self._describe(entry, page=page) for page in count(1)), tokenizer, max_tokens)
+        text = neutralize_tags(
+            "\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry)))
+        )
+        yield from _split(
+            text, (self._describe(entry, page=page) for page in count(1)), tokenizer, max_tokens
+        )
 
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own.
@@ -290,14 +369,22 @@ class _Conversation:
         """
         by_id = {entry.id: entry for entry in self.entries}
         among = None if index is None else index.find_entries(extract_words(query))
-        passages = find_passages(self.entries, query, find_notes=self._find_notes, among=among, messages=self._messages)
+        passages = find_passages(
+            self.entries, query, find_notes=self._find_notes, among=among, messages=self._messages
+        )
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
         for group in (passages[:good], passages[good:]):
-            yield [_Piece(self._describe(by_id[passage.entry]), neutralize_tags(passage.text)) for passage in group]
+            yield [
+                _Piece(self._describe(by_id[passage.entry]), neutralize_tags(passage.text))
+                for passage in group
+            ]
 
     def search_pattern(self, pattern: str, *, deadline: float | None = None) -> Iterator[_Piece]:
-        """Yield the lines that match a regular expression, of the newest entry first. `deadline` is when the search must have ended."""
+        """Yield the lines that match a regular expression, of the newest entry first.
+
+        `deadline` is when the search must have ended.
+        """
         find = _compile(pattern, deadline)
         for entry in reversed(self.entries):
             notes = self._find_notes(entry)
@@ -325,13 +412,18 @@ class _Conversation:
         if not any(results):
             return {}
         first = len(list_lines(entry)) - len(results)
-        return {at: f" → entry {result}" for at, result in enumerate(results, first) if result is not None}
+        return {
+            at: f" → entry {result}"
+            for at, result in enumerate(results, first)
+            if result is not None
+        }
 
 
 class _LongConversation:
     """A conversation of which only the entries that an answer needs are read: those that may match, with their calls and results.
 
-    It answers as `_Conversation` does if no result stands further than `REACH` entries behind its call.
+    It answers as `_Conversation` does if no result stands further than `REACH` entries behind its
+    call.
     """
 
     def __init__(self, path: EntrySequence) -> None:
@@ -341,12 +433,18 @@ class _LongConversation:
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
         """Yield the pages of an entry."""
         place = self._path.find(entry_id)
-        return self._open([] if place is None else self._with_partners(place)).read_entry(entry_id, tokenizer, max_tokens)
+        return self._open([] if place is None else self._with_partners(place)).read_entry(
+            entry_id, tokenizer, max_tokens
+        )
 
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, as `_Conversation.search_words` does."""
         words = sorted(extract_words(query))
-        places = set(chain.from_iterable(map(self._with_partners, self._path.find_text(words)))) if words else set[int]()
+        places = (
+            set(chain.from_iterable(map(self._with_partners, self._path.find_text(words))))
+            if words
+            else set[int]()
+        )
         return self._open(places).search_words(query, index)
 
     def search_pattern(self, pattern: str) -> Iterator[_Piece]:
@@ -373,7 +471,9 @@ class _LongConversation:
         if message is not None and message.role == "tool":
             for before in range(place - 1, max(-1, place - REACH - 1), -1):
                 earlier = self._path[before].message
-                if earlier is not None and any(call.id == message.tool_call_id for call in earlier.tool_calls):
+                if earlier is not None and any(
+                    call.id == message.tool_call_id for call in earlier.tool_calls
+                ):
                     yield before
                     yield from self._list_results(before)
                     return
@@ -399,12 +499,15 @@ class _Piece(NamedTuple):
     text: str
 
 
-def _split(text: str, titles: Iterable[str], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
+def _split(
+    text: str, titles: Iterable[str], tokenizer: Tokenizer, max_tokens: int
+) -> Iterator[str]:
     """Yield the pages of a text, each with its title, of which there are enough."""
     start = 0
     for title in titles:
         room = max(1, max_tokens - tokenizer.count(f"{title}\n") - 1)
-        # A token has rarely more than 32 characters, so that the rest of a long text is not looked at for each page.
+        # A token has rarely more than 32 characters, so that the rest of a long text is not looked
+        # at for each page.
         piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
         if start + len(piece) < len(text):
             piece = _cut_at_line(piece)
@@ -422,7 +525,10 @@ def _cut_at_line(piece: str) -> str:
 
 
 def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int | None]:
-    """Return a function that finds the first match of a regular expression in a line, or None. Raises _RecallError."""
+    """Return a function that finds the first match of a regular expression in a line, or None.
+
+    Raises _RecallError.
+    """
     import regex  # type: ignore[import-untyped]  # without types
 
     try:
@@ -434,7 +540,8 @@ def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int
 
     def find(line: str) -> int | None:
         try:
-            match: Any = compiled.search(line, timeout=max(0.001, end - time.monotonic()))  # Any: as above
+            # Any stands for as above
+            match: Any = compiled.search(line, timeout=max(0.001, end - time.monotonic()))
         except TimeoutError:
             problem = f"the expression {pattern!r} takes too long: write a simpler one."
             raise _RecallError(problem) from None
@@ -450,7 +557,10 @@ def _around(line: str, at: int) -> str:
 
 
 def _group(pieces: Iterable[_Piece], tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
-    """Yield pages of pieces. A piece that is longer than a page is on several, each with its title."""
+    """Yield pages of pieces.
+
+    A piece that is longer than a page is on several, each with its title.
+    """
     page: list[str] = []
     room = max_tokens
     for title, text in pieces:
@@ -478,25 +588,33 @@ def suggest_call(
 ) -> str | None:
     """Return an example call with which a model finds what was dropped, or None if it has no tool for that.
 
-    A search is suggested only if it finds something; else the call reads the newest entry that was dropped.
+    A search is suggested only if it finds something; else the call reads the newest entry that was
+    dropped.
 
     Args:
         tools: The tools of the conversation.
         facts: What is known of the dropped messages.
         dropped: The entries with the messages that are no longer shown.
-        read_tool: The name of a tool that reads a file, for conversations without the tool `recall`.
+        read_tool: The name of a tool that reads a file, for conversations without the tool
+            `recall`.
         location: The transcript's file, or its URL, which no tool reads.
     """
     own = _find_recall(tools)
     if own is not None and (entries := _Conversation(dropped).entries):
         query = next((query for query in _iter_queries(facts) if _finds(query, entries)), None)
         return format_call(own, {"entry": entries[-1].id} if query is None else {"query": query})
-    if location is not None and "://" not in location and any(tool.name == read_tool for tool in tools):
+    if (
+        location is not None
+        and "://" not in location
+        and any(tool.name == read_tool for tool in tools)
+    ):
         return format_call(read_tool, {"path": location})
     return None
 
 
-def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool: str | None, item: ViewItem) -> str | None:
+def suggest_entry(
+    tools: Sequence[ToolDefinition], transcript: Transcript, tool: str | None, item: ViewItem
+) -> str | None:
     """Return the call with which a model reads a tool result in full, or None if no call shows it.
 
     What was recalled is not recalled again, and an entry that was redacted is not read at all.
@@ -518,26 +636,53 @@ def suggest_entry(tools: Sequence[ToolDefinition], transcript: Transcript, tool:
 
 def list_look_up_tools(tools: Sequence[ToolDefinition]) -> frozenset[str]:
     """Return the names of the tools that a breadcrumb may name: all but other programs' tools that have the name of this one."""
-    return frozenset(tool.name for tool in tools if not _is_recall(tool.name) or tool.parameters == RECALL.parameters)
+    return frozenset(
+        tool.name
+        for tool in tools
+        if not _is_recall(tool.name) or tool.parameters == RECALL.parameters
+    )
 
 
 def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
-    """Return the name under which a model has the tool `recall`, or None if it does not have it. One under a prefix comes last."""
+    """Return the name under which a model has the tool `recall`, or None if it does not have it.
+
+    One under a prefix comes last.
+    """
     if RECALL in tools:
         return RECALL.name
-    return next((tool.name for tool in tools if _is_recall(tool.name) and tool.parameters == RECALL.parameters), None)
+    return next(
+        (
+            tool.name
+            for tool in tools
+            if _is_recall(tool.name) and tool.parameters == RECALL.parameters
+        ),
+        None,
+    )
 
 
 def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
     """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
     for name in ("changed", "read", "errors", "requests"):
         values = facts.get(name)
-        texts = [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+        texts = (
+            [value for value in values if isinstance(value, str)]
+            if isinstance(values, list)
+            else []
+        )
         for text in texts[: -MAX_EXAMPLES - 1 : -1]:
-            shown = text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1] if name in {"changed", "read"} else text
+            shown = (
+                text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+                if name in {"changed", "read"}
+                else text
+            )
             yield " ".join(shown.split()[:6])[:80]
 
 
 def _finds(query: str, entries: Sequence[Entry]) -> bool:
-    """Return whether a search for words finds something. The newest entries are looked at first, so that as a rule a few are."""
-    return bool(extract_words(query)) and any(find_passages((entry,), query) for entry in reversed(entries))
+    """Return whether a search for words finds something.
+
+    The newest entries are looked at first, so that as a rule a few are.
+    """
+    return bool(extract_words(query)) and any(
+        find_passages((entry,), query) for entry in reversed(entries)
+    )

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["DailyReset", "IdleReset", "ManualReset", "ResetPolicy", "find_due_reset", "is_reset_due", "reset"]
+__all__ = [
+    "DailyReset",
+    "IdleReset",
+    "ManualReset",
+    "ResetPolicy",
+    "find_due_reset",
+    "is_reset_due",
+    "reset",
+]
 
 _LOG = logging.getLogger("promptkit")
 HOURS = range(24)
@@ -65,7 +73,8 @@ def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) 
     Args:
         policy: The reset policy.
         last_message: Time of the last message, with a time zone.
-        now: The current time, with a time zone. `DailyReset.hour` is in this zone. If the clock was set back, no reset is due.
+        now: The current time, with a time zone. `DailyReset.hour` is in this zone. If the clock was
+            set back, no reset is due.
 
     Raises:
         InvalidArgumentError: A time has no zone.
@@ -97,12 +106,20 @@ def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime
         now: The current time, with a time zone.
 
     Returns:
-        `daily` or `idle`, for `reset`. None if no reset is due, or if there is no message since the last reset.
+        `daily` or `idle`, for `reset`. None if no reset is due, or if there is no message since the
+        last reset.
 
     Raises:
         InvalidArgumentError: The time has no zone.
     """
-    newest = next((entry for entry in reversed(transcript.path()) if isinstance(entry.payload, MessageEntry | Reset)), None)
+    newest = next(
+        (
+            entry
+            for entry in reversed(transcript.path())
+            if isinstance(entry.payload, MessageEntry | Reset)
+        ),
+        None,
+    )
     if newest is None or isinstance(newest.payload, Reset):
         return None
     last_message = datetime.fromtimestamp(newest.time, UTC)
@@ -122,8 +139,8 @@ async def reset(  # noqa: PLR0913  # keywords
 ) -> Entry | None:
     """Start over: save the last memories, hide all messages, and optionally move them out of the transcript's file.
 
-    Errors of the extractor, and of moving the entries, are logged and do not prevent the reset. If it is repeated after a crash, no
-    memory is written twice. Archived entries can still be read.
+    Errors of the extractor, and of moving the entries, are logged and do not prevent the reset. If
+    it is repeated after a crash, no memory is written twice. Archived entries can still be read.
 
     Args:
         transcript: The conversation.
@@ -154,5 +171,7 @@ async def reset(  # noqa: PLR0913  # keywords
         try:
             transcript.store.archive(through=leaf)
         except TranscriptError:
-            _LOG.exception("the conversation was reset, but its entries could not be moved to an archive")
+            _LOG.exception(
+                "the conversation was reset, but its entries could not be moved to an archive"
+            )
     return entry

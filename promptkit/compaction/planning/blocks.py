@@ -47,7 +47,8 @@ class Block:
 def group_blocks(items: Sequence[ViewItem]) -> list[Block]:
     """Group the messages of a view into blocks, oldest first."""
     blocks = [Block(start, end) for start, end in split_blocks([item.message for item in items])]
-    # Only the newest reply can wait for results: once the model has replied again, the calls of an older reply stay without results.
+    # Only the newest reply can wait for results: once the model has replied again, the calls of an
+    # older reply stay without results.
     for at in range(len(blocks) - 1, -1, -1):
         block = blocks[at]
         if items[block.start].message.role == "assistant":
@@ -58,13 +59,21 @@ def group_blocks(items: Sequence[ViewItem]) -> list[Block]:
 
 
 def _is_running(items: Sequence[ViewItem], block: Block) -> bool:
-    answered = {items[at].message.tool_call_id for at in range(block.start + 1, block.end) if not is_missing_result(items, block, at)}
+    answered = {
+        items[at].message.tool_call_id
+        for at in range(block.start + 1, block.end)
+        if not is_missing_result(items, block, at)
+    }
     return any(call.id not in answered for call in items[block.start].message.tool_calls)
 
 
 def is_missing_result(items: Sequence[ViewItem], block: Block, at: int) -> bool:
     """Return whether a message of a block replaces a tool result that was never recorded: it comes from the entry of its call."""
-    return at > block.start and items[at].kind != "replacement" and items[at].entry_id == items[block.start].entry_id
+    return (
+        at > block.start
+        and items[at].kind != "replacement"
+        and items[at].entry_id == items[block.start].entry_id
+    )
 
 
 def is_checkpoint_item(item: ViewItem) -> bool:
@@ -83,13 +92,20 @@ def extract_summary_text(message: Message) -> str | None:
 
 
 def is_summary(item: ViewItem) -> bool:
-    """Return whether an item is the summary of earlier messages. A user message with the same tags is none, also if it was repeated."""
+    """Return whether an item is the summary of earlier messages.
+
+    A user message with the same tags is none, also if it was repeated.
+    """
     return item.kind == "summary"
 
 
 def is_user_request(item: ViewItem) -> bool:
     """Return whether an item is a message of the user: neither a summary nor a reminder that a program added."""
-    return item.message.role == "user" and item.kind in {"message", "replacement"} and not is_summary(item)
+    return (
+        item.message.role == "user"
+        and item.kind in {"message", "replacement"}
+        and not is_summary(item)
+    )
 
 
 def starts_turn(items: Sequence[ViewItem], at: int) -> bool:
@@ -124,7 +140,11 @@ def find_open_user_requests(items: Sequence[ViewItem]) -> list[int]:
 def _is_continued(items: Sequence[ViewItem], at: int) -> bool:
     """Return whether a program's message follows a reply, and no user message follows that one."""
     following = items[at + 1 : at + 3]
-    return bool(following) and following[0].kind == "custom_message" and not any(map(is_user_request, following))
+    return (
+        bool(following)
+        and following[0].kind == "custom_message"
+        and not any(map(is_user_request, following))
+    )
 
 
 def has_completed_round(items: Sequence[ViewItem]) -> bool:
@@ -139,7 +159,11 @@ def has_completed_round(items: Sequence[ViewItem]) -> bool:
             results.append(item.entry_id)
         elif is_user_request(item):
             return False
-        elif message.tool_calls and results and (item.kind == "replacement" or item.entry_id not in results):
+        elif (
+            message.tool_calls
+            and results
+            and (item.kind == "replacement" or item.entry_id not in results)
+        ):
             return True
         else:
             results.clear()

@@ -8,29 +8,52 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["add_breadcrumb", "format_call", "remove_breadcrumb_lines", "remove_missing_call", "strip_breadcrumb"]
+__all__ = [
+    "add_breadcrumb",
+    "format_call",
+    "remove_breadcrumb_lines",
+    "remove_missing_call",
+    "strip_breadcrumb",
+]
 
-_BREADCRUMB_LINE = "Everything that was said before, tool results in full included, is kept in the transcript"
+_BREADCRUMB_LINE = (
+    "Everything that was said before, tool results in full included, is kept in the transcript"
+)
 _BREADCRUMB_START = f"\n\n{_BREADCRUMB_LINE}"
-_BREADCRUMB_HINT = "Where a detail is missing here (code, an error text, an output), look it up there: "
+_BREADCRUMB_HINT = (
+    "Where a detail is missing here (code, an error text, an output), look it up there: "
+)
 
 
-def add_breadcrumb(summary: str, *, location: str | None = None, entries: int | None = None, call: str | None = None) -> str:
+def add_breadcrumb(
+    summary: str,
+    *,
+    location: str | None = None,
+    entries: int | None = None,
+    call: str | None = None,
+) -> str:
     """Append to a summary where the full transcript is, and how to look something up there.
 
-    The breadcrumb is added once, when the summary is made. The text keeps the same bytes from then on.
+    The breadcrumb is added once, when the summary is made. The text keeps the same bytes from then
+    on.
 
     Args:
         summary: The summary's text.
         location: The transcript's file or URL. None: not mentioned.
-        entries: Entries of the transcript, after everything before the summary was written. None: not mentioned.
-        call: An example call of a tool that the model has, as `format_call` writes it. None: not mentioned. Without a location and a
-            call the summary is returned unchanged, since the model could not follow the breadcrumb.
+        entries: Entries of the transcript, after everything before the summary was written. None:
+            not mentioned.
+        call: An example call of a tool that the model has, as `format_call` writes it. None: not
+            mentioned. Without a location and a call the summary is returned unchanged, since the
+            model could not follow the breadcrumb.
     """
     if location is None and call is None:
         return summary
     where = "" if location is None else f" {_quote(location)}"
-    size = f" It had {entries:,} entries when this summary was written." if entries is not None and location is not None else ""
+    size = (
+        f" It had {entries:,} entries when this summary was written."
+        if entries is not None and location is not None
+        else ""
+    )
     hint = "" if call is None else f" {_BREADCRUMB_HINT}{call}"
     return f"{summary}{_BREADCRUMB_START}{where}.{size}{hint}"
 
@@ -38,8 +61,9 @@ def add_breadcrumb(summary: str, *, location: str | None = None, entries: int | 
 def remove_missing_call(text: str, tools: Collection[str]) -> str:
     """Return the text of a summary message without the example call of its breadcrumb, if that names a tool which is not one of `tools`.
 
-    A conversation may be continued with other tools. Without a place and a call nothing of the breadcrumb stays. The same tools always give
-    the same text, which the provider's prompt cache needs.
+    A conversation may be continued with other tools. Without a place and a call nothing of the
+    breadcrumb stays. The same tools always give the same text, which the provider's prompt cache
+    needs.
     """
     start = text.rfind(_BREADCRUMB_START)
     end = text.find("\n", start + 2)
@@ -60,7 +84,10 @@ def format_call(tool: str, arguments: Mapping[str, object]) -> str:
 
 
 def remove_breadcrumb_lines(summary: str) -> str:
-    """Return a summary without lines that pose as a breadcrumb. A model copies an old one, or is told to by a text that it read."""
+    """Return a summary without lines that pose as a breadcrumb.
+
+    A model copies an old one, or is told to by a text that it read.
+    """
     if _BREADCRUMB_LINE.lower() not in summary.lower():
         return summary
     start = _BREADCRUMB_LINE.lower()
@@ -68,7 +95,10 @@ def remove_breadcrumb_lines(summary: str) -> str:
 
 
 def strip_breadcrumb(summary: str) -> str:
-    """Return the summary without its breadcrumb. The next summary is made from it and gets its own."""
+    """Return the summary without its breadcrumb.
+
+    The next summary is made from it and gets its own.
+    """
     start = summary.rfind(_BREADCRUMB_START)
     return summary[:start] if start >= 0 and "\n" not in summary[start + 2 :] else summary
 

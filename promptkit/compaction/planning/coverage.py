@@ -21,20 +21,25 @@ __all__ = ["find_covered_entries", "find_covered_items"]
 def find_covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
     """Return the messages that a checkpoint on a path removed from the view, without those that an earlier one had removed.
 
-    Empty for an entry that is not a checkpoint or not on the path. Linear in the length of the path.
+    Empty for an entry that is not a checkpoint or not on the path. Linear in the length of the
+    path.
     """
     at = _find_checkpoint(path, checkpoint)
     if at is None:
         return ()
     known = {entry.id for entry in find_covered_entries(path[:at], path[at].payload)}
-    return tuple(item for item in build_view(path[:at]).items if not is_checkpoint_item(item) and item.entry_id in known)
+    return tuple(
+        item
+        for item in build_view(path[:at]).items
+        if not is_checkpoint_item(item) and item.entry_id in known
+    )
 
 
 def find_covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[Entry]:
     """Return the entries of a path that a checkpoint after it removes from the view.
 
-    They start where the earlier checkpoint or reset ended. What the earlier checkpoint kept is covered by this one, so that no entry
-    is covered twice.
+    They start where the earlier checkpoint or reset ended. What the earlier checkpoint kept is
+    covered by this one, so that no entry is covered twice.
     """
     if not isinstance(checkpoint, Checkpoint):
         return ()

@@ -11,10 +11,19 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["FILE_RULES", "PATH_ARGUMENTS", "SERVER_PREFIX", "FileCall", "FileRule", "FileUse", "find_file_call"]
+__all__ = [
+    "FILE_RULES",
+    "PATH_ARGUMENTS",
+    "SERVER_PREFIX",
+    "FileCall",
+    "FileRule",
+    "FileUse",
+    "find_file_call",
+]
 
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
-"""The use of files by a tool: it reads them, changes them (or deletes, moves and creates them), looks for them, or does something else."""
+"""The use of files by a tool: it reads them, changes them (or deletes, moves and creates them),
+looks for them, or does something else."""
 
 PATH_ARGUMENTS = (
     "path",
@@ -33,7 +42,17 @@ PATH_ARGUMENTS = (
 )
 """The arguments that hold a path, or a list of paths, in the tools of the known agents."""
 
-MOVE_ARGUMENTS = ("source", "destination", "source_path", "destination_path", "old_path", "new_path", "src", "dst", *PATH_ARGUMENTS)
+MOVE_ARGUMENTS = (
+    "source",
+    "destination",
+    "source_path",
+    "destination_path",
+    "old_path",
+    "new_path",
+    "src",
+    "dst",
+    *PATH_ARGUMENTS,
+)
 """The arguments of tools that move a file."""
 
 EDIT_ARGUMENTS = (*PATH_ARGUMENTS, "replacements", "edits")
@@ -48,28 +67,37 @@ class FileRule:
     """
 
     tools: str
-    """A regular expression that is searched in the tool's name, in any case. Prefixes of MCP servers are not part of the name."""
+    """A regular expression that is searched in the tool's name, in any case. Prefixes of MCP
+    servers are not part of the name."""
     use: FileUse
     arguments: Sequence[str] = PATH_ARGUMENTS
-    """The names of the arguments that hold a path, a list of paths, or a list of objects with a path. The first that is there is used."""
+    """The names of the arguments that hold a path, a list of paths, or a list of objects with a
+    path. The first that is there is used."""
     all_arguments: bool = False
     """Use all of the arguments that are there, for tools with a source and a destination."""
     when: tuple[str, Sequence[str]] | None = None
-    """The rule holds only where this argument has one of these values, for tools with subcommands."""
+    """The rule holds only where this argument has one of these values, for tools with
+    subcommands."""
 
 
 FILE_RULES: tuple[FileRule, ...] = (
     FileRule(tools=r"str_replace|text_editor|^edit", use="read", when=("command", ("view",))),
     FileRule(tools=r"^recall$", use="search"),
     FileRule(tools=r"director(?:y|ies)$|^mkdir|folder$", use="other"),
-    FileRule(tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True),
+    FileRule(
+        tools=r"move|rename|copy_file", use="change", arguments=MOVE_ARGUMENTS, all_arguments=True
+    ),
     FileRule(tools=r"(?:search|find)_?(?:and_?)?replace", use="change"),
     FileRule(tools=r"multi_?(?:replace|edit)", use="change", arguments=EDIT_ARGUMENTS),
     FileRule(tools=r"search|grep|find|glob|list|\bls\b|_ls$|^ls_|tree", use="search"),
-    FileRule(tools=r"write|edit|replace|create|patch|diff|insert|delete|remove|append|update", use="change"),
+    FileRule(
+        tools=r"write|edit|replace|create|patch|diff|insert|delete|remove|append|update",
+        use="change",
+    ),
     FileRule(tools=r"read|view|open|cat\b|load|show|get_?file|file_?content", use="read"),
 )
-"""The rules of the known agents. The first rule that matches decides. A program puts its own before: `(my_rule, *FILE_RULES)`."""
+"""The rules of the known agents. The first rule that matches decides. A program puts its own
+before: `(my_rule, *FILE_RULES)`."""
 
 
 @attrs.frozen
@@ -81,10 +109,13 @@ class FileCall:
     """The paths, in order. Empty if the call names no files."""
 
 
-def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[FileRule] = FILE_RULES) -> FileCall | None:
+def find_file_call(
+    tool: str, arguments: Mapping[str, object], rules: Iterable[FileRule] = FILE_RULES
+) -> FileCall | None:
     """Return the files that a tool call reads or changes, or None if no rule matches.
 
-    The patch in the arguments of a call without paths, as Codex's `apply_patch` takes it, names the files that it changes.
+    The patch in the arguments of a call without paths, as Codex's `apply_patch` takes it, names the
+    files that it changes.
 
     Args:
         tool: The tool's name, with or without the prefix of an MCP server.
@@ -95,11 +126,19 @@ def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[F
     FileCall(use='read', paths=('a.py', 'b.py'))
     """
     name = SERVER_PREFIX.split(tool)[-1]
-    matching = (rule for rule in rules if re.search(rule.tools, name, re.IGNORECASE) and _holds(rule, arguments))
+    matching = (
+        rule
+        for rule in rules
+        if re.search(rule.tools, name, re.IGNORECASE) and _holds(rule, arguments)
+    )
     rule = next(matching, None)
     paths = _find_paths(arguments, rule) if rule else ()
     if not paths:
-        patched = tuple(dict.fromkeys(path for text in _iter_texts(arguments.values()) for path in _find_patched(text)))
+        patched = tuple(
+            dict.fromkeys(
+                path for text in _iter_texts(arguments.values()) for path in _find_patched(text)
+            )
+        )
         if patched:
             return FileCall("change", patched)
     return FileCall(rule.use, paths) if rule else None
@@ -108,7 +147,10 @@ def find_file_call(tool: str, arguments: Mapping[str, object], rules: Iterable[F
 SERVER_PREFIX = re.compile(r"__|[./:]")
 """The separators between the name of an MCP server, or of a namespace, and the name of its tool."""
 
-_PATCH = re.compile(r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): (\S.*?)[ \t]*$|^(?:\+\+\+|---) (?:[ab]/)?(\S+)", re.MULTILINE)
+_PATCH = re.compile(
+    r"^\*\*\* (?:(?:Update|Add|Delete) File|Move to): (\S.*?)[ \t]*$|^(?:\+\+\+|---) (?:[ab]/)?(\S+)",
+    re.MULTILINE,
+)
 
 
 def _find_patched(text: str) -> Iterator[str]:
@@ -126,7 +168,11 @@ def _holds(rule: FileRule, arguments: Mapping[str, object]) -> bool:
 
 
 def _find_paths(arguments: Mapping[str, object], rule: FileRule) -> tuple[str, ...]:
-    found = [path for name in rule.arguments if (path := tuple(_iter_texts([arguments.get(name)], rule.arguments)))]
+    found = [
+        path
+        for name in rule.arguments
+        if (path := tuple(_iter_texts([arguments.get(name)], rule.arguments)))
+    ]
     chosen = found if rule.all_arguments else found[:1]
     return tuple(dict.fromkeys(path for paths in chosen for path in paths))
 

@@ -27,7 +27,8 @@ MIN_LENGTH, MAX_LENGTH = 5, 200
 def find_names(text: str) -> set[str]:
     """Return the identifiers and paths of a text.
 
-    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and `ValueError`.
+    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
+    `ValueError`.
     """
     runs = (match.group().strip("./-+") for match in _RUN.finditer(text))
     return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
@@ -63,10 +64,18 @@ def _is_identifier(run: str) -> bool:
     if not any(character.isalpha() for character in run):
         return False
     inside = run[1:-1]
-    return any(mark in inside for mark in "/_@") or _is_dotted(run) or _CAMEL_CASE.search(run) is not None or any(map(str.isdigit, run))
+    return (
+        any(mark in inside for mark in "/_@")
+        or _is_dotted(run)
+        or _CAMEL_CASE.search(run) is not None
+        or any(map(str.isdigit, run))
+    )
 
 
 def _is_dotted(run: str) -> bool:
-    """Accept `parser.py` and `os.path.join`. Reject the end of a sentence with the start of the next, and `e.g`."""
+    """Accept `parser.py` and `os.path.join`.
+
+    Reject the end of a sentence with the start of the next, and `e.g`.
+    """
     before, dot, after = run.rpartition(".")
     return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()

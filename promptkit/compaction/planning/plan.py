@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["TARGET_SHARE", "FailedAttempt", "LastRequest", "Plan", "SentRequest", "Summary", "SummaryTask", "compute_target_tokens"]
+__all__ = [
+    "TARGET_SHARE",
+    "FailedAttempt",
+    "LastRequest",
+    "Plan",
+    "SentRequest",
+    "Summary",
+    "SummaryTask",
+    "compute_target_tokens",
+]
 
 
 TARGET_SHARE = 4
@@ -30,14 +39,20 @@ MAX_TARGET_TOKENS = 2_000
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """A partition of a view: every message is in exactly one of five parts. Tool calls and their results are in the same part."""
+    """A partition of a view: every message is in exactly one of five parts.
+
+    Tool calls and their results are in the same part.
+    """
 
     leaf: str
-    """The last entry at planning time. The plan is valid while it is on the path and nothing before it has changed."""
+    """The last entry at planning time. The plan is valid while it is on the path and nothing before
+    it has changed."""
     previous: str | None = None
-    """The text of the summary that the view starts with. The next summary updates it with the new messages in `dropped`."""
+    """The text of the summary that the view starts with. The next summary updates it with the new
+    messages in `dropped`."""
     dropped: tuple[ViewItem, ...] = ()
-    """The messages that the summary replaces. The message of the previous summary is the first of them."""
+    """The messages that the summary replaces. The message of the previous summary is the first of
+    them."""
     prefix: tuple[ViewItem, ...] = ()
     """The first messages of a turn that is split. They are summarized as well."""
     kept: tuple[ViewItem, ...] = ()
@@ -45,9 +60,11 @@ class Plan:
     pinned: tuple[ViewItem, ...] = ()
     """Messages that stay although newer ones are dropped, such as system messages."""
     replayed: tuple[ViewItem, ...] = ()
-    """Messages that are repeated after the summary, such as the user request that a long turn works on."""
+    """Messages that are repeated after the summary, such as the user request that a long turn works
+    on."""
     oversized_tokens: int | None = None
-    """The tokens of `kept` if they exceed its limit, as a single block is never cut. None: `kept` fits."""
+    """The tokens of `kept` if they exceed its limit, as a single block is never cut. None: `kept`
+    fits."""
 
     @property
     def is_empty(self) -> bool:
@@ -62,7 +79,10 @@ class Plan:
 
 @attrs.frozen(kw_only=True)
 class LastRequest:
-    """The last request as it was sent. A summary requested after the same bytes uses the provider's prompt cache."""
+    """The last request as it was sent.
+
+    A summary requested after the same bytes uses the provider's prompt cache.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
@@ -83,39 +103,49 @@ class SummaryTask:
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The facts that the earlier checkpoint recorded."""
     headings: bool = True
-    """The summary has the headings of the template. False: the instructions ask for something else."""
+    """The summary has the headings of the template. False: the instructions ask for something
+    else."""
     memories: bool = False
-    """The answer also lists what should be remembered in other conversations. The list becomes the fact `memories`."""
+    """The answer also lists what should be remembered in other conversations. The list becomes the
+    fact `memories`."""
     requests_beside: bool = False
     """The user's messages stand beside the summary, which need not repeat them."""
     file_rules: Sequence[FileRule] = FILE_RULES
     """The rules that tell which files a tool call reads or changes."""
     redactor: Redactor | None = None
-    """The redactor that removed secrets from the plan, the instructions and the facts. The last request is as it was sent."""
+    """The redactor that removed secrets from the plan, the instructions and the facts. The last
+    request is as it was sent."""
     seconds: float | None = None
-    """The longest time that one summarizer may take, in seconds. Then the next one is tried. None: no limit."""
+    """The longest time that one summarizer may take, in seconds. Then the next one is tried. None:
+    no limit."""
     require_model: bool = False
     """Only a model may write the summary, where the conversation has a summarizing model."""
-    report: Callable[[FailedAttempt], object] | None = attrs.field(default=None, repr=False, eq=False)
+    report: Callable[[FailedAttempt], object] | None = attrs.field(
+        default=None, repr=False, eq=False
+    )
     """Called with each attempt that failed."""
     observe: Callable[[Model], Model] | None = attrs.field(default=None, repr=False, eq=False)
     """Returns a model whose requests are reported as events. None: they are not."""
     check: Callable[[Summary], object] | None = attrs.field(default=None, repr=False, eq=False)
-    """Raises SummaryError for a summary that would not be applied, such as one that is no smaller than the messages it replaces."""
+    """Raises SummaryError for a summary that would not be applied, such as one that is no smaller
+    than the messages it replaces."""
 
     @property
     def target_tokens(self) -> int:
         """Target length of the summary in tokens: a quarter of the maximum, from 500 to 2,000.
 
-        Output tokens cost many times as much as cached input, and the summary is paid for again as input. What it leaves out is in the
-        transcript. Longer summaries did not retain more of what later turns needed (docs/economics.md).
+        Output tokens cost many times as much as cached input, and the summary is paid for again as
+        input. What it leaves out is in the transcript. Longer summaries did not retain more of what
+        later turns needed (docs/economics.md).
         """
         return compute_target_tokens(self.max_tokens)
 
 
 def compute_target_tokens(max_tokens: int) -> int:
     """Return the target length of a summary that may have at most `max_tokens` tokens, as `SummaryTask.target_tokens`."""
-    return min(max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, max_tokens // TARGET_SHARE)))
+    return min(
+        max_tokens, max(MIN_TARGET_TOKENS, min(MAX_TARGET_TOKENS, max_tokens // TARGET_SHARE))
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -141,17 +171,20 @@ class Summary:
     text: str
     """The summary; never blank."""
     mode: str
-    """The kind of summarizer: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive` or `placeholder`."""
+    """The kind of summarizer: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive`
+    or `placeholder`."""
     model: str | None = None
     """The model that wrote it. None: no model was asked."""
     usage: Usage | None = None
     """The usage of all requests together. None: no model was asked."""
     replacement: tuple[Message, ...] | None = None
-    """Messages of the provider's own compaction that replace the dropped ones. `text` is used where these cannot be read."""
+    """Messages of the provider's own compaction that replace the dropped ones. `text` is used where
+    these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Facts for the next checkpoint."""
     request_id: str | None = attrs.field(default=None, eq=False)
-    """The provider's name for the request that wrote it. None: it gave none, or no model was asked."""
+    """The provider's name for the request that wrote it. None: it gave none, or no model was
+    asked."""
 
 
 @attrs.frozen(kw_only=True)
@@ -165,7 +198,10 @@ class SentRequest:
     """The number of items of the view, from its start, that the request contains."""
 
     def with_reply(self, reply: Message, view: Sequence[ViewItem]) -> SentRequest:
-        """Append the reply, if it is the next item of the view. A reply with tool calls is not appended: calls cannot be sent without results."""
+        """Append the reply, if it is the next item of the view.
+
+        A reply with tool calls is not appended: calls cannot be sent without results.
+        """
         if reply.tool_calls or not view[self.items :] or view[self.items].message != reply:
             return self
         request = attrs.evolve(self.request, messages=(*self.request.messages, reply))

@@ -1,7 +1,8 @@
 """Where a view is cut for a compaction: which messages the next summary replaces, and which ones stay.
 
-A cut never separates tool calls from their results. A view starts after its checkpoint, and so does every plan: an earlier summary and the
-messages that it kept are summarized again; nothing before them is.
+A cut never separates tool calls from their results. A view starts after its checkpoint, and so does
+every plan: an earlier summary and the messages that it kept are summarized again; nothing before
+them is.
 """
 
 from __future__ import annotations
@@ -51,24 +52,31 @@ __all__ = [
 class KeepLastRound:
     """Keep the newest rounds of the current turn; if it has no more than these, keep the turn and summarize the earlier ones.
 
-    A round is a reply of the model with the results of its tool calls. The rule is that of VS Code Copilot Chat.
+    A round is a reply of the model with the results of its tool calls. The rule is that of VS Code
+    Copilot Chat.
     """
 
     count: int = 1
     """Number of rounds to keep."""
     background: bool = False
-    """Whether the summary is applied later, after more rounds. Then the first round is summarized even if it is the only one."""
+    """Whether the summary is applied later, after more rounds. Then the first round is summarized
+    even if it is the only one."""
     max_tokens: int | None = None
-    """The most tokens of what stays; the newest round stays in any case. None: half of what a conversation may have."""
+    """The most tokens of what stays; the newest round stays in any case. None: half of what a
+    conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
 class KeepRecentTokens:
-    """Keep the newest blocks of together at most `tokens`, and always the newest one. A session keeps at most half of what a conversation may have."""
+    """Keep the newest blocks of together at most `tokens`, and always the newest one.
+
+    A session keeps at most half of what a conversation may have.
+    """
 
     tokens: int
     at_least: bool = False
-    """Keep one block more, so that at least `tokens` stay, as in pi. A block of more than `tokens` is kept only if it is the newest."""
+    """Keep one block more, so that at least `tokens` stay, as in pi. A block of more than `tokens`
+    is kept only if it is the newest."""
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +85,8 @@ class KeepLastMessages:
 
     count: int
     max_tokens: int | None = None
-    """The most tokens of what stays; the newest block stays in any case. None: half of what a conversation may have."""
+    """The most tokens of what stays; the newest block stays in any case. None: half of what a
+    conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -86,7 +95,8 @@ class KeepLastTurns:
 
     count: int
     max_tokens: int | None = None
-    """The most tokens of what stays: of longer turns the newest blocks. None: half of what a conversation may have."""
+    """The most tokens of what stays: of longer turns the newest blocks. None: half of what a
+    conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -111,21 +121,36 @@ class KeepNothing:
     """Keep only pinned messages, user requests without a final reply, and the newest round of tool calls if the model has not replied to it."""
 
 
-Keep: TypeAlias = KeepLastRound | KeepRecentTokens | KeepLastMessages | KeepLastTurns | KeepAfter | KeepUserMessages | KeepNothing
+Keep: TypeAlias = (
+    KeepLastRound
+    | KeepRecentTokens
+    | KeepLastMessages
+    | KeepLastTurns
+    | KeepAfter
+    | KeepUserMessages
+    | KeepNothing
+)
 """Which messages of a view stay."""
 
 
 def limit_keep(keep: Keep, max_tokens: int | None) -> Keep:
-    """Limit the tokens that a rule keeps to `max_tokens`, or to its own limit if that is lower. None: its own limit alone.
+    """Limit the tokens that a rule keeps to `max_tokens`, or to its own limit if that is lower.
 
-    A compaction that keeps as much as a conversation may have makes no room, and the next one would follow at once.
+    None: its own limit alone.
+
+    A compaction that keeps as much as a conversation may have makes no room, and the next one would
+    follow at once.
     """
     match keep:
         case KeepLastRound() | KeepLastMessages() | KeepLastTurns():
             limits = [limit for limit in (keep.max_tokens, max_tokens) if limit is not None]
             return attrs.evolve(keep, max_tokens=min(limits, default=None))
         case KeepRecentTokens() | KeepUserMessages():
-            return keep if max_tokens is None else attrs.evolve(keep, tokens=min(keep.tokens, max_tokens))
+            return (
+                keep
+                if max_tokens is None
+                else attrs.evolve(keep, tokens=min(keep.tokens, max_tokens))
+            )
         case KeepAfter() | KeepNothing():
             return keep
 
@@ -148,26 +173,32 @@ def select(  # noqa: PLR0913  # keywords
     split: bool = False,
     max_kept_tokens: int | None = None,
 ) -> Plan:
-    """Plan a compaction: partition the messages of a view. Linear in their number. If there is nothing new to summarize, everything stays.
+    """Plan a compaction: partition the messages of a view.
+
+    Linear in their number. If there is nothing new to summarize, everything stays.
 
     Args:
         view: The view.
         leaf: The last entry of the path.
         tokenizer: Counts messages.
         keep: Which messages stay. None: `KeepLastRound()`.
-        pin: Returns whether an item stays although it is old. Its block stays with it. Default: system messages.
+        pin: Returns whether an item stays although it is old. Its block stays with it. Default:
+            system messages.
         pin_first: Whether the first user request is pinned as well.
         replay: Whether open user requests before the cut are repeated after the summary.
-        max_replayed_tokens: The most tokens of the open user requests before the cut that stay; the newest one stays in any case. Older
-            ones are dropped. None: no limit.
-        split: Whether the first part of a turn that is cut becomes the plan's `prefix`, for a summary of its own.
-        max_kept_tokens: Limit for the messages that stay. If they exceed it, the plan's `oversized_tokens` says so. None: no limit.
+        max_replayed_tokens: The most tokens of the open user requests before the cut that stay; the
+            newest one stays in any case. Older ones are dropped. None: no limit.
+        split: Whether the first part of a turn that is cut becomes the plan's `prefix`, for a
+            summary of its own.
+        max_kept_tokens: Limit for the messages that stay. If they exceed it, the plan's
+            `oversized_tokens` says so. None: no limit.
 
     Returns:
         The plan.
 
     Raises:
-        InvalidArgumentError: The entry of `KeepAfter` is not in the view, or a tool call up to it has no result yet.
+        InvalidArgumentError: The entry of `KeepAfter` is not in the view, or a tool call up to it
+            has no result yet.
     """
     items = view.items
     keep = KeepLastRound() if keep is None else keep
@@ -177,14 +208,28 @@ def select(  # noqa: PLR0913  # keywords
     verbatim: dict[int, ViewItem] = {}
     if isinstance(keep, KeepUserMessages):
         user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
-        verbatim = keep_newest(items, user_messages, keep.tokens, tokenizer=tokenizer, count=cutter.count)
-    replayed = [at for at in cutter.find_open_requests(cut, max_replayed_tokens) if at not in pins and at not in verbatim] if replay else []
+        verbatim = keep_newest(
+            items, user_messages, keep.tokens, tokenizer=tokenizer, count=cutter.count
+        )
+    replayed = (
+        [
+            at
+            for at in cutter.find_open_requests(cut, max_replayed_tokens)
+            if at not in pins and at not in verbatim
+        ]
+        if replay
+        else []
+    )
     staying = pins | verbatim.keys() | set(replayed)
     start = cutter.find_turn_start(cut) if split else cut
     dropped = _items_to_summarize(items, range(start), staying)
     prefix = _items_to_summarize(items, range(start, cut), staying)
     kept = items[cut:]
-    limit = keep.tokens * (1 + keep.at_least) if max_kept_tokens is None and isinstance(keep, KeepRecentTokens) else max_kept_tokens
+    limit = (
+        keep.tokens * (1 + keep.at_least)
+        if max_kept_tokens is None and isinstance(keep, KeepRecentTokens)
+        else max_kept_tokens
+    )
     tokens = 0 if limit is None else sum(cutter.count(item.message) for item in kept)
     plan = Plan(
         leaf=leaf,
@@ -204,7 +249,9 @@ def select(  # noqa: PLR0913  # keywords
 class _Cutter:
     """The items of a view, its blocks, and the indexes at which it can be cut."""
 
-    def __init__(self, items: Sequence[ViewItem], blocks: Sequence[Block], count: Callable[..., int]) -> None:
+    def __init__(
+        self, items: Sequence[ViewItem], blocks: Sequence[Block], count: Callable[..., int]
+    ) -> None:
         self.items = items
         self.blocks = blocks
         self.count = count
@@ -219,11 +266,15 @@ class _Cutter:
             case KeepRecentTokens(tokens=tokens, at_least=at_least):
                 return self._cut_by_tokens(tokens, at_least=at_least)
             case KeepLastMessages(count=count, max_tokens=max_tokens):
-                cut = self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
+                cut = (
+                    self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
+                )
                 return self._limit(cut, max_tokens)
             case KeepLastTurns(count=count, max_tokens=max_tokens):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
-                cut = len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
+                cut = (
+                    len(self.items) if count <= 0 else starts[-count] if len(starts) >= count else 0
+                )
                 return self._limit(cut, max_tokens)
             case KeepAfter(entry_id=entry):
                 return self._cut_after(entry)
@@ -235,7 +286,11 @@ class _Cutter:
         for block in reversed(self.blocks):
             message = self.items[block.start].message
             if message.role == "assistant":
-                return block.start if message.tool_calls and not is_checkpoint_item(self.items[block.start]) else len(self.items)
+                return (
+                    block.start
+                    if message.tool_calls and not is_checkpoint_item(self.items[block.start])
+                    else len(self.items)
+                )
             if is_user_request(self.items[block.start]):
                 break
         return len(self.items)
@@ -261,7 +316,9 @@ class _Cutter:
     def _cut_before_rounds(self, keep: KeepLastRound) -> int:
         request = find_last_user_request(self.items)
         turn = 0 if request is None else request + 1
-        answers = [block for block in self.blocks if self.items[block.start].message.role == "assistant"]
+        answers = [
+            block for block in self.blocks if self.items[block.start].message.role == "assistant"
+        ]
         rounds = [block for block in answers if block.start >= turn]
         last = len(rounds) - 1 - max(0, keep.count)
         if keep.background and rounds:
@@ -273,7 +330,11 @@ class _Cutter:
 
     def _limit(self, cut: int, max_tokens: int | None) -> int:
         """Return a later cut if more than `max_tokens` would stay."""
-        return cut if max_tokens is None or cut >= len(self.items) else max(cut, self._cut_by_tokens(max_tokens))
+        return (
+            cut
+            if max_tokens is None or cut >= len(self.items)
+            else max(cut, self._cut_by_tokens(max_tokens))
+        )
 
     def _cut_by_tokens(self, tokens: int, *, at_least: bool = False) -> int:
         left = tokens
@@ -287,7 +348,10 @@ class _Cutter:
         return cut
 
     def _cut_after(self, entry: str) -> int:
-        at = next((at for at in range(len(self.items) - 1, -1, -1) if self.items[at].entry_id == entry), None)
+        at = next(
+            (at for at in range(len(self.items) - 1, -1, -1) if self.items[at].entry_id == entry),
+            None,
+        )
         if at is None:
             problem = f"cannot cut after the entry {entry!r}: it is not in the view."
             raise InvalidArgumentError(problem)
@@ -306,16 +370,25 @@ def _find_previous_summary(view: TranscriptView) -> str | None:
     shown = [item for item in view.items if is_summary(item)]
     if not shown:
         return None
-    return view.summary or next(filter(None, (extract_summary_text(item.message) for item in shown)), None)
+    return view.summary or next(
+        filter(None, (extract_summary_text(item.message) for item in shown)), None
+    )
 
 
-def _items_to_summarize(items: Sequence[ViewItem], places: Iterable[int], staying: AbstractSet[int]) -> tuple[ViewItem, ...]:
-    """Return the items at some indexes that do not stay. Any message of an earlier summary gets the kind `summary`."""
+def _items_to_summarize(
+    items: Sequence[ViewItem], places: Iterable[int], staying: AbstractSet[int]
+) -> tuple[ViewItem, ...]:
+    """Return the items at some indexes that do not stay.
+
+    Any message of an earlier summary gets the kind `summary`.
+    """
     left = (items[at] for at in places if at not in staying)
     return tuple(attrs.evolve(item, kind="summary") if is_summary(item) else item for item in left)
 
 
-def _find_pins(cutter: _Cutter, cut: int, pin: Callable[[ViewItem], bool], *, pin_first: bool) -> frozenset[int]:
+def _find_pins(
+    cutter: _Cutter, cut: int, pin: Callable[[ViewItem], bool], *, pin_first: bool
+) -> frozenset[int]:
     places: list[int] = []
     first_found = not pin_first
     for block in cutter.blocks:

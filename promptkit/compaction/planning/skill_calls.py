@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["find_skill_name", "is_skill_tool"]
 
-SKILL_TOOLS = frozenset({"skill", "load_skill", "use_skill", "invoke_skill", "activate_skill", "read_skill"})
+SKILL_TOOLS = frozenset(
+    {"skill", "load_skill", "use_skill", "invoke_skill", "activate_skill", "read_skill"}
+)
 SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
 
 
@@ -32,4 +34,11 @@ def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
     """
     if not is_skill_tool(tool):
         return None
-    return next((text.strip() for name in SKILL_ARGUMENTS if isinstance(text := arguments.get(name), str) and text.strip()), None)
+    return next(
+        (
+            text.strip()
+            for name in SKILL_ARGUMENTS
+            if isinstance(text := arguments.get(name), str) and text.strip()
+        ),
+        None,
+    )

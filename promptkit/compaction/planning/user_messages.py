@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MARKER", "SHORTENED_TOKENS", "UserMessageHistory", "VerbatimUserMessages", "has_history", "keep_newest", "shorten_message"]
+__all__ = [
+    "MARKER",
+    "SHORTENED_TOKENS",
+    "UserMessageHistory",
+    "VerbatimUserMessages",
+    "has_history",
+    "keep_newest",
+    "shorten_message",
+]
 
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
@@ -40,25 +48,35 @@ class VerbatimUserMessages:
     """Which user messages stay verbatim beside a summary."""
 
     max_tokens: int = 20_000
-    """Limit for all of them together. The oldest one that stays is cut in its middle to fit. (20,000 as in Codex.)"""
+    """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
+    (20,000 as in Codex.)"""
     max_message_tokens: int | None = None
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
     marker: str = MARKER
     """Replaces the part that is cut out."""
     injected_prefixes: tuple[str, ...] = ()
-    """Beginnings of user messages that a program wrote, such as project rules. They are sent again anyway, and do not stay."""
+    """Beginnings of user messages that a program wrote, such as project rules. They are sent again
+    anyway, and do not stay."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens < 0 or (self.max_message_tokens is not None and self.max_message_tokens < 0):
+        if self.max_tokens < 0 or (
+            self.max_message_tokens is not None and self.max_message_tokens < 0
+        ):
             problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
             raise InvalidArgumentError(problem)
 
-    def select(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> tuple[tuple[ViewItem, ...], int]:
+    def select(
+        self, items: Sequence[ViewItem], tokenizer: Tokenizer
+    ) -> tuple[tuple[ViewItem, ...], int]:
         """Return the user messages among `items` that stay, in their order, and the number of those that do not.
 
         Earlier summaries and messages that a program injected are not user messages.
         """
-        places = [at for at, item in enumerate(items) if is_user_request(item) and not self._is_injected(item)]
+        places = [
+            at
+            for at, item in enumerate(items)
+            if is_user_request(item) and not self._is_injected(item)
+        ]
         shown = keep_newest(
             items,
             places,
@@ -71,7 +89,9 @@ class VerbatimUserMessages:
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
     def _is_injected(self, item: ViewItem) -> bool:
-        return bool(self.injected_prefixes) and item.message.text.lstrip().startswith(self.injected_prefixes)
+        return bool(self.injected_prefixes) and item.message.text.lstrip().startswith(
+            self.injected_prefixes
+        )
 
 
 def keep_newest(  # noqa: PLR0913  # keywords
@@ -84,7 +104,10 @@ def keep_newest(  # noqa: PLR0913  # keywords
     max_message_tokens: int | None = None,
     marker: str = MARKER,
 ) -> dict[int, ViewItem]:
-    """Return the newest of the items at some indexes that fit into `tokens`, by index. The oldest of them is truncated to fit."""
+    """Return the newest of the items at some indexes that fit into `tokens`, by index.
+
+    The oldest of them is truncated to fit.
+    """
     shown: dict[int, ViewItem] = {}
     left = tokens
     for at in reversed(places):
@@ -104,11 +127,23 @@ def keep_newest(  # noqa: PLR0913  # keywords
     return shown
 
 
-def shorten_message(item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER) -> ViewItem | None:
-    """Cut out the middle of a message's text to fit into `tokens`, and drop other parts. None if not even the marker fits."""
+def shorten_message(
+    item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER
+) -> ViewItem | None:
+    """Cut out the middle of a message's text to fit into `tokens`, and drop other parts.
+
+    None if not even the marker fits.
+    """
     text = item.message.text
-    room = tokens - (Sizer(tokenizer).count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text))
-    kept = truncate_text(text, room, keep="middle", ratio=0.5, marker=marker, tokenizer=tokenizer) if room > 0 else ""
+    room = tokens - (
+        Sizer(tokenizer).count_message(attrs.evolve(item.message, content=(text,)))
+        - tokenizer.count(text)
+    )
+    kept = (
+        truncate_text(text, room, keep="middle", ratio=0.5, marker=marker, tokenizer=tokenizer)
+        if room > 0
+        else ""
+    )
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
 
 
@@ -137,8 +172,8 @@ class UserMessageHistory:
     """
 
     max_tokens: int = 4_000
-    """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left out if they do not fit even so.
-    None gets more than half."""
+    """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left
+    out if they do not fit even so. None gets more than half."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_tokens < 0:
@@ -146,7 +181,9 @@ class UserMessageHistory:
             raise InvalidArgumentError(problem)
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
-        """Format messages of the user, oldest first. The text is empty if there are none, or no room for any.
+        """Format messages of the user, oldest first.
+
+        The text is empty if there are none, or no room for any.
 
         Args:
             messages: The texts of the messages.
@@ -156,7 +193,10 @@ class UserMessageHistory:
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        lines = [_HistoryLine.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer) for at, text in enumerate(messages)]
+        lines = [
+            _HistoryLine.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer)
+            for at, text in enumerate(messages)
+        ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
         room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(lines)))
@@ -178,8 +218,9 @@ def has_history(text: str) -> bool:
 def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer) -> list[str]:
     """Return the newest messages that fit, in their order.
 
-    The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens` suffices for them. Those that are older still
-    are left out. A message of more than half of `tokens` is shortened in any case.
+    The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens`
+    suffices for them. Those that are older still are left out. A message of more than half of
+    `tokens` is shortened in any case.
     """
     shortest = (min(line.tokens, SHORTENED_TOKENS) + line.frame for line in lines)
     before = [0, *accumulate(shortest)]
@@ -189,7 +230,14 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         line = lines[at]
         reserved = min(before[at], for_older)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
-        shown = truncate_text(line.text, min(room, most) - line.frame, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
+        shown = truncate_text(
+            line.text,
+            min(room, most) - line.frame,
+            keep="middle",
+            ratio=0.5,
+            marker=MARKER,
+            tokenizer=tokenizer,
+        )
         if shown != line.text and shown in {"", MARKER}:
             break
         kept.append(line.mark + shown)

@@ -29,7 +29,8 @@ THRESHOLD = "threshold"
 """The trigger of a compaction because of the conversation's size."""
 
 HANDOFF = "handoff"
-"""The trigger of a compaction that keeps no messages and writes a document for the rest of the work, if the preset has such a summarizer."""
+"""The trigger of a compaction that keeps no messages and writes a document for the rest of the
+work, if the preset has such a summarizer."""
 
 WAIT_SECONDS = 60.0
 """Longest wait of a request for a summary, in seconds, where nothing else is configured."""
@@ -53,7 +54,11 @@ class Reason:
     """Whether the provider's prompt cache was assumed to be warm. None: not used."""
 
     def __str__(self) -> str:
-        figures = [f"{name} {value:.3f}" for name, value in (("ratio", self.ratio), ("threshold", self.threshold)) if value is not None]
+        figures = [
+            f"{name} {value:.3f}"
+            for name, value in (("ratio", self.ratio), ("threshold", self.threshold))
+            if value is not None
+        ]
         if self.warm is not None:
             figures.append("warm" if self.warm else "cold")
         return f"{self.why} ({', '.join(figures)})" if figures else self.why
@@ -91,7 +96,10 @@ class ApplySummary:
 
 @attrs.frozen(kw_only=True)
 class DiscardSummary:
-    """Discard the background summary, or cancel it while it is running. Another may be started later."""
+    """Discard the background summary, or cancel it while it is running.
+
+    Another may be started later.
+    """
 
     reason: Reason
 
@@ -110,7 +118,8 @@ class Compact:
     """Summarize now, in the foreground."""
 
     trigger: str
-    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground`, `handoff` or the name of a phase."""
+    """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground`, `handoff` or
+    the name of a phase."""
     reason: Reason
     seconds: float = WAIT_SECONDS
     """The longest time that one summarizer may take. Then the next one is tried."""
@@ -118,7 +127,10 @@ class Compact:
 
 @attrs.frozen(kw_only=True)
 class RenderPruned:
-    """Render again with a history that may be pruned, without another summary. This is the last resort."""
+    """Render again with a history that may be pruned, without another summary.
+
+    This is the last resort.
+    """
 
     reason: Reason
 
@@ -137,5 +149,16 @@ class Fail:
     reason: Reason
 
 
-Decision: TypeAlias = NoAction | Prune | StartBackground | ApplySummary | DiscardSummary | Wait | Compact | RenderPruned | Promote | Fail
+Decision: TypeAlias = (
+    NoAction
+    | Prune
+    | StartBackground
+    | ApplySummary
+    | DiscardSummary
+    | Wait
+    | Compact
+    | RenderPruned
+    | Promote
+    | Fail
+)
 """Any decision of a policy."""

@@ -26,20 +26,25 @@ __all__ = ["LeastSize", "compacts_overflow", "count_newest", "describe_largest"]
 
 @attrs.frozen(kw_only=True)
 class LeastSize:
-    """The least that the requests of a conversation can be compacted to, by part. All sizes are tokens."""
+    """The least that the requests of a conversation can be compacted to, by part.
+
+    All sizes are tokens.
+    """
 
     instructions: int
     """The instructions, and the framing of the request."""
     tools: int
     """The tool definitions."""
     newest: int
-    """The last user message, and the newest reply after it. Tool results do not count: they are shortened if they must be."""
+    """The last user message, and the newest reply after it. Tool results do not count: they are
+    shortened if they must be."""
     summary: int = 0
     """The largest summary; 0 where no request that is too large is summarized."""
     beside: int = 0
     """The user's earlier messages and a block of carried context beside it."""
     limit: int | None = None
-    """The most that a request may have: the window without what is reserved for the reply. None: unknown."""
+    """The most that a request may have: the window without what is reserved for the reply. None:
+    unknown."""
 
     @property
     def total(self) -> int:
@@ -48,9 +53,14 @@ class LeastSize:
 
     @property
     def is_possible(self) -> bool:
-        """Whether requests fit: without a summary, and with one after a compaction. A large newest message alone is no obstacle."""
+        """Whether requests fit: without a summary, and with one after a compaction.
+
+        A large newest message alone is no obstacle.
+        """
         fixed = self.instructions + self.tools
-        return self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+        return (
+            self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+        )
 
     def explain(self) -> str:
         """Describe the sizes, and what to do where they do not fit.
@@ -82,13 +92,23 @@ the newest message 40, the largest summary 1,500. Shorten the largest of them, o
 def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
     """Return whether a policy compacts a conversation of many messages whose request is too large."""
     tokens = 2 * (budget.render_budget or 0) + 1
-    return isinstance(policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)), Compact)
+    return isinstance(
+        policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)),
+        Compact,
+    )
 
 
 def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
     """Count the tokens of the last user message of a view, and of the newest reply after it."""
     last = find_last_user_request(items)
-    reply = next((at for at in range(len(items) - 1, last or 0, -1) if items[at].message.role == "assistant"), None)
+    reply = next(
+        (
+            at
+            for at in range(len(items) - 1, last or 0, -1)
+            if items[at].message.role == "assistant"
+        ),
+        None,
+    )
     sizer = Sizer(tokenizer)
     return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
 
@@ -101,9 +121,14 @@ def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer, *, count
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     sizer = Sizer(tokenizer)
-    largest = sorted(((sizer.count_message(message), at) for at, message in enumerate(messages)), key=lambda each: (-each[0], each[1]))
+    largest = sorted(
+        ((sizer.count_message(message), at) for at, message in enumerate(messages)),
+        key=lambda each: (-each[0], each[1]),
+    )
     listed: list[str] = []
     for tokens, at in largest[:count]:
         tool = names.get(messages[at].tool_call_id or "")
         listed.append(f"{f'result of {tool}' if tool else messages[at].role} {tokens:,}")
-    return f"The largest messages: {', '.join(listed)}. Shorten them, or use a larger window or model."
+    return (
+        f"The largest messages: {', '.join(listed)}. Shorten them, or use a larger window or model."
+    )

@@ -48,7 +48,9 @@ class UsageByPart:
         )
 
 
-def count_parts(messages: Iterable[Message], summary_ids: Collection[int], count: Callable[[Message], int]) -> UsageByPart:
+def count_parts(
+    messages: Iterable[Message], summary_ids: Collection[int], count: Callable[[Message], int]
+) -> UsageByPart:
     """Sum up the tokens of the messages of a conversation by part.
 
     Args:

@@ -1,10 +1,12 @@
 """Policies and the rules that they are made of: when a conversation is compacted, pruned or switched to a larger model.
 
-A policy is a list of rules; the first rule that applies decides. The default policy is that of VS Code Copilot Chat, with limits on
-waiting and on repeated attempts. The other rules follow other systems. Rules are pure: they read no clock, call no model and keep no
-state. Randomness comes from a generator that the caller passes. Ratios are shares of the size from which on a request overflows.
+A policy is a list of rules; the first rule that applies decides. The default policy is that of VS
+Code Copilot Chat, with limits on waiting and on repeated attempts. The other rules follow other
+systems. Rules are pure: they read no clock, call no model and keep no state. Randomness comes from
+a generator that the caller passes. Ratios are shares of the size from which on a request overflows.
 
-All rules respect the same guards: attempts without progress are bounded, and nothing happens automatically where compaction is off.
+All rules respect the same guards: attempts without progress are bounded, and nothing happens
+automatically where compaction is off.
 """
 
 from __future__ import annotations
@@ -78,13 +80,17 @@ PROBLEMS = {
 
 
 class Policy(Protocol):
-    """Decides what to do with a conversation. A policy without state of its own can serve any number of conversations."""
+    """Decides what to do with a conversation.
+
+    A policy without state of its own can serve any number of conversations.
+    """
 
     def decide(self, state: PolicyState) -> Decision:
         """Decide what to do now.
 
-        Before a request, and when a request is too large, the caller carries the decision out and asks again with the new state, until
-        the request can be built. In the other phases it asks once, and carries out `Compact`, `Promote` and `Prune`; after a reply, only
+        Before a request, and when a request is too large, the caller carries the decision out and
+        asks again with the new state, until the request can be built. In the other phases it asks
+        once, and carries out `Compact`, `Promote` and `Prune`; after a reply, only
         `StartBackground`.
         """
         ...
@@ -113,14 +119,19 @@ class _FirstMatch:
             decision = rule(state)
             if decision is not None:
                 return decision
-        return compact_on_demand(state) or NoAction(reason=Reason(why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio))
+        return compact_on_demand(state) or NoAction(
+            reason=Reason(why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio)
+        )
 
 
 @attrs.frozen(kw_only=True)
 class Thresholds:
-    """The figures of the default policy. The ratios are VS Code's; the limits on waiting and attempts are promptkit's.
+    """The figures of the default policy.
 
-    VS Code's ratios are shares of the window, of which tools reserve up to a tenth: there, a request overflows before it reaches `cold`.
+    The ratios are VS Code's; the limits on waiting and attempts are promptkit's.
+
+    VS Code's ratios are shares of the window, of which tools reserve up to a tenth: there, a
+    request overflows before it reaches `cold`.
     """
 
     warm: float = 0.78
@@ -132,7 +143,8 @@ class Thresholds:
     apply: float = 0.65
     """Ratio below which a ready summary is discarded."""
     wait_seconds: float = WAIT_SECONDS
-    """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
+    """Longest wait of a request for the background summary, and then for each summarizer that is
+    asked, in seconds."""
     attempts: int = 1
     """Attempts without progress per user message."""
     breaker: int = 3
@@ -161,21 +173,29 @@ def default_policy(*, rng: Callable[[], float], thresholds: Thresholds | None = 
             discard_stale,
             apply_or_discard(at.apply),
             on_overflow(wait_seconds=at.wait_seconds, attempts=at.attempts, breaker=at.breaker),
-            start_background(rng=rng, warm=at.warm, jitter=at.jitter, cold=at.cold, breaker=at.breaker),
+            start_background(
+                rng=rng, warm=at.warm, jitter=at.jitter, cold=at.cold, breaker=at.breaker
+            ),
         )
     )
 
 
 def compact_on_demand(state: PolicyState) -> Compact | None:
     """Compact when the user asks for it, whatever was tried before."""
-    return Compact(trigger=MANUAL, reason=Reason(why="requested", ratio=state.ratio)) if state.phase == "manual" else None
+    return (
+        Compact(trigger=MANUAL, reason=Reason(why="requested", ratio=state.ratio))
+        if state.phase == "manual"
+        else None
+    )
 
 
 def discard_stale(state: PolicyState) -> Decision | None:
     """Discard a background summary whose source messages or model have changed."""
     if not state.stale or state.background not in {"running", "ready"}:
         return None
-    return DiscardSummary(reason=Reason(why="the history or the model changed after the summary was started"))
+    return DiscardSummary(
+        reason=Reason(why="the history or the model changed after the summary was started")
+    )
 
 
 def apply_or_discard(threshold: float = 0.65) -> Rule:
@@ -189,9 +209,15 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
             return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
         if ratio is None or ratio < threshold:
             return DiscardSummary(
-                reason=Reason(why="the conversation is small enough without the summary", ratio=ratio, threshold=threshold)
+                reason=Reason(
+                    why="the conversation is small enough without the summary",
+                    ratio=ratio,
+                    threshold=threshold,
+                )
             )
-        return ApplySummary(reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold))
+        return ApplySummary(
+            reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
+        )
 
     return rule
 
@@ -200,7 +226,8 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
     """Make a rule for a request that is too large: apply a ready summary, or wait for a running one, or compact now; then prune; then fail.
 
     Args:
-        wait_seconds: Longest wait for a running background summary, and for each summarizer that is asked now, in seconds.
+        wait_seconds: Longest wait for a running background summary, and for each summarizer that is
+            asked now, in seconds.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -221,7 +248,9 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
         if state.pruned:
             return Fail(reason=attrs.evolve(reason, why=f"{problem}, even with the history pruned"))
         if state.compacted:
-            return RenderPruned(reason=attrs.evolve(reason, why=f"{problem}, even with the summary"))
+            return RenderPruned(
+                reason=attrs.evolve(reason, why=f"{problem}, even with the summary")
+            )
         if state.enabled and state.background == "ready":
             return ApplySummary(reason=reason)
         if state.enabled and state.background == "running" and not state.waited:
@@ -240,14 +269,26 @@ def _ignore_refusal(state: PolicyState) -> NoAction | None:
     """Ignore the refusal of a model that the conversation no longer uses: it says nothing about the current model's window."""
     if state.refused_by is None or state.refused_by == state.model:
         return None
-    return NoAction(reason=Reason(why=f"{state.refused_by} refused the request, but the model is now {state.model}", ratio=state.ratio))
+    return NoAction(
+        reason=Reason(
+            why=f"{state.refused_by} refused the request, but the model is now {state.model}",
+            ratio=state.ratio,
+        )
+    )
 
 
-def start_background(*, rng: Callable[[], float], warm: float = 0.78, jitter: float = 0.04, cold: float = 0.90, breaker: int = 3) -> Rule:
+def start_background(
+    *,
+    rng: Callable[[], float],
+    warm: float = 0.78,
+    jitter: float = 0.04,
+    cold: float = 0.90,
+    breaker: int = 3,
+) -> Rule:
     """Make a rule for after a render: start a background summary at a jittered threshold.
 
-    With a warm prompt cache `rng` is called once per check, also while a summary is running, so that conversations do not all compact at
-    the same size. With a cold one it is not called.
+    With a warm prompt cache `rng` is called once per check, also while a summary is running, so
+    that conversations do not all compact at the same size. With a cold one it is not called.
 
     Args:
         rng: Returns a number from 0 to below 1.
@@ -270,7 +311,11 @@ def start_background(*, rng: Callable[[], float], warm: float = 0.78, jitter: fl
         if state.compacted or state.pruned:
             return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
         if ratio is None:
-            return NoAction(reason=attrs.evolve(reason, why="the context window or the size of the request is unknown"))
+            return NoAction(
+                reason=attrs.evolve(
+                    reason, why="the context window or the size of the request is unknown"
+                )
+            )
         threshold = warm + rng() * jitter if state.warm else cold
         reason = attrs.evolve(reason, threshold=threshold)
         if ratio < threshold:
@@ -278,10 +323,16 @@ def start_background(*, rng: Callable[[], float], warm: float = 0.78, jitter: fl
         if state.background in {"running", "ready"}:
             return NoAction(reason=attrs.evolve(reason, why=f"a summary is {state.background}"))
         full = state.budget.render_budget
-        why = state.unreachable(None if full is None else int(full * warm)) or state.attempts_exhausted(1, breaker, ignore_failed=True)
+        why = state.unreachable(
+            None if full is None else int(full * warm)
+        ) or state.attempts_exhausted(1, breaker, ignore_failed=True)
         if why:
             return NoAction(reason=attrs.evolve(reason, why=why))
-        return StartBackground(reason=attrs.evolve(reason, why="warm cache" if state.warm else "cold cache, and nearly full"))
+        return StartBackground(
+            reason=attrs.evolve(
+                reason, why="warm cache" if state.warm else "cold cache, and nearly full"
+            )
+        )
 
     return rule
 
@@ -291,23 +342,36 @@ def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
 
     def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
-        if state.phase != "rendered" or ratio is None or ratio < threshold or state.background in {"running", "ready"}:
+        if (
+            state.phase != "rendered"
+            or ratio is None
+            or ratio < threshold
+            or state.background in {"running", "ready"}
+        ):
             return None
         reason = Reason(why="at the background threshold", ratio=ratio, threshold=threshold)
         if state.compacted or state.pruned:
             return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
         why = state.attempts_exhausted(1, breaker, ignore_failed=True)
-        return NoAction(reason=attrs.evolve(reason, why=why)) if why else StartBackground(reason=reason)
+        return (
+            NoAction(reason=attrs.evolve(reason, why=why))
+            if why
+            else StartBackground(reason=reason)
+        )
 
     return rule
 
 
-def block_at(threshold: float, *, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breaker: int = 3) -> Rule:
+def block_at(
+    threshold: float, *, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breaker: int = 3
+) -> Rule:
     """Make a rule for before a render: from the ratio `threshold` on, send no request without a new summary, as Copilot CLI does.
 
     Args:
-        threshold: The ratio. A ready summary is applied, a running one is waited for, else one is made now.
-        wait_seconds: Longest wait for a running background summary, and for each summarizer that is asked now, in seconds.
+        threshold: The ratio. A ready summary is applied, a running one is waited for, else one is
+            made now.
+        wait_seconds: Longest wait for a running background summary, and for each summarizer that is
+            asked now, in seconds.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -319,7 +383,9 @@ def block_at(threshold: float, *, wait_seconds: float = WAIT_SECONDS, attempts: 
         ratio = state.ratio
         if state.phase != "before_render" or ratio is None or ratio < threshold or state.compacted:
             return None
-        reason = Reason(why="a summary is needed before the next request", ratio=ratio, threshold=threshold)
+        reason = Reason(
+            why="a summary is needed before the next request", ratio=ratio, threshold=threshold
+        )
         if state.enabled and state.background == "ready":
             return ApplySummary(reason=reason)
         if state.enabled and state.background == "running" and not state.waited:
@@ -330,15 +396,33 @@ def block_at(threshold: float, *, wait_seconds: float = WAIT_SECONDS, attempts: 
 
 
 def _compact(  # noqa: PLR0913  # the figures of the rule that asks
-    state: PolicyState, reason: Reason, trigger: str, attempts: int = 1, breaker: int = 3, *, seconds: float = WAIT_SECONDS
+    state: PolicyState,
+    reason: Reason,
+    trigger: str,
+    attempts: int = 1,
+    breaker: int = 3,
+    *,
+    seconds: float = WAIT_SECONDS,
 ) -> NoAction | Compact:
     """Compact in the foreground, unless the attempts are exhausted."""
     why = state.attempts_exhausted(attempts, breaker)
-    return NoAction(reason=attrs.evolve(reason, why=why)) if why else Compact(trigger=trigger, reason=reason, seconds=seconds)
+    return (
+        NoAction(reason=attrs.evolve(reason, why=why))
+        if why
+        else Compact(trigger=trigger, reason=reason, seconds=seconds)
+    )
 
 
-def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",), attempts: int = 1, breaker: int = 3) -> Rule:
-    """Make a rule that compacts in the foreground from a ratio on. A running or ready background summary is left to other rules.
+def compact_at(
+    threshold: float,
+    *,
+    phases: Sequence[Phase] = ("before_render",),
+    attempts: int = 1,
+    breaker: int = 3,
+) -> Rule:
+    """Make a rule that compacts in the foreground from a ratio on.
+
+    A running or ready background summary is left to other rules.
 
     Args:
         threshold: The ratio.
@@ -352,7 +436,13 @@ def compact_at(threshold: float, *, phases: Sequence[Phase] = ("before_render",)
 
     def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
-        if state.phase not in phases or ratio is None or ratio < threshold or state.compacted or state.background in {"running", "ready"}:
+        if (
+            state.phase not in phases
+            or ratio is None
+            or ratio < threshold
+            or state.compacted
+            or state.background in {"running", "ready"}
+        ):
             return None
         reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
         full = state.budget.render_budget
@@ -378,7 +468,8 @@ def compact_above(
         max_tokens: Returns the limit in tokens for a budget. None: never compact.
         phases: The phases in which the rule applies.
         inclusive: Whether a request of exactly the limit is compacted as well.
-        trigger: The cause, as the checkpoint records it. `handoff` replaces the whole conversation by a document for the rest of the work.
+        trigger: The cause, as the checkpoint records it. `handoff` replaces the whole conversation
+            by a document for the rest of the work.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -388,11 +479,19 @@ def compact_above(
 
     def rule(state: PolicyState) -> Decision | None:
         limit = max_tokens(state.budget)
-        if state.phase not in phases or state.compacted or limit is None or state.tokens is None or state.tokens < limit:
+        if (
+            state.phase not in phases
+            or state.compacted
+            or limit is None
+            or state.tokens is None
+            or state.tokens < limit
+        ):
             return None
         if state.tokens == limit and not inclusive:
             return None
-        reason = Reason(why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio)
+        reason = Reason(
+            why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
+        )
         unreachable = state.unreachable(int(limit))
         if unreachable:
             return NoAction(reason=attrs.evolve(reason, why=unreachable))
@@ -402,7 +501,9 @@ def compact_above(
 
 
 def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Make a rule that compacts in these phases, however full the context window is. The checkpoint names the phase as its trigger.
+    """Make a rule that compacts in these phases, however full the context window is.
+
+    The checkpoint names the phase as its trigger.
 
     In the phase `model_switch` it applies only if the new model has a smaller context window.
 
@@ -416,7 +517,11 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in phases or state.compacted or (state.phase == "model_switch" and not state.to_smaller_window):
+        if (
+            state.phase not in phases
+            or state.compacted
+            or (state.phase == "model_switch" and not state.to_smaller_window)
+        ):
             return None
         reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
         return _ignore_refusal(state) or _compact(state, reason, state.phase, attempts, breaker)
@@ -428,9 +533,18 @@ def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
     """Make a rule for the phase `idle`: compact a conversation of at least `min_tokens` after so many seconds without a message, as oh-my-pi does."""
 
     def rule(state: PolicyState) -> Decision | None:
-        if state.phase != "idle" or state.tokens is None or state.tokens < min_tokens or state.idle_seconds < seconds:
+        if (
+            state.phase != "idle"
+            or state.tokens is None
+            or state.tokens < min_tokens
+            or state.idle_seconds < seconds
+        ):
             return None
-        return _compact(state, Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio), "idle")
+        return _compact(
+            state,
+            Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio),
+            "idle",
+        )
 
     return rule
 
@@ -438,10 +552,12 @@ def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
 def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rule:
     """Make a rule for before a render: replace old and superseded tool results, if it is worth it to change what the provider has cached.
 
-    While a background summary is running or ready, nothing is replaced: the summary would no longer fit the conversation.
+    While a background summary is running or ready, nothing is replaced: the summary would no longer
+    fit the conversation.
 
     Args:
-        least_saving: Tokens that replacing old results must save. With a cold cache, superseded ones are replaced whatever they save.
+        least_saving: Tokens that replacing old results must save. With a cold cache, superseded
+            ones are replaced whatever they save.
         warm_ratio: The ratio from which on results are replaced with a warm cache, too.
 
     Returns:
@@ -450,16 +566,27 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
 
     def rule(state: PolicyState) -> Decision | None:
         ratio, saved, superseded = state.ratio, state.prunable_tokens, state.superseded_tokens
-        if state.phase != "before_render" or not state.enabled or state.background in {"running", "ready"}:
+        if (
+            state.phase != "before_render"
+            or not state.enabled
+            or state.background in {"running", "ready"}
+        ):
             return None
-        reason = Reason(why=f"replacing tool results saves {saved:,} tokens", ratio=ratio, warm=state.warm)
+        reason = Reason(
+            why=f"replacing tool results saves {saved:,} tokens", ratio=ratio, warm=state.warm
+        )
         if state.warm and (ratio is None or ratio < warm_ratio):
             return None
         if saved >= max(1, least_saving):
             return Prune(reason=attrs.evolve(reason, threshold=warm_ratio if state.warm else None))
         if state.warm or not superseded:
             return None
-        return Prune(reason=attrs.evolve(reason, why=f"replacing superseded results saves {superseded:,} tokens"), only_superseded=True)
+        return Prune(
+            reason=attrs.evolve(
+                reason, why=f"replacing superseded results saves {superseded:,} tokens"
+            ),
+            only_superseded=True,
+        )
 
     return rule
 
@@ -474,18 +601,26 @@ def render_pruned_on(*phases: Phase) -> Rule:
         if state.phase not in (phases or TOO_LARGE):
             return None
         reason = Reason(why="this policy does not summarize", ratio=state.ratio)
-        return _ignore_refusal(state) or (Fail(reason=reason) if state.pruned else RenderPruned(reason=reason))
+        return _ignore_refusal(state) or (
+            Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
+        )
 
     return rule
 
 
 def fail_on(*phases: Phase) -> Rule:
-    """Make a rule that fails and changes nothing. Without `phases` it applies where a request is too large."""
+    """Make a rule that fails and changes nothing.
+
+    Without `phases` it applies where a request is too large.
+    """
 
     def rule(state: PolicyState) -> Decision | None:
         if state.phase not in (phases or TOO_LARGE):
             return None
-        reason = Reason(why="the request is too large, and this policy does not reduce requests", ratio=state.ratio)
+        reason = Reason(
+            why="the request is too large, and this policy does not reduce requests",
+            ratio=state.ratio,
+        )
         return _ignore_refusal(state) or Fail(reason=reason)
 
     return rule
@@ -505,7 +640,11 @@ def promote(*phases: Phase) -> Rule:
             or _ignore_refusal(state) is not None
         ):
             return None
-        return Promote(reason=Reason(why=f"{state.larger_model} has a larger context window", ratio=state.ratio))
+        return Promote(
+            reason=Reason(
+                why=f"{state.larger_model} has a larger context window", ratio=state.ratio
+            )
+        )
 
     return rule
 
@@ -516,12 +655,19 @@ def only_before_turns(rule: Rule) -> Rule:
 
 
 def once_per_turn(rule: Rule) -> Rule:
-    """Restrict a rule to one compaction per user message, whatever its outcome. Compaction on demand is not restricted. GSV does this."""
-    return lambda state: None if state.attempts.ended_this_turn and state.phase != "manual" else rule(state)
+    """Restrict a rule to one compaction per user message, whatever its outcome.
+
+    Compaction on demand is not restricted. GSV does this.
+    """
+    return lambda state: (
+        None if state.attempts.ended_this_turn and state.phase != "manual" else rule(state)
+    )
 
 
 def require_messages(count: int, rules: Sequence[Rule], *, manual_count: int = 0) -> Rule:
-    """Restrict rules to conversations with a minimum number of messages. A request that is too large is reduced at any number.
+    """Restrict rules to conversations with a minimum number of messages.
+
+    A request that is too large is reduced at any number.
 
     Args:
         count: The minimum for automatic compaction.
@@ -533,10 +679,16 @@ def require_messages(count: int, rules: Sequence[Rule], *, manual_count: int = 0
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        minimum = manual_count if state.phase == "manual" else 0 if state.phase in TOO_LARGE else count
+        minimum = (
+            manual_count if state.phase == "manual" else 0 if state.phase in TOO_LARGE else count
+        )
         if state.messages < minimum:
             why = f"the conversation has {state.messages} messages; a summary needs at least {minimum}"
-            return NoAction(reason=Reason(why=why, ratio=state.ratio)) if state.phase == "manual" else None
+            return (
+                NoAction(reason=Reason(why=why, ratio=state.ratio))
+                if state.phase == "manual"
+                else None
+            )
         return next((decision for each in rules if (decision := each(state)) is not None), None)
 
     return rule

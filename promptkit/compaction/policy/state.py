@@ -23,7 +23,16 @@ __all__ = [
 ]
 
 Phase: TypeAlias = Literal[
-    "before_render", "rendered", "turn_end", "incomplete", "overflow", "rejected", "idle", "memory", "model_switch", "manual"
+    "before_render",
+    "rendered",
+    "turn_end",
+    "incomplete",
+    "overflow",
+    "rejected",
+    "idle",
+    "memory",
+    "model_switch",
+    "manual",
 ]
 """The moment at which a policy is asked.
 
@@ -53,25 +62,35 @@ AttemptOutcome: TypeAlias = Literal["reduced", "not enough", "not reduced", "fai
 """
 
 SUFFICIENT_RATIO = 0.78
-"""The ratio that a request must be below after a compaction. From there on the next compaction would start at once."""
+"""The ratio that a request must be below after a compaction. From there on the next compaction
+would start at once."""
 
 
 CACHE_SECONDS = 300.0
-"""Seconds for which the known providers keep a prompt in their cache after its last use, unless they are paid for more."""
+"""Seconds for which the known providers keep a prompt in their cache after its last use, unless
+they are paid for more."""
 
 CACHED_SHARE = 0.5
-"""Share of a request that must have been read from the cache for the cache to be warm. What a summary changed is read anew at first."""
+"""Share of a request that must have been read from the cache for the cache to be warm. What a
+summary changed is read anew at first."""
 
 
 def is_cache_warm(
-    *, seconds_since_request: float | None, cached_share: float | None, mid_turn: bool, cache_seconds: float = CACHE_SECONDS
+    *,
+    seconds_since_request: float | None,
+    cached_share: float | None,
+    mid_turn: bool,
+    cache_seconds: float = CACHE_SECONDS,
 ) -> bool:
     """Return whether the provider's prompt cache holds the start of the next request, by what is known of the last one.
 
     Args:
-        seconds_since_request: Seconds since the last request or reply. None: none is known, so that the cache is cold.
-        cached_share: Share of the last request that the provider read from its cache. None: unknown, as with providers that do not report it.
-        mid_turn: Whether a round of tool calls was completed in this turn. Decides where the share is unknown, as in VS Code.
+        seconds_since_request: Seconds since the last request or reply. None: none is known, so that
+            the cache is cold.
+        cached_share: Share of the last request that the provider read from its cache. None:
+            unknown, as with providers that do not report it.
+        mid_turn: Whether a round of tool calls was completed in this turn. Decides where the share
+            is unknown, as in VS Code.
         cache_seconds: Seconds for which the provider keeps a prompt.
 
     Returns:
@@ -84,10 +103,14 @@ def is_cache_warm(
 
 @attrs.frozen(kw_only=True)
 class Attempts:
-    """The record of compaction attempts. Each event returns a new value. Start with a new one after a reset or with another model."""
+    """The record of compaction attempts.
+
+    Each event returns a new value. Start with a new one after a reset or with another model.
+    """
 
     unsuccessful: int = 0
-    """Unsuccessful attempts since the last user message: failed ones in the foreground, and those that did not reduce enough."""
+    """Unsuccessful attempts since the last user message: failed ones in the foreground, and those
+    that did not reduce enough."""
     consecutive_unsuccessful: int = 0
     """Unsuccessful attempts of any kind, one after the other."""
     last: AttemptOutcome | None = None
@@ -99,10 +122,18 @@ class Attempts:
 
     def after_user_message(self) -> Attempts:
         """Return the record after a user message, which allows one more attempt."""
-        return attrs.evolve(self, unsuccessful=0, ended_this_turn=0, user_messages_since=self.user_messages_since + 1)
+        return attrs.evolve(
+            self,
+            unsuccessful=0,
+            ended_this_turn=0,
+            user_messages_since=self.user_messages_since + 1,
+        )
 
     def after_attempt(self, outcome: AttemptOutcome, *, background: bool = False) -> Attempts:
-        """Return the record after an attempt. A failed `background` attempt does not use up the attempt of the foreground."""
+        """Return the record after an attempt.
+
+        A failed `background` attempt does not use up the attempt of the foreground.
+        """
         ended = self.ended_this_turn + 1
         if outcome == "reduced":
             return Attempts(last=outcome, ended_this_turn=ended)
@@ -117,27 +148,36 @@ class Attempts:
 
 @attrs.frozen(kw_only=True)
 class Rereading:
-    """What the requests since the last compaction have read again. Each request returns a new value."""
+    """What the requests since the last compaction have read again.
+
+    Each request returns a new value.
+    """
 
     tokens: int = 0
     """Tokens by which they were larger than the first of them, added up."""
     cached: bool | None = None
-    """Whether the provider reported that it read a part of them from its prompt cache. None: it has not reported anything."""
+    """Whether the provider reported that it read a part of them from its prompt cache. None: it has
+    not reported anything."""
     first: int | None = None
     """The size of the first of them, in tokens. None: there was none yet."""
     checkpoint_id: str | None = None
     """The checkpoint with which their view begins. None: the conversation was not compacted."""
 
-    def after_request(self, tokens: int, *, cached: bool | None, checkpoint_id: str | None) -> Rereading:
+    def after_request(
+        self, tokens: int, *, cached: bool | None, checkpoint_id: str | None
+    ) -> Rereading:
         """Return the value after another request.
 
         Args:
             tokens: The size of the request, in tokens.
-            cached: Whether the provider reported that it read a part of it from its prompt cache. None: it reported nothing.
-            checkpoint_id: The checkpoint with which its view begins. After another one the sum begins anew.
+            cached: Whether the provider reported that it read a part of it from its prompt cache.
+                None: it reported nothing.
+            checkpoint_id: The checkpoint with which its view begins. After another one the sum
+                begins anew.
         """
         if self.first is None or checkpoint_id != self.checkpoint_id:
-            return Rereading(first=tokens, checkpoint_id=checkpoint_id)  # the first request was in no cache
+            # the first request was in no cache
+            return Rereading(first=tokens, checkpoint_id=checkpoint_id)
         known = self.cached if cached is None else bool(self.cached) or cached
         return attrs.evolve(self, tokens=self.tokens + max(0, tokens - self.first), cached=known)
 
@@ -161,7 +201,8 @@ class PolicyState:
     rereading: Rereading = attrs.field(factory=Rereading)
     """What the requests since the last compaction have read again."""
     warm: bool = False
-    """Whether the start of the request is taken to be in the provider's prompt cache, by `is_cache_warm`."""
+    """Whether the start of the request is taken to be in the provider's prompt cache, by
+    `is_cache_warm`."""
     mid_turn: bool = False
     """Whether a round of tool calls was completed in this turn."""
     enabled: bool = True
@@ -203,13 +244,17 @@ class PolicyState:
             f"and the request must take less than {target_tokens:,}"
         )
 
-    def attempts_exhausted(self, attempts: int, breaker: int, *, ignore_failed: bool = False) -> str | None:
+    def attempts_exhausted(
+        self, attempts: int, breaker: int, *, ignore_failed: bool = False
+    ) -> str | None:
         """Return why there must be no further attempt, or None if there may be one.
 
         Args:
             attempts: Attempts without progress that are allowed per user message.
-            breaker: Consecutive attempts without progress after which no other is made. After as many user messages there is one more.
-            ignore_failed: Do not count an attempt that failed against `attempts`, only one that did not reduce the request enough.
+            breaker: Consecutive attempts without progress after which no other is made. After as
+                many user messages there is one more.
+            ignore_failed: Do not count an attempt that failed against `attempts`, only one that did
+                not reduce the request enough.
 
         Returns:
             The reason, as one clause.
@@ -217,7 +262,8 @@ class PolicyState:
         tried = self.attempts
         if not self.enabled:
             return "automatic compaction is off"
-        # A provider that was down may be up again: after `breaker` user messages it is tried once more.
+        # A provider that was down may be up again: after `breaker` user messages it is tried once
+        # more.
         if tried.consecutive_unsuccessful >= breaker and tried.user_messages_since < breaker:
             return f"{tried.consecutive_unsuccessful} attempts in a row failed or did not help"
         if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed"):
@@ -225,7 +271,9 @@ class PolicyState:
         return None
 
 
-def judge_attempt(before: int, after: int, *, budget: ContextBudget, sufficient_ratio: float = SUFFICIENT_RATIO) -> AttemptOutcome:
+def judge_attempt(
+    before: int, after: int, *, budget: ContextBudget, sufficient_ratio: float = SUFFICIENT_RATIO
+) -> AttemptOutcome:
     """Judge a compaction by the size of the request before and after it.
 
     Args:

@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
 
-__all__ = ["FACTOR_RANGE", "ProviderCount", "RejectedCount", "UsageMeter", "UsageReading", "WindowUsage", "iter_provider_counts"]
+__all__ = [
+    "FACTOR_RANGE",
+    "ProviderCount",
+    "RejectedCount",
+    "UsageMeter",
+    "UsageReading",
+    "WindowUsage",
+    "iter_provider_counts",
+]
 
 FACTOR_RANGE = (0.5, 2.0)
-"""How far the provider's counts may correct local counts. A greater difference has another cause than the way of counting."""
+"""How far the provider's counts may correct local counts. A greater difference has another cause
+than the way of counting."""
 
 MAX_OVERFLOW = 2
 """The largest count that is taken for that of a request, in context windows."""
@@ -35,7 +44,8 @@ MAX_FACTORS = 5
 """Number of the newest provider counts that the correction is made of."""
 
 MAX_REJECTED = 20
-"""Number of unusable provider counts in a row after which the search ends: an older count is no better than a local one."""
+"""Number of unusable provider counts in a row after which the search ends: an older count is no
+better than a local one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +55,8 @@ class UsageReading:
     local: int
     """The local count."""
     provider: int | None = None
-    """The provider's last count plus a local count of what came after it. None: unknown, as after a compaction until the next reply.
+    """The provider's last count plus a local count of what came after it. None: unknown, as after a
+    compaction until the next reply.
 
     This is the figure to show to users.
     """
@@ -54,9 +65,11 @@ class UsageReading:
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
     cached_share: float | None = None
-    """Share of the last counted request that the provider read from its prompt cache. None: it has reported none lately, or nothing at all."""
+    """Share of the last counted request that the provider read from its prompt cache. None: it has
+    reported none lately, or nothing at all."""
     overflowed: bool = False
-    """Whether the last counted request was larger than the context window, although it was answered: the provider may have cut it."""
+    """Whether the last counted request was larger than the context window, although it was
+    answered: the provider may have cut it."""
     rejected: tuple[RejectedCount, ...] = ()
     """Newer provider counts that are unusable."""
 
@@ -67,7 +80,10 @@ class UsageReading:
 
     @property
     def tokens(self) -> int:
-        """The size to decide by. It is never less than the local count, so that a wrong provider count cannot hide growth."""
+        """The size to decide by.
+
+        It is never less than the local count, so that a wrong provider count cannot hide growth.
+        """
         return max(self.local, self.calibrated if self.provider is None else self.provider)
 
 
@@ -88,14 +104,18 @@ class WindowUsage:
 
         Args:
             transcript: The conversation; its path holds the provider's counts.
-            view: Returns what requests show of the transcript now: the view with the messages as they are sent.
-            changed: Returns why the view of the path that ended with an entry (its id) no longer holds. None: it was at most appended to.
+            view: Returns what requests show of the transcript now: the view with the messages as
+                they are sent.
+            changed: Returns why the view of the path that ended with an entry (its id) no longer
+                holds. None: it was at most appended to.
             tokenizer: Counts messages.
             model: The model whose counts are used, as entries name it.
-            fixed_tokens: Tokens of every request besides the conversation, until the first render measures them.
+            fixed_tokens: Tokens of every request besides the conversation, until the first render
+                measures them.
         """
         self.fixed_tokens = fixed_tokens
-        """Tokens that every request has besides the conversation: system prompt, tool definitions, framing. Measured at each render."""
+        """Tokens that every request has besides the conversation: system prompt, tool definitions,
+        framing. Measured at each render."""
         self.items = 0
         """Number of items of the transcript's view at the last render."""
         self.leaf: str | None = None
@@ -106,17 +126,24 @@ class WindowUsage:
         self._rendered_tokens = 0
         self._meter = UsageMeter(tokenizer, model=model)
         self._stale_leaf: str | None = None
-        """Counts up to this entry belong to requests whose view was changed before the reply came."""
+        """Counts up to this entry belong to requests whose view was changed before the reply
+        came."""
         self._cached: tuple[TranscriptView, tuple[object, ...], UsageReading] | None = None
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Count messages with another tokenizer. `fixed_tokens` is measured again at the next render."""
+        """Count messages with another tokenizer.
+
+        `fixed_tokens` is measured again at the next render.
+        """
         self._meter = UsageMeter(tokenizer, model=self._meter.model)
         self._cached = None
 
     @property
     def moved(self) -> bool:
-        """Whether a compaction, an edit or a rewind changed the view after the last render. Appended messages do not."""
+        """Whether a compaction, an edit or a rewind changed the view after the last render.
+
+        Appended messages do not.
+        """
         return self.leaf is not None and self._changed(self.leaf) is not None
 
     def reading(self, window: int | None) -> UsageReading:
@@ -124,7 +151,16 @@ class WindowUsage:
         view = self._view()
         key = (self.fixed_tokens, window, self._stale_leaf)
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
-            self._cached = view, key, self._meter.read(self._path_since_stale_leaf(), view, fixed_tokens=self.fixed_tokens, window=window)
+            self._cached = (
+                view,
+                key,
+                self._meter.read(
+                    self._path_since_stale_leaf(),
+                    view,
+                    fixed_tokens=self.fixed_tokens,
+                    window=window,
+                ),
+            )
         return self._cached[2]
 
     def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
@@ -134,7 +170,8 @@ class WindowUsage:
             tokens: The size of the request, in tokens.
             window: The size of the model's context window, in tokens. None: unknown.
             items: The number of items of the transcript's view.
-            pruned: Whether the request lacks a part of the conversation, so that `fixed_tokens` is not measured by it.
+            pruned: Whether the request lacks a part of the conversation, so that `fixed_tokens` is
+                not measured by it.
         """
         if not pruned:
             self.fixed_tokens = max(0, tokens - (self.reading(window).local - self.fixed_tokens))
@@ -143,7 +180,8 @@ class WindowUsage:
     def on_reply(self, window: int | None) -> int:
         """Record that the reply to the rendered request is in the transcript, and return the tokens to decide by.
 
-        If the view was changed before the reply came, neither the rendered request nor the provider's count of it is used.
+        If the view was changed before the reply came, neither the rendered request nor the
+        provider's count of it is used.
         """
         if self.moved:
             self._stale_leaf = self._transcript.leaf
@@ -157,12 +195,19 @@ class WindowUsage:
         newest = next(counts, None)
         if rereading.first is None and newest is not None:
             for count in reversed(list(counts)):
-                if isinstance(count, ProviderCount):  # the conversation was opened again: its requests are in the transcript
+                # the conversation was opened again: its requests are in the transcript
+                if isinstance(count, ProviderCount):
                     cached = count.cached_tokens > 0
-                    rereading = rereading.after_request(count.input_tokens, cached=cached, checkpoint_id=checkpoint_id)
+                    rereading = rereading.after_request(
+                        count.input_tokens, cached=cached, checkpoint_id=checkpoint_id
+                    )
         if isinstance(newest, ProviderCount) and newest.entry_id == path[-1].id:
-            return rereading.after_request(newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id)
-        return rereading.after_request(self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id)
+            return rereading.after_request(
+                newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id
+            )
+        return rereading.after_request(
+            self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id
+        )
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message, each once while it stays in the view."""
@@ -175,9 +220,12 @@ class WindowUsage:
 
 
 class UsageMeter:
-    """Measures how much of a context window a conversation takes. Each message is counted once while it stays in the view.
+    """Measures how much of a context window a conversation takes.
 
-    `model` is the model whose counts are used, as entries name it; None uses all. Not for use from several threads at once.
+    Each message is counted once while it stays in the view.
+
+    `model` is the model whose counts are used, as entries name it; None uses all. Not for use from
+    several threads at once.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, model: str | None = None) -> None:
@@ -188,16 +236,27 @@ class UsageMeter:
         """Tokens before each item, and after the last one."""
         self._places: dict[str, int] = {}
         self._first_sums: dict[str, int] = {}
-        """Tokens before each item when it was measured first: a provider's count of the request before it is of these messages."""
+        """Tokens before each item when it was measured first: a provider's count of the request
+        before it is of these messages."""
         self._factors: dict[str, float] = {}
 
-    def read(self, path: Sequence[Entry], view: TranscriptView, *, fixed_tokens: int = 0, window: int | None = None) -> UsageReading:
-        """Measure a path and its view. Entries and messages that were read before cost one comparison each.
+    def read(
+        self,
+        path: Sequence[Entry],
+        view: TranscriptView,
+        *,
+        fixed_tokens: int = 0,
+        window: int | None = None,
+    ) -> UsageReading:
+        """Measure a path and its view.
+
+        Entries and messages that were read before cost one comparison each.
 
         Args:
             path: The entries, root first.
             view: The view of this path.
-            fixed_tokens: Tokens that every request has besides the view: system prompt, tool definitions, framing.
+            fixed_tokens: Tokens that every request has besides the view: system prompt, tool
+                definitions, framing.
             window: The size of the model's context window in tokens. None: unknown.
 
         Returns:
@@ -221,23 +280,34 @@ class UsageMeter:
             newest = newest or count
             cached = cached or count.cached_tokens > 0
             if window is not None and count.input_tokens > window:
-                continue  # the provider may have cut that request, so that its count does not correct local ones
-            factors[count.entry_id] = _clamp_factor(count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id]))
+                # the provider may have cut that request, so that its count does not correct local
+                # ones
+                continue
+            factors[count.entry_id] = _clamp_factor(
+                count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
+            )
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
         return UsageReading(
             local=fixed_tokens + local,
-            provider=None if newest is None else newest.tokens + local - self._sum_through(newest.entry_id),
+            provider=None
+            if newest is None
+            else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
-            cached_share=newest.cached_tokens / newest.input_tokens if newest is not None and cached else None,
+            cached_share=newest.cached_tokens / newest.input_tokens
+            if newest is not None and cached
+            else None,
             overflowed=newest is not None and window is not None and newest.input_tokens > window,
             rejected=tuple(rejected),
         )
 
     def _sum_through(self, entry_id: str) -> int:
-        """Return the tokens up to an item, and of it. What was cleared since from the messages before it is still part of them."""
+        """Return the tokens up to an item, and of it.
+
+        What was cleared since from the messages before it is still part of them.
+        """
         place = self._places[entry_id]
         return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
@@ -253,7 +323,8 @@ class UsageMeter:
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
         old = self._items
-        same = len(old) if list(items[: len(old)]) == old else 0  # usually items were appended: one comparison
+        # usually items were appended: one comparison
+        same = len(old) if list(items[: len(old)]) == old else 0
         for before, now in zip(old[same:], items[same:], strict=False):
             if before is not now and not _is_same(before, now):
                 break
@@ -261,7 +332,10 @@ class UsageMeter:
         if same == len(old) == len(items):
             return
         # After a change most messages are the same, only at another place.
-        known = {id(item.message): self._before[at + 1] - self._before[at] for at, item in enumerate(old[same:], same)}
+        known = {
+            id(item.message): self._before[at + 1] - self._before[at]
+            for at, item in enumerate(old[same:], same)
+        }
         for at, item in enumerate(old[same:], same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
@@ -272,7 +346,9 @@ class UsageMeter:
                 self._places[item.entry_id] = len(old)
                 self._first_sums.setdefault(item.entry_id, self._before[-1])
             tokens = known.get(id(item.message))
-            self._before.append(self._before[-1] + (self.count(item.message) if tokens is None else tokens))
+            self._before.append(
+                self._before[-1] + (self.count(item.message) if tokens is None else tokens)
+            )
             old.append(item)
         for item in removed:
             if item.entry_id not in self._places:
@@ -289,7 +365,9 @@ class UsageMeter:
 
 
 def _is_same(before: ViewItem, now: ViewItem) -> bool:
-    return before.entry_id == now.entry_id and (before.message is now.message or before.message == now.message)
+    return before.entry_id == now.entry_id and (
+        before.message is now.message or before.message == now.message
+    )
 
 
 def _clamp_factor(factor: float) -> float:
@@ -327,14 +405,17 @@ def iter_provider_counts(
 ) -> Iterator[ProviderCount | RejectedCount]:
     """Iterate over the provider's counts on a path, newest first, back to the last checkpoint, edit or reset.
 
-    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above the context window is taken, since some
-    providers cut a request that is too large and answer. It is rejected if it is above twice the window, or if the count before the last
-    compaction was above the window, too: then it does not follow the size of requests.
+    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above
+    the context window is taken, since some providers cut a request that is too large and answer. It
+    is rejected if it is above twice the window, or if the count before the last compaction was
+    above the window, too: then it does not follow the size of requests.
 
     Args:
         path: The entries, root first.
-        model: The model whose counts are used. None: any. A reply without a recorded model counts as this model's.
-        window: The size of the context window in tokens. None: unknown, so that no count is too large.
+        model: The model whose counts are used. None: any. A reply without a recorded model counts
+            as this model's.
+        window: The size of the context window in tokens. None: unknown, so that no count is too
+            large.
 
     Yields:
         Each count, usable or rejected.
@@ -360,12 +441,20 @@ def _check_count(
         return RejectedCount(entry_id=entry_id, why=why)
     # Cached tokens are part of the input tokens: they are not added again.
     return ProviderCount(
-        entry_id=entry_id, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cached_tokens=usage.cached_tokens
+        entry_id=entry_id,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_tokens=usage.cached_tokens,
     )
 
 
 def _iter_problems(  # noqa: PLR0913, PLR0917  # one step of the function above
-    path: Sequence[Entry], at: int, reply: MessageEntry, usage: Usage, model: str | None, window: int | None
+    path: Sequence[Entry],
+    at: int,
+    reply: MessageEntry,
+    usage: Usage,
+    model: str | None,
+    window: int | None,
 ) -> Iterator[str]:
     """Yield why a count is unusable."""
     if usage.input_tokens <= 0:
@@ -394,6 +483,11 @@ def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window
     for index in range(at - 1, -1, -1):
         payload = path[index].payload
         compacted = compacted or isinstance(payload, Checkpoint)
-        if compacted and isinstance(payload, MessageEntry) and payload.usage and (model is None or payload.model in {None, model}):
+        if (
+            compacted
+            and isinstance(payload, MessageEntry)
+            and payload.usage
+            and (model is None or payload.model in {None, model})
+        ):
             return payload.usage.input_tokens > window
     return False

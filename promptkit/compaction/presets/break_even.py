@@ -30,19 +30,24 @@ class BreakEven:
     enabled: bool = True
     """Whether automatic compaction is on."""
     beta: float = setting(2.0, minimum=0)
-    """How many times the price of a compaction reading again may cost. 1 is the cheapest; with more, more of the conversation is at hand."""
+    """How many times the price of a compaction reading again may cost. 1 is the cheapest; with
+    more, more of the conversation is at hand."""
     tail_tokens: int = setting(0, minimum=0)
     """Tokens of the newest messages that stay. 0: the newest round stays."""
     names_tokens: int = setting(2_000, minimum=0)
-    """The most tokens of the list of names beside the summary, and a forty-eighth of what a conversation may have. 0: there is none."""
+    """The most tokens of the list of names beside the summary, and a forty-eighth of what a
+    conversation may have. 0: there is none."""
     summary_tokens: int = setting(1_000, minimum=500, maximum=2_000)
     """Tokens of a summary that are aimed at."""
     output_ratio: float | None = setting(None, minimum=0)
-    """The price of an output token, as a multiple of that of an input token. None: by the model's name."""
+    """The price of an output token, as a multiple of that of an input token. None: by the model's
+    name."""
     cached_ratio: float | None = setting(None, minimum=0)
-    """The price of an input token that is read from the prompt cache, as such a multiple. None: by the model's name."""
+    """The price of an input token that is read from the prompt cache, as such a multiple. None: by
+    the model's name."""
     write_ratio: float | None = setting(None, minimum=0)
-    """The price of an input token that is written to the prompt cache, as such a multiple. None: by the model's name."""
+    """The price of an input token that is written to the prompt cache, as such a multiple. None: by
+    the model's name."""
     warm: float = setting(0.78, minimum=0, maximum=1)
     """Lowest ratio at which a background summary starts in any case, with a warm prompt cache."""
     jitter: float = setting(0.04, minimum=0, maximum=1)
@@ -50,14 +55,19 @@ class BreakEven:
     cold: float = setting(0.90, minimum=0, maximum=1)
     """Ratio at which a background summary starts in any case, with a cold prompt cache."""
     wait_seconds: float = setting(60.0, minimum=0)
-    """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
+    """Longest wait of a request for the background summary, and then for each summarizer that is
+    asked, in seconds."""
     summary_model: str | None = None
     """The name of the model that writes summaries. None: the model that answers."""
 
     @property
     def ratios(self) -> PriceRatios | None:
         """The prices that are set, with the usual ones for the rest; None: those of the model."""
-        given = {"output": self.output_ratio, "cached": self.cached_ratio, "write": self.write_ratio}
+        given = {
+            "output": self.output_ratio,
+            "cached": self.cached_ratio,
+            "write": self.write_ratio,
+        }
         known = {name: ratio for name, ratio in given.items() if ratio is not None}
         return PriceRatios(**known) if known else None
 
@@ -67,8 +77,17 @@ class BreakEven:
         return KeepRecentTokens(tokens=self.tail_tokens) if self.tail_tokens else KeepLastRound()
 
     def make_policy(self, rng: Callable[[], float]) -> Policy:
-        """Make the policy. A ready summary is put in place at any size, since it was started because it pays."""
-        limits = Thresholds(warm=self.warm, jitter=self.jitter, cold=self.cold, apply=0.0, wait_seconds=self.wait_seconds)
+        """Make the policy.
+
+        A ready summary is put in place at any size, since it was started because it pays.
+        """
+        limits = Thresholds(
+            warm=self.warm,
+            jitter=self.jitter,
+            cold=self.cold,
+            apply=0.0,
+            wait_seconds=self.wait_seconds,
+        )
         rule = compact_at_break_even(
             rng=rng,
             beta=self.beta,
@@ -81,11 +100,18 @@ class BreakEven:
 
     def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""
-        return self.tail_tokens + Replacement(names_tokens=self.names_tokens).limited_to(budget.base).names_tokens
+        return (
+            self.tail_tokens
+            + Replacement(names_tokens=self.names_tokens).limited_to(budget.base).names_tokens
+        )
 
 
 def break_even(settings: BreakEven | None = None) -> Preset:
-    """Return the preset. It is cheaper than the default in windows above 32k, where compacting at a share of the window is too seldom."""
+    """Return the preset.
+
+    It is cheaper than the default in windows above 32k, where compacting at a share of the window
+    is too seldom.
+    """
     chosen = settings or BreakEven()
     return Preset(
         name="break_even",

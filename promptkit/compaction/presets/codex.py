@@ -6,11 +6,20 @@ import attrs
 
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
-from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
+from promptkit.compaction.policy.rules import (
+    compact_above,
+    compact_on_demand,
+    first_match,
+    on_overflow,
+)
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.replacement import Replacement
-from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_full_summarizer, make_inline_summarizer
+from promptkit.compaction.summarizers.defaults import (
+    make_fallback_factory,
+    make_full_summarizer,
+    make_inline_summarizer,
+)
 from promptkit.tokens.budget import ContextBudget, resolve_threshold
 
 __all__ = ["Codex", "codex"]
@@ -24,8 +33,11 @@ class Codex:
 
     enabled: bool = True
     """Whether automatic compaction is on."""
-    auto_compact_tokens: float | None = setting(None, names=("model_auto_compact_token_limit",), threshold=True)
-    """Size from which the conversation is compacted, in tokens or as a share of the window. At most 0.9, which is the default."""
+    auto_compact_tokens: float | None = setting(
+        None, names=("model_auto_compact_token_limit",), threshold=True
+    )
+    """Size from which the conversation is compacted, in tokens or as a share of the window. At most
+    0.9, which is the default."""
     user_message_tokens: int = setting(20_000, minimum=0)
     """Tokens of user messages that stay verbatim."""
 
@@ -39,7 +51,11 @@ class Codex:
 
 
 def codex(settings: Codex | None = None) -> Preset:
-    """Return the preset. It compacts before any request and after a change to a smaller model. No reply and no tool result stays."""
+    """Return the preset.
+
+    It compacts before any request and after a change to a smaller model. No reply and no tool
+    result stays.
+    """
     chosen = settings or Codex()
     above = compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
@@ -48,7 +64,11 @@ def codex(settings: Codex | None = None) -> Preset:
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
         keep=lambda _: KeepNothing(),
-        replacement=Replacement(place="last", preface=PREFACE, originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens)),
+        replacement=Replacement(
+            place="last",
+            preface=PREFACE,
+            originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens),
+        ),
         summarizer=make_fallback_factory(make_inline_summarizer, make_full_summarizer),
         enabled=chosen.enabled,
     )

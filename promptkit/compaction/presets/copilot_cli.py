@@ -31,11 +31,20 @@ class CopilotCLI:
     enabled: bool = setting(default=True, names=("infiniteSessions.enabled",))
     """Whether automatic compaction is on."""
     background: float = setting(
-        0.80, names=("COPILOT_BACKGROUND_COMPACTION_THRESHOLD", "infiniteSessions.backgroundCompactionThreshold"), minimum=0, maximum=1
+        0.80,
+        names=(
+            "COPILOT_BACKGROUND_COMPACTION_THRESHOLD",
+            "infiniteSessions.backgroundCompactionThreshold",
+        ),
+        minimum=0,
+        maximum=1,
     )
     """Share of the context window at which a background summary starts."""
     block: float = setting(
-        0.95, names=("COPILOT_BUFFER_EXHAUSTION_THRESHOLD", "infiniteSessions.bufferExhaustionThreshold"), minimum=0, maximum=1
+        0.95,
+        names=("COPILOT_BUFFER_EXHAUSTION_THRESHOLD", "infiniteSessions.bufferExhaustionThreshold"),
+        minimum=0,
+        maximum=1,
     )
     """Share of the context window from which on no request is sent without a new summary."""
     user_message_tokens: int = setting(20_000, minimum=0)
@@ -49,7 +58,11 @@ class CopilotCLI:
 
 
 def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
-    """Return the preset. User messages, todos and skills stay beside the summary. Requests are truncated only after a compaction."""
+    """Return the preset.
+
+    User messages, todos and skills stay beside the summary. Requests are truncated only after a
+    compaction.
+    """
     chosen = settings or CopilotCLI()
     rules = (
         compact_on_demand,
@@ -64,10 +77,15 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         name="copilot_cli",
         follows="Copilot CLI, as described in November 2026 from its bundle; the version is not known",
         adjust_budget=without_safety_share,
-        policy=lambda _: first_match((require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)),
+        policy=lambda _: first_match(
+            (require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)
+        ),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(
-            originals=VerbatimUserMessages(max_tokens=chosen.user_message_tokens, max_message_tokens=chosen.max_user_message_tokens),
+            originals=VerbatimUserMessages(
+                max_tokens=chosen.user_message_tokens,
+                max_message_tokens=chosen.max_user_message_tokens,
+            ),
         ),
         enabled=chosen.enabled,
     )

@@ -9,12 +9,22 @@ import attrs
 
 from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset
 from promptkit.compaction.planning.selection import KeepRecentTokens
-from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow, require_messages
+from promptkit.compaction.policy.rules import (
+    compact_above,
+    compact_on_demand,
+    first_match,
+    on_overflow,
+    require_messages,
+)
 from promptkit.compaction.presets.pi import subtract_reserve
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
-from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext, make_extractive_summarizer
+from promptkit.compaction.summarizers.defaults import (
+    UNLIMITED,
+    SummarizerContext,
+    make_extractive_summarizer,
+)
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 
@@ -36,12 +46,20 @@ class GSV:
     keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
     """Tokens of the newest messages that stay."""
     extract_memories: bool = setting(default=True, names=("compaction.extractMemories",))
-    """Whether the answers with the summary list memories. `MemoryExtractionHook` writes them to files."""
-    reset: Literal["manual", "daily", "idle"] = setting("daily", names=("session.defaultResetPolicy.mode",))
-    """The occasion on which the conversation starts over: only when asked to, once a day, or after an idle time."""
-    reset_hour: int = setting(4, names=("session.defaultResetPolicy.atHour",), minimum=0, maximum=23)
+    """Whether the answers with the summary list memories. `MemoryExtractionHook` writes them to
+    files."""
+    reset: Literal["manual", "daily", "idle"] = setting(
+        "daily", names=("session.defaultResetPolicy.mode",)
+    )
+    """The occasion on which the conversation starts over: only when asked to, once a day, or after
+    an idle time."""
+    reset_hour: int = setting(
+        4, names=("session.defaultResetPolicy.atHour",), minimum=0, maximum=23
+    )
     """Hour of the day of a daily reset."""
-    reset_idle_minutes: float = setting(60.0, names=("session.defaultResetPolicy.idleMinutes",), minimum=1)
+    reset_idle_minutes: float = setting(
+        60.0, names=("session.defaultResetPolicy.idleMinutes",), minimum=1
+    )
     """Minutes without a message before an idle reset. GSV has no default."""
 
     @property
@@ -56,13 +74,25 @@ class GSV:
         if context.model is None:
             return make_extractive_summarizer(context)
         window = context.window or UNLIMITED
-        chunked = ChunkedSummarizer(model=context.model, window=window, tokenizer=context.tokenizer, memories=self.extract_memories)
-        last = (make_extractive_summarizer(context), PlaceholderSummarizer(tokenizer=context.tokenizer))
+        chunked = ChunkedSummarizer(
+            model=context.model,
+            window=window,
+            tokenizer=context.tokenizer,
+            memories=self.extract_memories,
+        )
+        last = (
+            make_extractive_summarizer(context),
+            PlaceholderSummarizer(tokenizer=context.tokenizer),
+        )
         return FallbackSummarizer([chunked, attrs.evolve(chunked, max_chunk_share=0.5), *last])
 
 
 def gsv(settings: GSV | None = None) -> Preset:
-    """Return the preset. It compacts before a request. Memories, archives and resets are parts of a session: see docs/systems.md."""
+    """Return the preset.
+
+    It compacts before a request. Memories, archives and resets are parts of a session: see
+    docs/systems.md.
+    """
     chosen = settings or GSV()
     max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
     rules = (compact_on_demand, on_overflow(), compact_above(max_tokens, "before_render"))
@@ -71,7 +101,9 @@ def gsv(settings: GSV | None = None) -> Preset:
         follows="GSV, deathbyknowledge/gsv before a19b019, which gave this design up",
         adjust_budget=split_reserve(max_tokens),
         policy=lambda _: first_match((require_messages(3, rules),)),
-        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))),
+        keep=lambda budget: KeepRecentTokens(
+            tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))
+        ),
         summarizer=chosen.make_summarizer,
         enabled=chosen.enabled,
     )

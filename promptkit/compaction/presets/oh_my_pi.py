@@ -1,4 +1,7 @@
-"""oh-my-pi: pi with more triggers. A larger model is used first, and old tool outputs are pruned before anything is summarized."""
+"""oh-my-pi: pi with more triggers.
+
+A larger model is used first, and old tool outputs are pruned before anything is summarized.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,12 @@ class OhMyPi:
     enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""
     threshold: float | None = setting(
-        None, names=(optional("compaction.thresholdTokens"), percent("compaction.thresholdPercent")), threshold=True
+        None,
+        names=(optional("compaction.thresholdTokens"), percent("compaction.thresholdPercent")),
+        threshold=True,
     )
-    """Size above which the conversation is compacted, in tokens or as a share. None: the window without the reserve, or without 15 % if that is more."""
+    """Size above which the conversation is compacted, in tokens or as a share. None: the window
+    without the reserve, or without 15 % if that is more."""
     reserve_tokens: int = setting(16_384, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
     keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
@@ -54,8 +60,11 @@ class OhMyPi:
     """Seconds without a message after which a conversation is idle."""
     auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
     """Whether the model is asked to go on after a compaction at the end of a turn."""
-    strategy: Literal["context-full", "handoff"] = setting("context-full", names=("compaction.strategy",))
-    """The kind of compaction. `handoff`: a document for the rest of the work replaces the whole conversation."""
+    strategy: Literal["context-full", "handoff"] = setting(
+        "context-full", names=("compaction.strategy",)
+    )
+    """The kind of compaction. `handoff`: a document for the rest of the work replaces the whole
+    conversation."""
     promote: bool = setting(default=True, names=("contextPromotion.enabled",))
     """Whether to switch to a larger model, if there is one, before summarizing."""
 
@@ -63,24 +72,49 @@ class OhMyPi:
         """Return the size above which the conversation is compacted, in tokens."""
         if budget.window is None or self.threshold is not None:
             threshold = resolve_threshold(self.threshold, budget.window)
-            return threshold if threshold is None or budget.window is None else min(max(threshold, 1), budget.window - 1)
-        return budget.window - max(int(budget.window * RESERVE_SHARE), fit_reserve(budget.window, self.reserve_tokens))
+            return (
+                threshold
+                if threshold is None or budget.window is None
+                else min(max(threshold, 1), budget.window - 1)
+            )
+        return budget.window - max(
+            int(budget.window * RESERVE_SHARE), fit_reserve(budget.window, self.reserve_tokens)
+        )
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
-    """Return the preset. It also compacts between tool calls, when the conversation is idle, and after a reply that a full window cut off."""
+    """Return the preset.
+
+    It also compacts between tool calls, when the conversation is idle, and after a reply that a
+    full window cut off.
+    """
     chosen = settings or OhMyPi()
     trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
     above = compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger)
-    rules = [compact_on_demand, *([promote()] if chosen.promote else []), compact_on("incomplete"), on_overflow(), above]
+    rules = [
+        compact_on_demand,
+        *([promote()] if chosen.promote else []),
+        compact_on("incomplete"),
+        on_overflow(),
+        above,
+    ]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
-            [*rules, *([compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)] if chosen.idle_enabled else [])]
+            [
+                *rules,
+                *(
+                    [compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)]
+                    if chosen.idle_enabled
+                    else []
+                ),
+            ]
         ),
-        keep=lambda budget: KeepRecentTokens(tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))),
+        keep=lambda budget: KeepRecentTokens(
+            tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))
+        ),
         split=True,
         summarizer=file_list_summarizer,
         max_summary_tokens=limit_summary(chosen.reserve_tokens),

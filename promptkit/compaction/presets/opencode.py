@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing, KeepRecentTokens
-from promptkit.compaction.policy.rules import compact_above, compact_on_demand, first_match, on_overflow
+from promptkit.compaction.policy.rules import (
+    compact_above,
+    compact_on_demand,
+    first_match,
+    on_overflow,
+)
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import disables, setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_inline_summarizer, make_simple_summarizer
+from promptkit.compaction.summarizers.defaults import (
+    make_fallback_factory,
+    make_inline_summarizer,
+    make_simple_summarizer,
+)
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
@@ -24,19 +33,29 @@ __all__ = ["OpenCode", "opencode"]
 class OpenCode:
     """The settings of the preset."""
 
-    enabled: bool = setting(default=True, names=(disables("OPENCODE_DISABLE_AUTOCOMPACT"), "compaction.auto"))
+    enabled: bool = setting(
+        default=True, names=(disables("OPENCODE_DISABLE_AUTOCOMPACT"), "compaction.auto")
+    )
     """Whether automatic compaction is on."""
     reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
-    """Tokens that are kept free besides the model's output. None: as many as the output, at most 20,000."""
+    """Tokens that are kept free besides the model's output. None: as many as the output, at most
+    20,000."""
     second_reserve: bool = True
-    """Whether `reserved` is kept free besides the output where only the window is known. False: only the output, as in earlier versions."""
-    preserve_recent_tokens: int | None = setting(None, names=("compaction.preserve_recent_tokens",), minimum=0)
-    """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to 15,000."""
+    """Whether `reserved` is kept free besides the output where only the window is known. False:
+    only the output, as in earlier versions."""
+    preserve_recent_tokens: int | None = setting(
+        None, names=("compaction.preserve_recent_tokens",), minimum=0
+    )
+    """Tokens of the newest messages that stay. None: a quarter of the usable tokens, from 2,000 to
+    15,000."""
     tail_turns: int | None = setting(None, names=("compaction.tail_turns",))
-    """Number of the newest turns of which messages stay, within these tokens. None: any number. 0 or less: nothing stays."""
+    """Number of the newest turns of which messages stay, within these tokens. None: any number. 0
+    or less: nothing stays."""
     auto_continue: bool = True
     """Whether the model is asked to go on after a compaction at the end of a turn."""
-    prune: bool = setting(default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune"))
+    prune: bool = setting(
+        default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune")
+    )
     """Whether old tool outputs are pruned if that saves 20,000 tokens."""
 
     def max_tokens(self, budget: ContextBudget) -> int | None:
@@ -57,7 +76,11 @@ class OpenCode:
         if tokens is None:
             tokens = max(2_000, min(15_000, usable // 4))
         tokens = max(1, min(tokens, usable // 2))
-        return KeepRecentTokens(tokens=tokens) if self.tail_turns is None else KeepLastTurns(count=self.tail_turns, max_tokens=tokens)
+        return (
+            KeepRecentTokens(tokens=tokens)
+            if self.tail_turns is None
+            else KeepLastTurns(count=self.tail_turns, max_tokens=tokens)
+        )
 
 
 def opencode(settings: OpenCode | None = None) -> Preset:
@@ -68,7 +91,9 @@ def opencode(settings: OpenCode | None = None) -> Preset:
         name="opencode",
         follows="OpenCode, packages/opencode of sst/opencode 31e22f6, second half of 2026",
         adjust_budget=split_reserve(chosen.max_tokens),
-        policy=lambda _: first_match([*rules, compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True)]),
+        policy=lambda _: first_match(
+            [*rules, compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True)]
+        ),
         keep=chosen.keep_recent,
         max_summary_tokens=4_096,
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),

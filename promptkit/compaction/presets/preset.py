@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["Preset", "keep_budget", "keep_last_round", "limit_kept_tokens", "split_reserve", "without_safety_share"]
+__all__ = [
+    "Preset",
+    "keep_budget",
+    "keep_last_round",
+    "limit_kept_tokens",
+    "split_reserve",
+    "without_safety_share",
+]
 
 
 def keep_budget(budget: ContextBudget) -> ContextBudget:
@@ -33,11 +40,14 @@ def without_safety_share(budget: ContextBudget) -> ContextBudget:
     return attrs.evolve(budget, safety=1.0)
 
 
-def split_reserve(max_tokens: Callable[[ContextBudget], float | None]) -> Callable[[ContextBudget], ContextBudget]:
+def split_reserve(
+    max_tokens: Callable[[ContextBudget], float | None],
+) -> Callable[[ContextBudget], ContextBudget]:
     """Make a budget adjustment for a system that keeps a part of the context window free: the reply gets half of that part.
 
-    Otherwise a request to a model with a long output would overflow before the system's threshold is reached. A `reserved_output_tokens`
-    that the user chose does not change, nor does a shorter reserve.
+    Otherwise a request to a model with a long output would overflow before the system's threshold
+    is reached. A `reserved_output_tokens` that the user chose does not change, nor does a shorter
+    reserve.
 
     Args:
         max_tokens: Returns the size from which the system compacts, in tokens. None: unknown.
@@ -51,7 +61,9 @@ def split_reserve(max_tokens: Callable[[ContextBudget], float | None]) -> Callab
         if threshold is None or budget.window is None or budget.reserved_output_tokens is not None:
             return adjusted
         reserve = max(0, int(budget.window - threshold)) // 2
-        return attrs.evolve(adjusted, reserved_output_tokens=min(adjusted.output_reserve or 0, reserve))
+        return attrs.evolve(
+            adjusted, reserved_output_tokens=min(adjusted.output_reserve or 0, reserve)
+        )
 
     return adjust
 
@@ -74,9 +86,11 @@ class Preset:
     name: str
     """The name, as in `PRESETS`."""
     follows: str | None = None
-    """The system, with its version or date, that the rules and figures were taken from. None: no system."""
+    """The system, with its version or date, that the rules and figures were taken from. None: no
+    system."""
     policy: Callable[[Callable[[], float]], Policy]
-    """Makes the policy from a random number generator: a function that returns a number from 0 to below 1."""
+    """Makes the policy from a random number generator: a function that returns a number from 0 to
+    below 1."""
     adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
     """Applies the system's thresholds and reserves to a model's budget."""
     keep: Callable[[ContextBudget], Keep] = keep_last_round
@@ -88,22 +102,29 @@ class Preset:
     summarizer: Callable[[SummarizerContext], Summarizer] = make_default_summarizer
     """Makes the summarizer."""
     summary_model: str | None = None
-    """The name of the model that writes summaries. A session opens it like `model=`; a window is given the object as `summarizer=`.
-    None: the model that answers, or the one that is given."""
+    """The name of the model that writes summaries. A session opens it like `model=`; a window is
+    given the object as `summarizer=`. None: the model that answers, or the one that is given."""
     summary_model_filter: tuple[str, ...] = ()
-    """Parts of the names of models whose conversations another model summarizes, in any case. Empty: all of them."""
+    """Parts of the names of models whose conversations another model summarizes, in any case.
+    Empty: all of them."""
     max_summary_tokens: int | None = None
-    """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of the budget."""
+    """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of
+    the budget."""
     processors: tuple[Processor, ...] = ()
-    """Functions that change the messages of each request, in this order, before the render. Thresholds are compared with what they leave."""
+    """Functions that change the messages of each request, in this order, before the render.
+    Thresholds are compared with what they leave."""
     reduce: ReduceToolResults | None = None
-    """Replaces old and superseded tool results by placeholders in the view, permanently, before a request. None: none are replaced."""
+    """Replaces old and superseded tool results by placeholders in the view, permanently, before a
+    request. None: none are replaced."""
     file_rules: tuple[FileRule, ...] = FILE_RULES
-    """Tell which files a tool call reads or changes: `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
+    """Tell which files a tool call reads or changes:
+    `attrs.evolve(preset, file_rules=(FileRule(tools="fmt", use="change"), *FILE_RULES))`."""
     cache_seconds: float = CACHE_SECONDS
-    """Seconds after a request for which the provider's prompt cache is taken to hold it. Where the cache is cold, summaries start later."""
+    """Seconds after a request for which the provider's prompt cache is taken to hold it. Where the
+    cache is cold, summaries start later."""
     handoff: Callable[[SummarizerContext], Summarizer] | None = None
-    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None: they are summarized as all others."""
+    """Makes the summarizer of compactions with the trigger `handoff`, which keep no messages. None:
+    they are summarized as all others."""
     auto_continue: bool = False
     """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True

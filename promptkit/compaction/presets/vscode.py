@@ -22,16 +22,27 @@ __all__ = ["VSCode", "vscode"]
 class VSCode:
     """The settings of the preset."""
 
-    enabled: bool = setting(default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",))
-    """Whether automatic compaction is on."""
-    mode: Literal["auto", "full", "simple"] = setting("auto", names=("github.copilot.chat.advanced.agentHistorySummarizationMode",))
-    """The way the model is asked. `auto`: at the end of the conversation, then as `full`. `full`: with a copy of it, then as `simple`. `simple`: as text."""
-    context_size: int | None = setting(None, names=(optional("modelConfiguration.contextSize"),), minimum=1)
-    """Tokens that requests may take at most, if that is less than the model takes. None: what the model takes."""
-    threshold: float | None = setting(
-        None, names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",), threshold=True
+    enabled: bool = setting(
+        default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",)
     )
-    """Size that counts as a full context window, in tokens or as a share of the window. None: the window."""
+    """Whether automatic compaction is on."""
+    mode: Literal["auto", "full", "simple"] = setting(
+        "auto", names=("github.copilot.chat.advanced.agentHistorySummarizationMode",)
+    )
+    """The way the model is asked. `auto`: at the end of the conversation, then as `full`. `full`:
+    with a copy of it, then as `simple`. `simple`: as text."""
+    context_size: int | None = setting(
+        None, names=(optional("modelConfiguration.contextSize"),), minimum=1
+    )
+    """Tokens that requests may take at most, if that is less than the model takes. None: what the
+    model takes."""
+    threshold: float | None = setting(
+        None,
+        names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",),
+        threshold=True,
+    )
+    """Size that counts as a full context window, in tokens or as a share of the window. None: the
+    window."""
     warm: float = setting(0.78, minimum=0, maximum=1)
     """Lowest ratio at which a background summary starts with a warm prompt cache."""
     jitter: float = setting(0.04, minimum=0, maximum=1)
@@ -41,20 +52,34 @@ class VSCode:
     apply: float = setting(0.65, minimum=0, maximum=1)
     """Ratio below which a ready summary is discarded."""
     wait_seconds: float = setting(60.0, minimum=0)
-    """Longest wait of a request for the background summary, and then for each summarizer that is asked, in seconds."""
-    summary_model: str | None = setting(None, names=(optional("github.copilot.chat.conversationCompaction.model"),))
+    """Longest wait of a request for the background summary, and then for each summarizer that is
+    asked, in seconds."""
+    summary_model: str | None = setting(
+        None, names=(optional("github.copilot.chat.conversationCompaction.model"),)
+    )
     """The name of the model that writes summaries. None: the model that answers."""
-    summary_model_filter: tuple[str, ...] = setting((), names=(optional("github.copilot.chat.conversationCompaction.prismModelFilter"),))
-    """Parts of the names of models whose conversations that model summarizes. Empty: all of them."""
+    summary_model_filter: tuple[str, ...] = setting(
+        (), names=(optional("github.copilot.chat.conversationCompaction.prismModelFilter"),)
+    )
+    """Parts of the names of models whose conversations that model summarizes. Empty: all of
+    them."""
 
     def adjust_budget(self, budget: ContextBudget) -> ContextBudget:
         """Apply the context size and the threshold to a model's budget."""
-        sizes = [size for size in (self.context_size, budget.max_tokens) if size is not None and size >= 1]
+        sizes = [
+            size
+            for size in (self.context_size, budget.max_tokens)
+            if size is not None and size >= 1
+        ]
         threshold = budget.threshold if self.threshold is None else self.threshold
         return attrs.evolve(budget, max_tokens=min(sizes, default=None), threshold=threshold)
 
     def make_summarizer(self, context: defaults.SummarizerContext) -> Summarizer:
-        """Make the summarizer of the mode. A model that does not answer is never asked at the end of the conversation: it has no cache of it."""
+        """Make the summarizer of the mode.
+
+        A model that does not answer is never asked at the end of the conversation: it has no cache
+        of it.
+        """
         ways = [defaults.make_simple_summarizer]
         if self.mode != "simple":
             ways.insert(0, defaults.make_full_summarizer)
@@ -64,9 +89,18 @@ class VSCode:
 
 
 def vscode(settings: VSCode | None = None) -> Preset:
-    """Return the preset, which is the default. The newest round stays, and the live conversation is summarized first."""
+    """Return the preset, which is the default.
+
+    The newest round stays, and the live conversation is summarized first.
+    """
     chosen = settings or VSCode()
-    thresholds = Thresholds(warm=chosen.warm, jitter=chosen.jitter, cold=chosen.cold, apply=chosen.apply, wait_seconds=chosen.wait_seconds)
+    thresholds = Thresholds(
+        warm=chosen.warm,
+        jitter=chosen.jitter,
+        cold=chosen.cold,
+        apply=chosen.apply,
+        wait_seconds=chosen.wait_seconds,
+    )
     return Preset(
         name="vscode",
         follows="Copilot Chat in microsoft/vscode 03d18a46, second half of 2026",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from promptkit.compaction.policy.rules import compact_on_demand, fail_on, first_match, render_pruned_on
+from promptkit.compaction.policy.rules import (
+    compact_on_demand,
+    fail_on,
+    first_match,
+    render_pruned_on,
+)
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.pruning.processors import truncate_history
 
@@ -15,13 +20,20 @@ def off() -> Preset:
 
 
 def amp() -> Preset:
-    """Return Amp's preset. A request that is too large fails; `handoff` and `fork` are what the user does before that."""
+    """Return Amp's preset.
+
+    A request that is too large fails; `handoff` and `fork` are what the user does before that.
+    """
     follows = "Amp, as described in November 2026; the version is not known"
-    return Preset(name="amp", follows=follows, policy=lambda _: first_match((compact_on_demand, fail_on())))
+    return Preset(
+        name="amp", follows=follows, policy=lambda _: first_match((compact_on_demand, fail_on()))
+    )
 
 
 def truncate_only() -> Preset:
     """Return the preset: the oldest messages that do not fit are dropped, half of the limit at once, so that the prompt cache holds longer."""
     return Preset(
-        name="truncate_only", policy=lambda _: first_match((compact_on_demand, render_pruned_on())), processors=(truncate_history(0.5),)
+        name="truncate_only",
+        policy=lambda _: first_match((compact_on_demand, render_pruned_on())),
+        processors=(truncate_history(0.5),),
     )

@@ -1,7 +1,7 @@
 """Reductions of the messages of one request: truncate tool results, replace images by a placeholder.
 
-Nothing of this is written to a transcript. System messages, the last user message and the ids of tool calls never change. Each of these
-functions is idempotent.
+Nothing of this is written to a transcript. System messages, the last user message and the ids of
+tool calls never change. Each of these functions is idempotent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ class MessageChange:
 
 @attrs.frozen(kw_only=True)
 class Reduction:
-    """The reduced messages of a request and the changes to them. Token counts are of the messages alone."""
+    """The reduced messages of a request and the changes to them.
+
+    Token counts are of the messages alone.
+    """
 
     messages: tuple[Message, ...]
     sources: tuple[int, ...]
@@ -70,7 +73,9 @@ def cap_results(
     exempt: Collection[str] = (),
     marker: str = CUT_MARKER,
 ) -> Reduction:
-    """Truncate long tool results: the first 40 % and the last 60 % of the limit stay, with a marker between. Images stay.
+    """Truncate long tool results: the first 40 % and the last 60 % of the limit stay, with a marker between.
+
+    Images stay.
 
     VS Code Copilot Chat caps results at half of the context window.
 
@@ -96,7 +101,8 @@ def cap_results(
         return attrs.evolve(
             message,
             content=tuple(
-                _truncate_part(part, min(size, level), marker, tokenizer) for part, size in zip(message.content, texts, strict=True)
+                _truncate_part(part, min(size, level), marker, tokenizer)
+                for part, size in zip(message.content, texts, strict=True)
             ),
         )
 
@@ -105,19 +111,30 @@ def cap_results(
 
 def format_cut_marker(rest: str | None) -> str:
     """Return the marker of a result that is cut, with the call that reads all of it, if there is one."""
-    return CUT_MARKER if rest is None else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+    return (
+        CUT_MARKER
+        if rest is None
+        else f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+    )
 
 
 def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reduction:
-    """Replace images by a placeholder with their number. Images stay that cost less, or that the model has not seen yet."""
+    """Replace images by a placeholder with their number.
+
+    Images stay that cost less, or that the model has not seen yet.
+    """
     last = _last_user(messages)
-    seen = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), 0)
+    seen = next(
+        (at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "assistant"), 0
+    )
 
     def without(message: Message, index: int) -> Message | None:
         images = [part for part in message.content if isinstance(part, ImagePart)]
         if not images or index == last or index > seen or message.role == "system":
             return None
-        placeholder = "[1 image was here]" if len(images) == 1 else f"[{len(images)} images were here]"
+        placeholder = (
+            "[1 image was here]" if len(images) == 1 else f"[{len(images)} images were here]"
+        )
         first = next(at for at, part in enumerate(message.content) if isinstance(part, ImagePart))
         parts: list[Part] = [
             placeholder if at == first else part
@@ -140,7 +157,8 @@ def replace_messages(
 
     Args:
         messages: The messages.
-        change: Returns a replacement for a message and its index, or None. A replacement that is not smaller is ignored.
+        change: Returns a replacement for a message and its index, or None. A replacement that is
+            not smaller is ignored.
         kind: The kind of the recorded changes.
         tokenizer: Counts messages.
 
@@ -164,7 +182,11 @@ def replace_messages(
             after += size
             replaced.append(message)
     return Reduction(
-        messages=tuple(replaced), sources=tuple(range(len(replaced))), tokens_before=before, tokens_after=after, changes=tuple(changes)
+        messages=tuple(replaced),
+        sources=tuple(range(len(replaced))),
+        tokens_before=before,
+        tokens_after=after,
+        changes=tuple(changes),
     )
 
 
@@ -180,10 +202,14 @@ def find_tool_names(messages: Sequence[Message]) -> Mapping[int, str]:
 
 
 def _last_user(messages: Sequence[Message]) -> int | None:
-    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
+    return next(
+        (at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None
+    )
 
 
 def _truncate_part(part: Part, tokens: int, marker: str, tokenizer: Tokenizer) -> Part:
     if not isinstance(part, str):
         return part
-    return truncate_text(part, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer)
+    return truncate_text(
+        part, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer
+    )

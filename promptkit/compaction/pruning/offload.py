@@ -41,17 +41,21 @@ def offload_results(
     max_inline_bytes: int = MAX_INLINE_BYTES,
     exempt: Collection[str] = (),
 ) -> Reduction:
-    """Move the text of large tool results to files, and put a pointer to the file in its place. Images stay.
+    """Move the text of large tool results to files, and put a pointer to the file in its place.
 
-    The name of a file consists of the tool's name and a hash of the content, so that the same result always has the same file and the same
-    pointer. Files are written atomically and synced to disk. Results of calls that read from the folder do not change. A file that
-    cannot be written is logged, and its result does not change.
+    Images stay.
+
+    The name of a file consists of the tool's name and a hash of the content, so that the same
+    result always has the same file and the same pointer. Files are written atomically and synced to
+    disk. Results of calls that read from the folder do not change. A file that cannot be written is
+    logged, and its result does not change.
 
     Args:
         messages: The messages.
         folder: The folder of the files. It is created if it does not exist.
         tokenizer: Counts messages.
-        max_inline_bytes: Size in bytes (UTF-8) up to which a result does not change. Default: 8,192.
+        max_inline_bytes: Size in bytes (UTF-8) up to which a result does not change. Default:
+            8,192.
         exempt: Names of tools whose results do not change.
 
     Returns:
@@ -63,23 +67,37 @@ def offload_results(
     def offload(message: Message, index: int) -> Message | None:
         text = message.text
         # A character is at least one byte and at most four.
-        if message.role != "tool" or len(text) * 4 <= max_inline_bytes or names.get(index) in exempt or index in readers:
+        if (
+            message.role != "tool"
+            or len(text) * 4 <= max_inline_bytes
+            or names.get(index) in exempt
+            or index in readers
+        ):
             return None
         content = text.encode("utf-8", "backslashreplace")
         if len(content) <= max_inline_bytes:
             return None
-        path = folder / f"{_make_safe(names.get(index, 'result'))}-{hashlib.sha256(content).hexdigest()[:16]}.txt"
+        path = (
+            folder
+            / f"{_make_safe(names.get(index, 'result'))}-{hashlib.sha256(content).hexdigest()[:16]}.txt"
+        )
         pointer = f"[This output has {len(text):,} characters in {text.count(chr(10)) + 1:,} lines. It is in the file {path}: read there what you need.]"
         if tokenizer.count(pointer) >= tokenizer.count(text):
             return None
         try:
             _write(path, content)
         except OSError as error:
-            _LOG.warning("cannot write a tool result to %s, it stays in the conversation: %s", path, error.strerror or error)
+            _LOG.warning(
+                "cannot write a tool result to %s, it stays in the conversation: %s",
+                path,
+                error.strerror or error,
+            )
             return None
         first = next(at for at, part in enumerate(message.content) if isinstance(part, str))
         parts: list[Part] = [
-            pointer if at == first else part for at, part in enumerate(message.content) if at == first or not isinstance(part, str)
+            pointer if at == first else part
+            for at, part in enumerate(message.content)
+            if at == first or not isinstance(part, str)
         ]
         return attrs.evolve(message, content=tuple(parts))
 
@@ -115,6 +133,10 @@ def _write(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         pass
     else:
-        if stat.S_ISREG(found.st_mode) and found.st_size == len(content) and path.read_bytes() == content:
+        if (
+            stat.S_ISREG(found.st_mode)
+            and found.st_size == len(content)
+            and path.read_bytes() == content
+        ):
             return
     replace_file(path, lambda file: file.write(content))

@@ -1,6 +1,7 @@
 """Archives of what a compaction drops from the view: compressed files of their own, `0001-….jsonl.gz`, that can be listed and read.
 
-The transcript keeps these entries, too. `promptkit.transcript.jsonl.archive` moves them out of the transcript's own file.
+The transcript keeps these entries, too. `promptkit.transcript.jsonl.archive` moves them out of the
+transcript's own file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
 
 
 class ArchiveDirectory:
-    """A folder of archives. The same entries are archived once. Several processes may share the folder.
+    """A folder of archives.
+
+    The same entries are archived once. Several processes may share the folder.
 
     Args:
         folder: The folder. It is made when the first archive is written.
@@ -58,11 +61,15 @@ class ArchiveDirectory:
         """The archives, oldest first."""
         paths = self.folder.iterdir() if self.folder.is_dir() else ()
         matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
-        return tuple(path for _, path in sorted((int(match[1]), path) for path, match in matches if match))
+        return tuple(
+            path for _, path in sorted((int(match[1]), path) for path, match in matches if match)
+        )
 
     @contextmanager
     def hold(self, entries: Sequence[Entry]) -> Generator[Archive]:
-        """Write entries durably before the block that drops them runs. Without `keep()` in the block the file is deleted afterwards.
+        """Write entries durably before the block that drops them runs.
+
+        Without `keep()` in the block the file is deleted afterwards.
 
         An existing archive with the same entries is used, and is never deleted.
 
@@ -82,7 +89,9 @@ class ArchiveDirectory:
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / LOCK, timeout=self._timeout):
             files = self.files
-            existing = next((path for path in files if path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}")), None)
+            existing = next(
+                (path for path in files if path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}")), None
+            )
             if existing is not None:
                 return Archive(existing), False
             number = 1 + max((int(path.name.split("-")[0]) for path in files), default=0)
@@ -101,7 +110,10 @@ class ArchiveDirectory:
 
 @attrs.define
 class Archive:
-    """An archive file inside a `hold` block. It is deleted after the block unless `keep` was called."""
+    """An archive file inside a `hold` block.
+
+    It is deleted after the block unless `keep` was called.
+    """
 
     path: Path
     kept: bool = False
@@ -125,7 +137,9 @@ def read_archive(path: Path) -> tuple[Entry, ...]:
             for number, line in enumerate(read_lines(file), 2):
                 parsed = line_from_bytes(line)
                 if not isinstance(parsed, EntryLine):
-                    raise TranscriptFormatError(parsed or "a blank line.", file=str(path), line=number)
+                    raise TranscriptFormatError(
+                        parsed or "a blank line.", file=str(path), line=number
+                    )
                 entries.append(parsed.entry)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         problem = f"the archive is damaged ({error})."
@@ -143,17 +157,23 @@ class ArchivingCompactor(Compactor):
     """Where archives are written. None: nothing is archived."""
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
-        """Archive what the checkpoint drops, and commit. If the archive cannot be written, the checkpoint is not written either."""
+        """Archive what the checkpoint drops, and commit.
+
+        If the archive cannot be written, the checkpoint is not written either.
+        """
         if self.archives is None:
             return await super().commit(draft)
         planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
         path = self.transcript.path()
-        if draft.plan.first_kept is None:  # messages that were added after the plan was made are kept
+        # messages that were added after the plan was made are kept
+        if draft.plan.first_kept is None:
             ids = [entry.id for entry in path]
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
         with ExitStack() as stack:
             try:
-                archive = stack.enter_context(self.archives.hold(find_covered_entries(path, planned)))
+                archive = stack.enter_context(
+                    self.archives.hold(find_covered_entries(path, planned))
+                )
             except OSError as error:
                 self.discard(draft, f"the archive could not be written: {error.strerror or error}")
                 raise

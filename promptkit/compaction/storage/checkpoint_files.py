@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CheckpointDirectory", "CheckpointFile", "format_comment", "list_checkpoint_files", "parse_comment", "title_from_summary"]
+__all__ = [
+    "CheckpointDirectory",
+    "CheckpointFile",
+    "format_comment",
+    "list_checkpoint_files",
+    "parse_comment",
+    "title_from_summary",
+]
 
 
 _LOG = logging.getLogger("promptkit")
@@ -48,7 +55,8 @@ MAX_SLUG_CHARACTERS = 48
 
 _TITLE_TAG = re.compile(r"<title>([^<\n]{1,500})</title>", re.IGNORECASE)
 _TITLE_LINE = re.compile(
-    r"^[ \t]{0,8}(?:\*\*|#{1,6} )?title(?:\*\*)?[ \t]{0,8}:(?:\*\*)?[ \t]{0,8}(\S[^\n]{0,500})", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]{0,8}(?:\*\*|#{1,6} )?title(?:\*\*)?[ \t]{0,8}:(?:\*\*)?[ \t]{0,8}(\S[^\n]{0,500})",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 _MARKDOWN_PREFIX = re.compile(r"^(?:#{1,6}|[-*>]|\(?\d{1,3}[.)])\s+")
@@ -59,11 +67,14 @@ _COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
 
 
 class CheckpointDirectory(CompactionHooks):
-    """Writes each checkpoint into a folder, once, and keeps an index of them. As a hook it runs after every compaction.
+    """Writes each checkpoint into a folder, once, and keeps an index of them.
 
-    The files follow the conversation: after a rewind, a change of the branch or an undone compaction, those of checkpoints that no longer
-    apply are in `other-branches`, and they return when the conversation does. A fork of a session writes its own checkpoints into the folder,
-    and leaves the files of those that it shares with the conversation where they are.
+    As a hook it runs after every compaction.
+
+    The files follow the conversation: after a rewind, a change of the branch or an undone
+    compaction, those of checkpoints that no longer apply are in `other-branches`, and they return
+    when the conversation does. A fork of a session writes its own checkpoints into the folder, and
+    leaves the files of those that it shares with the conversation where they are.
 
     Files are replaced atomically and under a lock, so several processes may share a folder.
 
@@ -76,17 +87,22 @@ class CheckpointDirectory(CompactionHooks):
         self.folder = folder
         self._timeout = timeout
         self._shared: frozenset[str] = frozenset()
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint-files")  # one, so that the order holds
+        # one, so that the order holds
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint-files")
 
     def fork(self, transcript: Transcript) -> CheckpointDirectory:
         """Return the directory of a copy of the conversation: in the same folder, and without the files of checkpoints that both have."""
         forked = CheckpointDirectory(self.folder, timeout=self._timeout)
-        forked._shared = self._shared | {entry.id for entry in transcript.path() if isinstance(entry.payload, Checkpoint)}  # its own class
+        # its own class
+        forked._shared = self._shared | {
+            entry.id for entry in transcript.path() if isinstance(entry.payload, Checkpoint)
+        }
         return forked
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Write the checkpoint's file, after the changes of the branch before it."""
-        await asyncio.shield(asyncio.wrap_future(self._worker.submit(self.write, checkpoint)))  # written also if the turn is cancelled
+        # written also if the turn is cancelled
+        await asyncio.shield(asyncio.wrap_future(self._worker.submit(self.write, checkpoint)))
 
     async def wait_idle(self) -> None:
         """Wait until the files follow the conversation."""
@@ -100,7 +116,8 @@ class CheckpointDirectory(CompactionHooks):
     def on_branch_change(self, transcript: Transcript) -> None:
         """Move the files of the checkpoints that the conversation has left, and move back those of the checkpoints that it has again.
 
-        In an event loop that is done in a thread, which `wait_idle` waits for: another process may hold the lock of the folder.
+        In an event loop that is done in a thread, which `wait_idle` waits for: another process may
+        hold the lock of the folder.
         """
         move = self._plan_moves(transcript)
         try:
@@ -122,8 +139,13 @@ class CheckpointDirectory(CompactionHooks):
         if not isinstance(checkpoint.payload, Checkpoint):
             return None
         with self._lock():
-            files, left = list_checkpoint_files(self.folder), list_checkpoint_files(self.folder / OTHER_BRANCHES)
-            found = next((file for file in (*files, *left) if file.checkpoint == checkpoint.id), None)
+            files, left = (
+                list_checkpoint_files(self.folder),
+                list_checkpoint_files(self.folder / OTHER_BRANCHES),
+            )
+            found = next(
+                (file for file in (*files, *left) if file.checkpoint == checkpoint.id), None
+            )
             if found is None:
                 number = max((file.number for file in (*files, *left)), default=0) + 1
                 found = self._write_file(checkpoint.id, checkpoint.payload, number=number)
@@ -135,7 +157,8 @@ class CheckpointDirectory(CompactionHooks):
     def follow(self, transcript: Transcript) -> None:
         """Keep the files of the present branch in the folder, and those of other branches and of undone compactions in `other-branches`.
 
-        No file is deleted. Files of other transcripts stay where they are, and so do those that a fork shares.
+        No file is deleted. Files of other transcripts stay where they are, and so do those that a
+        fork shares.
 
         Args:
             transcript: The conversation.
@@ -150,7 +173,9 @@ class CheckpointDirectory(CompactionHooks):
         path = transcript.path()
         undone = {target for target, edit in find_edits(path).items() if edit.content is None}
         present = {entry.id for entry in path if isinstance(entry.payload, Checkpoint)} - undone
-        left = {entry.id for entry in transcript.entries if isinstance(entry.payload, Checkpoint)} - present
+        left = {
+            entry.id for entry in transcript.entries if isinstance(entry.payload, Checkpoint)
+        } - present
         return partial(self._move_files, left=left - self._shared, present=present - self._shared)
 
     def _move_files(self, *, left: AbstractSet[str], present: AbstractSet[str]) -> None:
@@ -172,11 +197,21 @@ class CheckpointDirectory(CompactionHooks):
         return CheckpointFile(number=number, title=title, checkpoint=checkpoint, path=path)
 
     def _write_index(self) -> None:
-        files, left = list_checkpoint_files(self.folder), list_checkpoint_files(self.folder / OTHER_BRANCHES)
-        rows = [f"{file.number}. [{_escape_link_text(file.title)}]({file.path.name})" for file in files]
+        files, left = (
+            list_checkpoint_files(self.folder),
+            list_checkpoint_files(self.folder / OTHER_BRANCHES),
+        )
+        rows = [
+            f"{file.number}. [{_escape_link_text(file.title)}]({file.path.name})" for file in files
+        ]
         count = f"{_count_summaries(len(files))}, oldest first."
-        others = f" {_count_summaries(len(left))} of other branches: `{OTHER_BRANCHES}`." if left else ""
-        _write_if_changed(self.folder / INDEX, "\n".join(["# Checkpoints", "", count + others, "", *rows]).rstrip() + "\n")
+        others = (
+            f" {_count_summaries(len(left))} of other branches: `{OTHER_BRANCHES}`." if left else ""
+        )
+        _write_if_changed(
+            self.folder / INDEX,
+            "\n".join(["# Checkpoints", "", count + others, "", *rows]).rstrip() + "\n",
+        )
 
     def _lock(self) -> FileLock:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -186,7 +221,10 @@ class CheckpointDirectory(CompactionHooks):
 def _log_failure(done: Future[None]) -> None:
     error = done.exception()
     if error is not None:
-        _LOG.error("the checkpoint files could not follow a change of the branch, which is done", exc_info=error)
+        _LOG.error(
+            "the checkpoint files could not follow a change of the branch, which is done",
+            exc_info=error,
+        )
 
 
 def _count_summaries(number: int) -> str:
@@ -203,7 +241,8 @@ class CheckpointFile:
     """The file of a checkpoint."""
 
     number: int
-    """From 1. A number is not used again, unless the files with the highest numbers were deleted."""
+    """From 1. A number is not used again, unless the files with the highest numbers were
+    deleted."""
     title: str
     """The summary's title."""
     checkpoint: str
@@ -222,7 +261,11 @@ def list_checkpoint_files(folder: Path) -> tuple[CheckpointFile, ...]:
             metadata = parse_comment(file.readline(10_000))
         match metadata:
             case {"checkpoint": str(checkpoint), "title": str(title)}:
-                found.append(CheckpointFile(number=int(match[1]), title=title, checkpoint=checkpoint, path=path))
+                found.append(
+                    CheckpointFile(
+                        number=int(match[1]), title=title, checkpoint=checkpoint, path=path
+                    )
+                )
             case _:
                 continue
     return tuple(sorted(found, key=lambda each: each.number))
@@ -239,12 +282,18 @@ def title_from_summary(summary: str) -> str:
     for line in lines:
         title_line = _strip_markdown(_OVERVIEW_HEADING.sub("", line.strip()))
         if title_line:
-            return title_line if len(title_line) <= MAX_TITLE_CHARACTERS else f"{title_line[: MAX_TITLE_CHARACTERS - 1].rstrip()}…"
+            return (
+                title_line
+                if len(title_line) <= MAX_TITLE_CHARACTERS
+                else f"{title_line[: MAX_TITLE_CHARACTERS - 1].rstrip()}…"
+            )
     return "Checkpoint"
 
 
 def format_comment(value: Mapping[str, str]) -> str:
-    r"""Write a JSON object as an HTML comment in one line. Files for people carry their metadata in such comments.
+    r"""Write a JSON object as an HTML comment in one line.
+
+    Files for people carry their metadata in such comments.
 
     Two hyphens in a value are escaped, so that they cannot end the comment.
 
@@ -262,13 +311,16 @@ def parse_comment(line: str) -> Mapping[str, object]:
         value: object = json.loads(match[1]) if match else None
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}  # JSON objects have string keys
+    # JSON objects have string keys
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _strip_markdown(line: str) -> str:
     """Remove Markdown marks around a line, and characters that are invisible or change the text direction."""
     text = _MARKDOWN_PREFIX.sub("", line).strip().strip("*_`:# ")
-    return " ".join("".join(letter for letter in text if unicodedata.category(letter)[0] != "C").split())
+    return " ".join(
+        "".join(letter for letter in text if unicodedata.category(letter)[0] != "C").split()
+    )
 
 
 def _slugify(title: str) -> str:

@@ -37,14 +37,24 @@ if TYPE_CHECKING:
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["MEMORIES_TEMPLATE", "MemoryExtractionHook", "MemoryExtractor", "StatedMemoryExtractor", "SummarizingMemoryExtractor"]
+__all__ = [
+    "MEMORIES_TEMPLATE",
+    "MemoryExtractionHook",
+    "MemoryExtractor",
+    "StatedMemoryExtractor",
+    "SummarizingMemoryExtractor",
+]
 
 
 MEMORIES_TEMPLATE = Path(__file__).with_name("memories.md.j2")
-"""The template for a summarizer that writes memories: `SimpleSummarizer(model=model, window=…, template=MEMORIES_TEMPLATE)`."""
+"""The template for a summarizer that writes memories:
+`SimpleSummarizer(model=model, window=…, template=MEMORIES_TEMPLATE)`."""
 
 
-_STATEMENT = re.compile(r"\b(?:remember|always|never|prefer|from now on|keep in mind|do ?n[o']t ever|note for later)\b", re.IGNORECASE)
+_STATEMENT = re.compile(
+    r"\b(?:remember|always|never|prefer|from now on|keep in mind|do ?n[o']t ever|note for later)\b",
+    re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _LOG = logging.getLogger("promptkit")
 
@@ -52,17 +62,24 @@ _LOG = logging.getLogger("promptkit")
 class MemoryExtractionHook(CompactionHooks):
     """A hook that writes the memories from what each checkpoint covers to files, once for each checkpoint.
 
-    Memories that the summarizer listed in its answer, as GSV's does, are written. Otherwise they are extracted.
+    Memories that the summarizer listed in its answer, as GSV's does, are written. Otherwise they
+    are extracted.
 
     Args:
         transcript: The conversation.
-        extractor: Extracts the memories of a checkpoint whose summary came without a list. None: there are none then.
+        extractor: Extracts the memories of a checkpoint whose summary came without a list. None:
+            there are none then.
         directory: Where they are written.
         now: Returns the current time.
     """
 
     def __init__(
-        self, transcript: Transcript, *, extractor: MemoryExtractor | None = None, directory: MemoryDirectory, now: Callable[[], datetime]
+        self,
+        transcript: Transcript,
+        *,
+        extractor: MemoryExtractor | None = None,
+        directory: MemoryDirectory,
+        now: Callable[[], datetime],
     ) -> None:
         self._transcript = transcript
         self._extractor = extractor
@@ -71,11 +88,15 @@ class MemoryExtractionHook(CompactionHooks):
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Extract and write the memories. Nothing is extracted if that was done before."""
-        if not isinstance(checkpoint.payload, Checkpoint) or await asyncio.to_thread(self._directory.has, checkpoint.id):
+        if not isinstance(checkpoint.payload, Checkpoint) or await asyncio.to_thread(
+            self._directory.has, checkpoint.id
+        ):
             return
         memories = await self._find_memories(checkpoint, checkpoint.payload.facts)
         if memories:
-            await asyncio.to_thread(self._directory.append, memories, key=checkpoint.id, now=self._now())
+            await asyncio.to_thread(
+                self._directory.append, memories, key=checkpoint.id, now=self._now()
+            )
 
     async def _find_memories(self, checkpoint: Entry, facts: Mapping[str, Json]) -> tuple[str, ...]:
         listed = facts.get(MEMORIES)
@@ -95,21 +116,26 @@ class MemoryExtractor(Protocol):
 
 @attrs.frozen
 class StatedMemoryExtractor:
-    """Extracts what the user asked to remember, in the user's own words: "always …", "never …", "I prefer …". Needs no model."""
+    """Extracts what the user asked to remember, in the user's own words: "always …", "never …", "I prefer …".
+
+    Needs no model.
+    """
 
     async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
         """Return the sentences."""
         texts = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
-        return tuple(dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence)))
+        return tuple(
+            dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence))
+        )
 
 
 @attrs.frozen(kw_only=True)
 class SummarizingMemoryExtractor:
     """Has a summarizer list the memories of one chunk of messages after the other.
 
-    A chunk is skipped if the summarizer fails for it, or if it is a single block larger than `max_chunk_tokens`. The memories of other
-    chunks are kept.
+    A chunk is skipped if the summarizer fails for it, or if it is a single block larger than
+    `max_chunk_tokens`. The memories of other chunks are kept.
     """
 
     summarizer: Summarizer
@@ -140,10 +166,15 @@ class SummarizingMemoryExtractor:
                     self.max_chunk_tokens,
                 )
                 continue
-            task = SummaryTask(plan=Plan(leaf=chunk[-1].entry_id, dropped=chunk), max_tokens=self.max_tokens, seconds=self.seconds)
+            task = SummaryTask(
+                plan=Plan(leaf=chunk[-1].entry_id, dropped=chunk),
+                max_tokens=self.max_tokens,
+                seconds=self.seconds,
+            )
             try:
                 summary = await summarize_within_limits(
-                    self.summarizer, task if self.redactor is None else redact_task(task, self.redactor)
+                    self.summarizer,
+                    task if self.redactor is None else redact_task(task, self.redactor),
                 )
             except (SummaryError, ModelError) as error:
                 _LOG.warning("could not extract memories from %d messages: %s", len(chunk), error)
@@ -151,7 +182,15 @@ class SummarizingMemoryExtractor:
                 continue
             answered = True
             memories.update(
-                dict.fromkeys(parse_bullets((summary if self.redactor is None else redact_summary(summary, self.redactor)).text))
+                dict.fromkeys(
+                    parse_bullets(
+                        (
+                            summary
+                            if self.redactor is None
+                            else redact_summary(summary, self.redactor)
+                        ).text
+                    )
+                )
             )
         if failure is not None and not answered:
             raise failure

@@ -1,6 +1,7 @@
 """Memories in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits.
 
-A day's file has one memory a line, in sections. Each section carries the key of what its memories were taken from.
+A day's file has one memory a line, in sections. Each section carries the key of what its memories
+were taken from.
 """
 
 from __future__ import annotations
@@ -63,15 +64,19 @@ class MemoryDirectory:
     def has(self, key: str) -> bool:
         """Tell whether memories with this key were written, on any day. Raises OSError."""
         return self.folder.is_dir() and any(
-            key in parse_keys(_read(path)) for path in sorted(self.folder.glob(DAILY_PATTERN), reverse=True)
+            key in parse_keys(_read(path))
+            for path in sorted(self.folder.glob(DAILY_PATTERN), reverse=True)
         )
 
     def append(self, memories: Sequence[str], *, key: str, now: datetime) -> Path | None:
-        """Write new memories into the day's file. Memories in the files of today and yesterday are not written again.
+        """Write new memories into the day's file.
+
+        Memories in the files of today and yesterday are not written again.
 
         Args:
             memories: The memories.
-            key: Identifies what they were taken from. A second call with the same key changes nothing.
+            key: Identifies what they were taken from. A second call with the same key changes
+                nothing.
             now: The current time.
 
         Returns:
@@ -104,15 +109,17 @@ class MemoryDirectory:
 
         Args:
             today: The current day.
-            include_curated: Include MEMORY.md in full. It may hold what concerns one user only, so include it only in conversations with
-                that user.
+            include_curated: Include MEMORY.md in full. It may hold what concerns one user only, so
+                include it only in conversations with that user.
             max_characters: Limit for the files of both days. The oldest lines are removed first.
 
         Raises:
             OSError: A file cannot be read.
         """
         days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
-        recent = "\n\n".join(filter(None, (strip_comments(_read(self.folder / name)) for name in days)))
+        recent = "\n\n".join(
+            filter(None, (strip_comments(_read(self.folder / name)) for name in days))
+        )
         curated = strip_comments(_read(self.folder / CURATED_FILE)) if include_curated else ""
         return "\n\n".join(filter(None, (curated, keep_newest_lines(recent, max_characters))))
 
@@ -127,9 +134,16 @@ def daily_file_name(day: date) -> str:
 
 
 def parse_bullets(text: str) -> tuple[str, ...]:
-    """Return the items of a list, each in one line. An item that only says that there is nothing is ignored."""
+    """Return the items of a list, each in one line.
+
+    An item that only says that there is nothing is ignored.
+    """
     points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
-    return tuple(point for point in points if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS)
+    return tuple(
+        point
+        for point in points
+        if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS
+    )
 
 
 def parse_memories(text: str) -> tuple[str, ...]:
@@ -139,14 +153,18 @@ def parse_memories(text: str) -> tuple[str, ...]:
 
 def parse_keys(text: str) -> frozenset[str]:
     """Return the keys of the sections in a day's file."""
-    return frozenset(key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str))
+    return frozenset(
+        key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str)
+    )
 
 
-def merge_memories(text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()) -> str:
+def merge_memories(
+    text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()
+) -> str:
     """Add memories to a day's file, under a heading with the time.
 
-    The text is returned unchanged if it has the key already, or if no memory is new. Memories that differ only in case, spaces and
-    punctuation are the same.
+    The text is returned unchanged if it has the key already, or if no memory is new. Memories that
+    differ only in case, spaces and punctuation are the same.
 
     Args:
         text: The day's file; may be empty.

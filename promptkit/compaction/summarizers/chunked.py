@@ -8,11 +8,20 @@ import attrs
 
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request, serialize_message
+from promptkit.compaction.summarizers.prompts import (
+    SummaryOfText,
+    render_summary_request,
+    serialize_message,
+)
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
-from promptkit.compaction.summarizers.summarizer import MEMORIES, collect_dropped_items, get_previous_summary, sum_usage
+from promptkit.compaction.summarizers.summarizer import (
+    MEMORIES,
+    collect_dropped_items,
+    get_previous_summary,
+    sum_usage,
+)
 from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Message
@@ -33,10 +42,13 @@ __all__ = ["ChunkedSummarizer"]
 
 @attrs.frozen(kw_only=True)
 class ChunkedSummarizer:
-    """Summarizes chunk by chunk, oldest first. Each request contains the summary so far; the last reply is the summary.
+    """Summarizes chunk by chunk, oldest first.
 
-    Nothing is omitted except the middle of long tool results, at the price of one request for each chunk. A chunk that the model does not
-    summarize is replaced by a note of its size. If the provider is not reachable, the summarizer gives up. It makes no retries.
+    Each request contains the summary so far; the last reply is the summary.
+
+    Nothing is omitted except the middle of long tool results, at the price of one request for each
+    chunk. A chunk that the model does not summarize is replaced by a note of its size. If the
+    provider is not reachable, the summarizer gives up. It makes no retries.
     """
 
     limits_time: ClassVar[bool] = True
@@ -49,12 +61,14 @@ class ChunkedSummarizer:
     chunk_share: float = 0.25
     """Share of the window that a chunk of the conversation may take, if there is room for it."""
     max_chunk_share: float | None = None
-    """Share of the window. A larger chunk is replaced by a note of its size, without a request. None: what does not fit of such a
-    chunk is omitted from its request.
+    """Share of the window. A larger chunk is replaced by a note of its size, without a request.
+    None: what does not fit of such a chunk is omitted from its request.
 
-    GSV's three tiers are a `FallbackSummarizer` of one without this limit, one with 0.5, and a `PlaceholderSummarizer`."""
+    GSV's three tiers are a `FallbackSummarizer` of one without this limit, one with 0.5, and a
+    `PlaceholderSummarizer`."""
     memories: bool = False
-    """Whether each answer also lists memories, as GSV's do. Together they become the fact `memories` of the summary."""
+    """Whether each answer also lists memories, as GSV's do. Together they become the fact
+    `memories` of the summary."""
     tokenizer: Tokenizer | None = None
     """None: the model's tokenizer."""
     template: str | os.PathLike[str] = TEMPLATE
@@ -68,27 +82,38 @@ class ChunkedSummarizer:
             ModelError: The provider is not reachable or refuses the request.
         """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
-        writer = SimpleSummarizer(model=self.model, window=self.window, tokenizer=tokenizer, template=self.template)
+        writer = SimpleSummarizer(
+            model=self.model, window=self.window, tokenizer=tokenizer, template=self.template
+        )
         task = attrs.evolve(task, memories=self.memories)
         summary = get_previous_summary(task)
         memories: list[str] = []
         usages: list[CarriedUsage | None] = []
         failures: list[str] = []
         done = 0
-        for chunk, tokens in self._split(task, await self._compute_chunk_limit(task, tokenizer), tokenizer):
+        for chunk, tokens in self._split(
+            task, await self._compute_chunk_limit(task, tokenizer), tokenizer
+        ):
             if self.max_chunk_share is not None and tokens > self.window * self.max_chunk_share:
                 failures.append(f"a chunk of {tokens:,} tokens is too large.")
                 summary = _append_note(
-                    summary, f"[{_describe_size(chunk)} of about {tokens:,} tokens followed, too large to be summarized]"
+                    summary,
+                    f"[{_describe_size(chunk)} of about {tokens:,} tokens followed, too large to be summarized]",
                 )
                 continue
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
             try:
-                part = await summarize_within_limits(writer, attrs.evolve(task, plan=plan, facts={}, check=None))
+                part = await summarize_within_limits(
+                    writer, attrs.evolve(task, plan=plan, facts={}, check=None)
+                )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
-                usages.append(error.usage if not isinstance(error, ContextLengthExceededError) else None)
-                summary = _append_note(summary, f"[{_describe_size(chunk)} that followed could not be summarized]")
+                usages.append(
+                    error.usage if not isinstance(error, ContextLengthExceededError) else None
+                )
+                summary = _append_note(
+                    summary, f"[{_describe_size(chunk)} that followed could not be summarized]"
+                )
                 continue
             done += 1
             usages.append(part.usage)
@@ -99,8 +124,16 @@ class ChunkedSummarizer:
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        facts: Mapping[str, Json] = {MEMORIES: "\n".join(filter(None, memories))} if self.memories else {}
-        return Summary(text=summary, mode="chunked", model=self.model.name, usage=sum_usage(usages), facts=facts)
+        facts: Mapping[str, Json] = (
+            {MEMORIES: "\n".join(filter(None, memories))} if self.memories else {}
+        )
+        return Summary(
+            text=summary,
+            mode="chunked",
+            model=self.model.name,
+            usage=sum_usage(usages),
+            facts=facts,
+        )
 
     async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
         """Return the token limit of a chunk: its share of the window, or less if the summary so far needs the room.
@@ -112,9 +145,14 @@ class ChunkedSummarizer:
         )  # the rest of the request is measured with it
         plan = Plan(leaf=task.plan.leaf, dropped=(sample,))
         request = SummaryOfText(
-            task=attrs.evolve(task, plan=plan), quirks=find_quirks(self.model.name), max_result_tokens=1, template=self.template
+            task=attrs.evolve(task, plan=plan),
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=1,
+            template=self.template,
         )
-        rendered = await render_summary_request(request, self.window, tokenizer=tokenizer, marks_new=True)
+        rendered = await render_summary_request(
+            request, self.window, tokenizer=tokenizer, marks_new=True
+        )
         before = max(task.max_tokens, tokenizer.count(get_previous_summary(task) or ""))
         room = self.window - rendered.tokens - rendered.reserved - before
         if room <= 0:
@@ -122,8 +160,13 @@ class ChunkedSummarizer:
             raise SummaryError(reason="does_not_fit", detail=detail)
         return min(max(1, int(self.window * self.chunk_share)), room)
 
-    def _split(self, task: SummaryTask, limit: int, tokenizer: Tokenizer) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
-        """Yield chunks of at most `limit` tokens, each with its tokens. A call with its results, or a single message, may be larger."""
+    def _split(
+        self, task: SummaryTask, limit: int, tokenizer: Tokenizer
+    ) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
+        """Yield chunks of at most `limit` tokens, each with its tokens.
+
+        A call with its results, or a single message, may be larger.
+        """
         items = collect_dropped_items(task)
         chunk: list[ViewItem] = []
         chunk_tokens = 0
@@ -147,7 +190,9 @@ class ChunkedSummarizer:
                 attribute_text = "".join(f' {name}="{value}"' for name, value in attributes.items())
                 size = tokenizer.count(text)
                 tokens += min(result_limit, size) if tag == "result" else size
-                tokens += tokenizer.count(f"<{tag}{attribute_text}>\n") + tokenizer.count(f"\n</{tag}>\n")
+                tokens += tokenizer.count(f"<{tag}{attribute_text}>\n") + tokenizer.count(
+                    f"\n</{tag}>\n"
+                )
         return tokens
 
 

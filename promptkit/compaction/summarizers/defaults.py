@@ -41,8 +41,8 @@ UNLIMITED = 1 << 40
 
 
 MAX_FILL = 0.85
-"""Highest expected share of the base that a request takes when its summary is started in the background: the threshold, and what was
-added since."""
+"""Highest expected share of the base that a request takes when its summary is started in the
+background: the threshold, and what was added since."""
 
 
 QUESTION_TOKENS = 600
@@ -62,16 +62,26 @@ class SummarizerContext:
 
     @property
     def has_other_model(self) -> bool:
-        """Whether another model than the one that answers writes the summaries. No prompt cache of its own holds the conversation."""
+        """Whether another model than the one that answers writes the summaries.
+
+        No prompt cache of its own holds the conversation.
+        """
         return self.model is not None and self.answering_model not in {None, self.model.name}
 
     @property
     def window(self) -> int | None:
-        """The summarizing model's input and output together, in tokens. None where the window is unknown."""
+        """The summarizing model's input and output together, in tokens.
+
+        None where the window is unknown.
+        """
         if self.model is not None and self.has_other_model:
             with suppress(UnknownModelError):
                 return model_info(self.model.name).window
-        return None if self.budget.limit is None else self.budget.limit + (self.budget.output_reserve or 0)
+        return (
+            None
+            if self.budget.limit is None
+            else self.budget.limit + (self.budget.output_reserve or 0)
+        )
 
 
 def make_fallback_factory(
@@ -84,7 +94,8 @@ def make_fallback_factory(
         last_resort: Try the extractive summarizer last. Without `factories` it is used in any case.
 
     Returns:
-        A factory for one conversation. If the conversation has no summarizing model, it makes the extractive summarizer alone.
+        A factory for one conversation. If the conversation has no summarizing model, it makes the
+        extractive summarizer alone.
 
     >>> attrs.evolve(PRESETS["pi"](), summarizer=make_fallback_factory(make_simple_summarizer))
     """
@@ -93,7 +104,11 @@ def make_fallback_factory(
         if context.model is None:
             return make_extractive_summarizer(context)
         summarizers = [factory(context, context.model) for factory in factories]
-        return FallbackSummarizer([*summarizers, make_extractive_summarizer(context)] if last_resort or not summarizers else summarizers)
+        return FallbackSummarizer(
+            [*summarizers, make_extractive_summarizer(context)]
+            if last_resort or not summarizers
+            else summarizers
+        )
 
     return make
 
@@ -105,12 +120,16 @@ def make_inline_summarizer(context: SummarizerContext, model: Model) -> Summariz
 
 def make_full_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
     """Make a summarizer that sends a copy of the messages."""
-    return FullSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer)
+    return FullSummarizer(
+        model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer
+    )
 
 
 def make_simple_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
     """Make a summarizer that sends the conversation as text."""
-    return SimpleSummarizer(model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer)
+    return SimpleSummarizer(
+        model=model, window=context.window or UNLIMITED, tokenizer=context.tokenizer
+    )
 
 
 def make_extractive_summarizer(context: SummarizerContext) -> Summarizer:
@@ -118,17 +137,23 @@ def make_extractive_summarizer(context: SummarizerContext) -> Summarizer:
     return ExtractiveSummarizer(tokenizer=context.tokenizer)
 
 
-make_default_summarizer = make_fallback_factory(make_inline_summarizer, make_full_summarizer, make_simple_summarizer)
-"""The inline summarizer first, because the prompt cache pays for it. Then a copy as messages, a copy as text, and the extractive
-summarizer."""
+make_default_summarizer = make_fallback_factory(
+    make_inline_summarizer, make_full_summarizer, make_simple_summarizer
+)
+"""The inline summarizer first, because the prompt cache pays for it. Then a copy as messages, a
+copy as text, and the extractive summarizer."""
 
 
 def compute_max_summary_tokens(budget: ContextBudget) -> int:
     """Return the size limit of a summary in tokens: the budget's limit, or less where a nearly full window has no room for it.
 
-    A larger limit would leave no room to ask for a summary at the end of the conversation if few tokens are reserved for replies.
+    A larger limit would leave no room to ask for a summary at the end of the conversation if few
+    tokens are reserved for replies.
     """
     if budget.limit is None or budget.base is None:
         return budget.summary_tokens
     window = budget.limit + (budget.output_reserve or 0)
-    return min(budget.summary_tokens, max(budget.summary_tokens // 4, window - int(budget.base * MAX_FILL) - QUESTION_TOKENS))
+    return min(
+        budget.summary_tokens,
+        max(budget.summary_tokens // 4, window - int(budget.base * MAX_FILL) - QUESTION_TOKENS),
+    )

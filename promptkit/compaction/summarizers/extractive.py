@@ -31,7 +31,10 @@ __all__ = ["ExtractiveSummarizer", "ExtractiveSummary", "PlaceholderSummarizer"]
 
 @attrs.frozen(kw_only=True)
 class ExtractiveSummarizer:
-    """Writes the summary from the transcript's own facts. Needs no model and is deterministic. The last summarizer of every fallback."""
+    """Writes the summary from the transcript's own facts.
+
+    Needs no model and is deterministic. The last summarizer of every fallback.
+    """
 
     tokenizer: Tokenizer | None = None
     """None: the tokenizer of gpt-4o."""
@@ -45,25 +48,37 @@ class ExtractiveSummarizer:
             SummaryError: There is nothing to summarize, or not even the headings fit.
         """
         tokenizer = self.tokenizer or tokenizer_for(None)
-        facts = extend_facts(Facts.from_json(task.facts), collect_dropped_items(task), rules=task.file_rules)
+        facts = extend_facts(
+            Facts.from_json(task.facts), collect_dropped_items(task), rules=task.file_rules
+        )
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
-        summary = ExtractiveSummary(facts=facts, max_tokens=task.target_tokens, requests_beside=task.requests_beside)
+        summary = ExtractiveSummary(
+            facts=facts, max_tokens=task.target_tokens, requests_beside=task.requests_beside
+        )
         try:
-            rendered = render(TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer)
+            rendered = render(
+                TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer
+            )
         except BudgetExceededError as error:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.target_tokens:,} tokens are too few even for the headings.") from error
+            raise SummaryError(
+                reason="does_not_fit",
+                detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
+            ) from error
         text = "".join(message.text for message in rendered.messages)
         return Summary(text=text, mode="extractive", facts=facts.to_json())
 
 
 @attrs.frozen(kw_only=True)
 class PlaceholderSummarizer:
-    """Writes a note of how many messages and images are missing, after the previous summary if that fits. The last tier of GSV.
+    """Writes a note of how many messages and images are missing, after the previous summary if that fits.
 
-    The note says nothing about the content, so this summarizer must be the last of a `FallbackSummarizer`, and is only used where a
-    program or preset names it. `ExtractiveSummarizer` needs no model either, and reports what happened.
+    The last tier of GSV.
+
+    The note says nothing about the content, so this summarizer must be the last of a
+    `FallbackSummarizer`, and is only used where a program or preset names it.
+    `ExtractiveSummarizer` needs no model either, and reports what happened.
     """
 
     tokenizer: Tokenizer
@@ -86,7 +101,9 @@ class PlaceholderSummarizer:
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
                 return Summary(text=text, mode="placeholder")
-        raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note.")
+        raise SummaryError(
+            reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note."
+        )
 
 
 RECENT_COMMANDS = 12
@@ -105,8 +122,8 @@ EARLIER_SHARE = 3
 class ExtractiveSummary(PromptElement):
     """Eight sections of facts, as one user message.
 
-    Within a section the newest lines are removed last. Sections have weights: the more a section matters, the more of its lines are kept
-    compared with other sections.
+    Within a section the newest lines are removed last. Sections have weights: the more a section
+    matters, the more of its lines are kept compared with other sections.
     """
 
     facts: Facts
@@ -120,19 +137,42 @@ class ExtractiveSummary(PromptElement):
         _ = sizing
         facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
-        several = f"{facts.messages:,} message is" if facts.messages == 1 else f"{facts.messages:,} messages are"
-        beside, inside = "What the person said stands after this summary, word for word.", "What the person said, word for word:"
+        several = (
+            f"{facts.messages:,} message is"
+            if facts.messages == 1
+            else f"{facts.messages:,} messages are"
+        )
+        beside, inside = (
+            "What the person said stands after this summary, word for word.",
+            "What the person said, word for word:",
+        )
         count = f"{several} summarized here. {beside if self.requests_beside else inside}"
-        tools = [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"] if facts.tools else []
+        tools = (
+            [f"Tools: {', '.join(f'{name} ({times})' for name, times in facts.tools)}"]
+            if facts.tools
+            else []
+        )
         recent, older = facts.commands[-RECENT_COMMANDS:], facts.commands[:-RECENT_COMMANDS]
-        last = [f"Last request: {request[:LAST_REQUEST_CHARACTERS]}" for request in facts.requests[-1:]]
+        last = [
+            f"Last request: {request[:LAST_REQUEST_CHARACTERS]}" for request in facts.requests[-1:]
+        ]
         return UserMessage()[
-            self._section(1, requests, 10, self._previous_summary(), TextChunk(priority=12)[count] if self.facts.requests else None),
+            self._section(
+                1,
+                requests,
+                10,
+                self._previous_summary(),
+                TextChunk(priority=12)[count] if self.facts.requests else None,
+            ),
             self._section(2, tools, 2),
-            self._section(3, [*_label_lines("Read", facts.read), *_label_lines("Changed", facts.changed)], 8),
+            self._section(
+                3, [*_label_lines("Read", facts.read), *_label_lines("Changed", facts.changed)], 8
+            ),
             self._section(4, _label_lines("Seen", facts.errors), 5),
             self._section(5, _describe_commands(older), 2),
-            self._section(6, [f"The model's last words: {facts.last_reply}"] if facts.last_reply else [], 9),
+            self._section(
+                6, [f"The model's last words: {facts.last_reply}"] if facts.last_reply else [], 9
+            ),
             self._section(7, _describe_commands(recent), 6),
             self._section(8, [*_label_lines("Open", facts.todos), *last], 11),
         ]
@@ -147,12 +187,20 @@ class ExtractiveSummary(PromptElement):
             return heading, TextChunk(priority=0)["- nothing"]
         ages = range(len(lines) - 1, -1, -1)
         ranks = [min(age, 0.5) if number == 1 and at == 0 else age for at, age in enumerate(ages)]
-        return heading, before, [TextChunk(priority=weight / (1 + rank))[self._line(line)] for line, rank in zip(lines, ranks, strict=True)]
+        return (
+            heading,
+            before,
+            [
+                TextChunk(priority=weight / (1 + rank))[self._line(line)]
+                for line, rank in zip(lines, ranks, strict=True)
+            ],
+        )
 
     def _line(self, text: str) -> str:
         """Format a line.
 
-        Continuation lines are indented and tags are neutralized, so that quoted text cannot look like a heading or a tag.
+        Continuation lines are indented and tags are neutralized, so that quoted text cannot look
+        like a heading or a tag.
         """
         limit = max(40, self.max_tokens // 2)  # characters
         shown = text if len(text) <= limit else f"{text[: limit - 1]}…"

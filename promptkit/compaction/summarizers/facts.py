@@ -1,6 +1,7 @@
 """Facts that are read off the messages without a model, and carried from checkpoint to checkpoint.
 
-Facts only grow, up to fixed bounds. They keep what a summary of a summary would lose, above all the list of changed files.
+Facts only grow, up to fixed bounds. They keep what a summary of a summary would lose, above all the
+list of changed files.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
-from promptkit.compaction.planning.file_calls import FILE_RULES, PATH_ARGUMENTS, FileCall, find_file_call
+from promptkit.compaction.planning.file_calls import (
+    FILE_RULES,
+    PATH_ARGUMENTS,
+    FileCall,
+    find_file_call,
+)
 from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
@@ -28,7 +34,16 @@ if TYPE_CHECKING:
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import ViewItem
 
-__all__ = ["Command", "Facts", "Name", "Skill", "extend_facts", "rank_names", "redact_facts", "thinking_from_facts"]
+__all__ = [
+    "Command",
+    "Facts",
+    "Name",
+    "Skill",
+    "extend_facts",
+    "rank_names",
+    "redact_facts",
+    "thinking_from_facts",
+]
 
 
 MAX_ENTRIES = 400
@@ -40,7 +55,8 @@ MAX_ENTRY_CHARACTERS = 4_000
 
 
 MAX_LIST_CHARACTERS = 40_000
-"""Characters of one list. The oldest entries are removed first, except the first request. Of skills the oldest texts are, and the names stay."""
+"""Characters of one list. The oldest entries are removed first, except the first request. Of skills
+the oldest texts are, and the names stay."""
 
 
 MAX_REQUEST_CHARACTERS = 20_000
@@ -52,7 +68,8 @@ MAX_SKILL_CHARACTERS = 20_000
 
 
 MAX_THINKING_CHARACTERS = 100_000
-"""Characters of a thinking block as JSON. A longer block is not kept, because it cannot be shortened."""
+"""Characters of a thinking block as JSON. A longer block is not kept, because it cannot be
+shortened."""
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
@@ -60,7 +77,8 @@ MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
 POINTS = {"assistant": 10, "user": 3}
-"""Points of a name for each message that contains it, by the message's role: what the model or the user wrote is used again more often."""
+"""Points of a name for each message that contains it, by the message's role: what the model or the
+user wrote is used again more often."""
 
 NAME_CHARACTERS = 3
 """Characters that a name takes in a list besides its own."""
@@ -68,8 +86,12 @@ NAME_CHARACTERS = 3
 HALF_LIFE = 200
 """Messages after which a name that is not repeated has half of its points."""
 
-PLAN_TOOLS = frozenset({"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"})
-ERROR_LINE = re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b")
+PLAN_TOOLS = frozenset(
+    {"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"}
+)
+ERROR_LINE = re.compile(
+    r"\b(?:[A-Z]\w*(?:Error|Exception|Warning)|error|fatal|failed|FAILED|panic|Traceback|refused|denied)\b"
+)
 TODO_LINE = re.compile(r"^[ \t]*+(?:[-*]|\d{1,9}\.)[ \t]*+\[([ xX]?)\][ \t]++(\S.*)$", re.MULTILINE)
 CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
 
@@ -96,7 +118,8 @@ class Skill:
     name: str
     """The skill's name."""
     text: str
-    """The instructions: the result of the call that loaded the skill. Empty where newer skills left no room for it."""
+    """The instructions: the result of the call that loaded the skill. Empty where newer skills left
+    no room for it."""
 
 
 @attrs.frozen
@@ -136,30 +159,41 @@ class Facts:
     tools: tuple[tuple[str, int], ...] = ()
     """The tools that were called, each with its number of calls."""
     names: tuple[Name, ...] = ()
-    """Identifiers and paths, the one that is most likely to be used again first (docs/economics.md)."""
+    """Identifiers and paths, the one that is most likely to be used again first
+    (docs/economics.md)."""
     last_reply: str = ""
     """The text of the model's last message."""
     messages: int = 0
     """Number of dropped messages."""
     thinking: OpaquePart | None = None
-    """The model's last thinking block, for models that require one at the start of the conversation."""
+    """The model's last thinking block, for models that require one at the start of the
+    conversation."""
     earlier: str | None = None
-    """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made from the facts, and this is the last
-    summary that a model wrote, or an empty text if there was none."""
+    """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made
+    from the facts, and this is the last summary that a model wrote, or an empty text if there was
+    none."""
 
     def to_json(self) -> dict[str, Json]:
         """Return the facts as they are stored in a checkpoint. Unknown fields are omitted."""
         facts = attrs.asdict(self, value_serializer=_tuples_to_lists)
-        known = {name: value for name, value in facts.items() if value not in (None, [], 0) and (value or name == "earlier")}
+        known = {
+            name: value
+            for name, value in facts.items()
+            if value not in (None, [], 0) and (value or name == "earlier")
+        }
         return cast("dict[str, Json]", known)  # lists of strings and figures
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Facts:
-        """Read the facts of a checkpoint. Values of an unexpected type, as another program may have written them, are ignored."""
+        """Read the facts of a checkpoint.
+
+        Values of an unexpected type, as another program may have written them, are ignored.
+        """
         return cls(
             requests=_read_texts(data.get("requests")),
             unanswered=_read_count(data.get("unanswered")),
-            read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),  # pi's names, in imported sessions
+            # pi's names, in imported sessions
+            read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),
             changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
             commands=tuple(Command(*row) for row in _read_commands(data.get("commands"))),
             errors=_read_texts(data.get("errors")),
@@ -175,10 +209,13 @@ class Facts:
         )
 
 
-def extend_facts(facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[FileRule] = FILE_RULES) -> Facts:
+def extend_facts(
+    facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[FileRule] = FILE_RULES
+) -> Facts:
     """Add the facts of more messages.
 
-    Runs in linear time. Adding messages in several steps gives the same facts as adding them at once, as long as no list is full.
+    Runs in linear time. Adding messages in several steps gives the same facts as adding them at
+    once, as long as no list is full.
 
     Args:
         facts: The facts so far.
@@ -192,10 +229,15 @@ def extend_facts(facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[Fil
 
 
 def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
-    """Sort names by how likely they are used again, for each character that they take. `messages` is the number of the newest message."""
+    """Sort names by how likely they are used again, for each character that they take.
+
+    `messages` is the number of the newest message.
+    """
 
     def rank(name: Name) -> tuple[float, str]:
-        return -name.points * 0.5 ** ((messages - name.last) / HALF_LIFE) / (len(name.text) + NAME_CHARACTERS), name.text
+        return -name.points * 0.5 ** ((messages - name.last) / HALF_LIFE) / (
+            len(name.text) + NAME_CHARACTERS
+        ), name.text
 
     return tuple(sorted(names, key=rank))
 
@@ -206,9 +248,14 @@ def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
 
 
 def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
-    """Remove secrets from all texts of the facts. A thinking block with a secret is removed whole, because it is signed."""
+    """Remove secrets from all texts of the facts.
+
+    A thinking block with a secret is removed whole, because it is signed.
+    """
     clean = {name: redact_json(value, redactor) for name, value in facts.items()}
-    return {name: value for name, value in clean.items() if name != "thinking" or value == facts[name]}
+    return {
+        name: value for name, value in clean.items() if name != "thinking" or value == facts[name]
+    }
 
 
 class _FactCollector:
@@ -223,28 +270,44 @@ class _FactCollector:
         self.errors = dict.fromkeys(known.errors)
         self.tools = dict(known.tools)
         self.known = known
-        self.todos, self.last_reply, self.messages, self.thinking = known.todos, known.last_reply, known.messages, known.thinking
+        self.todos, self.last_reply, self.messages, self.thinking = (
+            known.todos,
+            known.last_reply,
+            known.messages,
+            known.thinking,
+        )
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.names = {name.text: (name.points, name.last) for name in known.names}
         self._running: dict[str, int] = {}  # call id → index of its command
         self._loading: dict[str, str] = {}  # call id → name of its skill
-        self._using: dict[str, FileCall] = {}  # call id → its files, until the result tells that the call did not fail
+        # call id → its files, until the result tells that the call did not fail
+        self._using: dict[str, FileCall] = {}
 
     def add(self, item: ViewItem) -> None:
         """Add one message."""
         message = item.message
         text = message.text
         if item.kind == "replacement" and _describe_request(message) in self.requests:
-            return  # the message was counted at the previous checkpoint and is still shown next to its summary
+            # the message was counted at the previous checkpoint and is still shown next to its
+            # summary
+            return
         self.messages += 1
         self._add_names(item.unpruned or message)
         if message.role == "user":
-            if is_user_request(item) and (request := _describe_request(message)):  # neither a summary nor a reminder from a program
+            # neither a summary nor a reminder from a program
+            if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
         elif message.role == "assistant":
-            self.thinking = next((p for p in reversed(message.content) if isinstance(p, OpaquePart) and is_thinking(p)), self.thinking)
+            self.thinking = next(
+                (
+                    p
+                    for p in reversed(message.content)
+                    if isinstance(p, OpaquePart) and is_thinking(p)
+                ),
+                self.thinking,
+            )
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
@@ -253,7 +316,11 @@ class _FactCollector:
             for call in message.tool_calls:
                 self._add_call(call)
         elif message.role == "tool":
-            self._add_result(message.tool_call_id or "", (item.unpruned or message).text, failed=is_error_result(message))
+            self._add_result(
+                message.tool_call_id or "",
+                (item.unpruned or message).text,
+                failed=is_error_result(message),
+            )
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
@@ -261,33 +328,47 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_newest(self.requests, len)
         return Facts(
-            requests=requests if len(requests) == len(self.requests) else (self.requests[0], *requests),
+            requests=requests
+            if len(requests) == len(self.requests)
+            else (self.requests[0], *requests),
             unanswered=min(self.unanswered, len(requests)),
             read=_keep_newest([path for path in self.read if path not in self.changed], len),
             changed=_keep_newest(list(self.changed), len),
-            commands=_keep_newest(self.commands, lambda command: len(command.name) + len(command.what) + len(command.outcome)),
+            commands=_keep_newest(
+                self.commands,
+                lambda command: len(command.name) + len(command.what) + len(command.outcome),
+            ),
             errors=_keep_newest(list(self.errors), len),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
-            names=rank_names((Name(text, *used) for text, used in self.names.items()), messages=self.messages)[:MAX_NAMES],
+            names=rank_names(
+                (Name(text, *used) for text, used in self.names.items()), messages=self.messages
+            )[:MAX_NAMES],
             last_reply=self.last_reply,
             messages=self.messages,
-            thinking=self.thinking if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS else None,
+            thinking=self.thinking
+            if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS
+            else None,
             earlier=self.known.earlier,
         )
 
     def _add_names(self, message: Message) -> None:
         found = set[str]().union(*map(find_names, iter_texts(message)))
         for text in sorted(found):
-            self.names[text] = self.names.get(text, (0, 0))[0] + POINTS.get(message.role, 1), self.messages
+            self.names[text] = (
+                self.names.get(text, (0, 0))[0] + POINTS.get(message.role, 1),
+                self.messages,
+            )
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
         self.tools[name] = self.tools.get(name, 0) + 1
         arguments = _parse_arguments(call.arguments)
-        if ("todo" in name.lower() or name.lower() == "update_plan") and self._add_todo_list(arguments):
+        if ("todo" in name.lower() or name.lower() == "update_plan") and self._add_todo_list(
+            arguments
+        ):
             return
         if name.lower() in PLAN_TOOLS and (plan := _find_text(arguments, ("plan",))):
             self.plan = _clip(plan.strip())
@@ -306,7 +387,9 @@ class _FactCollector:
             return  # the next calls read what the search found
         if not lists_files or (command is not None and not _find_text(arguments, PATH_ARGUMENTS)):
             self._running[call.id] = len(self.commands)
-            self.commands.append(Command(name, _clip(command if command is not None else call.arguments, 400)))
+            self.commands.append(
+                Command(name, _clip(command if command is not None else call.arguments, 400))
+            )
 
     def _add_result(self, call_id: str, text: str, *, failed: bool) -> None:
         if failed:
@@ -318,10 +401,13 @@ class _FactCollector:
             self.skills.pop(skill, None)
             self.skills[skill] = _clip(text.strip(), MAX_SKILL_CHARACTERS)
         if at is None and not failed:
-            return  # not a command: error lines inside a file that was read are not errors of this session
+            # not a command: error lines inside a file that was read are not errors of this session
+            return
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         if at is not None:
-            self.commands[at] = attrs.evolve(self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300))
+            self.commands[at] = attrs.evolve(
+                self.commands[at], outcome=_clip(lines[-1] if lines else "(nothing)", 300)
+            )
         errors = [line for line in lines if ERROR_LINE.search(line)]
         for line in errors or (lines[:1] if failed else ()):
             _move_to_end(self.errors, _clip(line, 300))
@@ -337,19 +423,43 @@ class _FactCollector:
     def _add_markdown_todos(self, text: str) -> None:
         points = list(TODO_LINE.finditer(text))
         if points:
-            self.todos = tuple(_clip(point[2].strip(), 300) for point in points if not point[1].strip())
+            self.todos = tuple(
+                _clip(point[2].strip(), 300) for point in points if not point[1].strip()
+            )
 
     def _add_todo_list(self, arguments: Mapping[str, object]) -> bool:
-        """Take the items of a call that writes a todo list. Returns False if the call has no list."""
-        found = next((cast("list[object]", value) for value in arguments.values() if isinstance(value, list)), None)  # of JSON
+        """Take the items of a call that writes a todo list.
+
+        Returns False if the call has no list.
+        """
+        # of JSON
+        found = next(
+            (
+                cast("list[object]", value)
+                for value in arguments.values()
+                if isinstance(value, list)
+            ),
+            None,
+        )
         if found is None:
             return False
-        points = [cast("dict[str, object]", point) for point in found if isinstance(point, dict)]  # of JSON
+        # of JSON
+        points = [cast("dict[str, object]", point) for point in found if isinstance(point, dict)]
         texts = [
-            (point.get("content") or point.get("title") or point.get("text") or point.get("step"), str(point.get("status")))
+            (
+                point.get("content")
+                or point.get("title")
+                or point.get("text")
+                or point.get("step"),
+                str(point.get("status")),
+            )
             for point in points
         ]
-        self.todos = tuple(_clip(text, 300) for text, status in texts if isinstance(text, str) and status not in CLOSED_STATUSES)
+        self.todos = tuple(
+            _clip(text, 300)
+            for text, status in texts
+            if isinstance(text, str) and status not in CLOSED_STATUSES
+        )
         return True
 
 
@@ -372,7 +482,10 @@ def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[It
 
 
 def _keep_newest_texts(skills: Sequence[Skill]) -> tuple[Skill, ...]:
-    """Return the skills, with the texts of the newest ones that fit a list. The others have their names alone."""
+    """Return the skills, with the texts of the newest ones that fit a list.
+
+    The others have their names alone.
+    """
     left = MAX_LIST_CHARACTERS
     kept: list[Skill] = []
     for skill in reversed(_keep_newest(skills, lambda skill: len(skill.name))):
@@ -387,13 +500,18 @@ def _clip(text: str, limit: int = MAX_ENTRY_CHARACTERS) -> str:
 
 
 def _describe_request(message: Message) -> str:
-    """Return the text of a user's message, with a note of its pictures and documents. The middle of a very long one is left out."""
+    """Return the text of a user's message, with a note of its pictures and documents.
+
+    The middle of a very long one is left out.
+    """
     text = message.text.strip()
     others = sum(isinstance(part, ImagePart | DocumentPart) for part in message.content)
     if len(text) > MAX_REQUEST_CHARACTERS:
         half = (MAX_REQUEST_CHARACTERS - len(MARKER)) // 2
         text = f"{text[:half]}{MARKER}{text[-half:]}"
-    return "\n".join(filter(None, (text, f"[{others} attachment{'' if others == 1 else 's'}]" if others else "")))
+    return "\n".join(
+        filter(None, (text, f"[{others} attachment{'' if others == 1 else 's'}]" if others else ""))
+    )
 
 
 def _parse_arguments(text: str) -> Mapping[str, object]:
@@ -401,7 +519,8 @@ def _parse_arguments(text: str) -> Mapping[str, object]:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}  # JSON objects have string keys
+    # JSON objects have string keys
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
@@ -412,7 +531,8 @@ def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | N
 def _tuples_to_lists(_: object, __: object, value: object) -> object:
     if not isinstance(value, tuple):
         return value
-    return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]  # of what facts hold
+    # of what facts hold
+    return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]
 
 
 def _read_thinking(value: Json) -> OpaquePart | None:
@@ -450,7 +570,11 @@ def _read_commands(value: Json) -> list[tuple[str, str, str]]:
 
 def _read_skills(value: Json) -> list[tuple[str, str]]:
     rows = value if isinstance(value, list) else []
-    return [(_read_text(row.get("name")), _read_text(row.get("text"))) for row in rows if isinstance(row, Mapping)]
+    return [
+        (_read_text(row.get("name")), _read_text(row.get("text")))
+        for row in rows
+        if isinstance(row, Mapping)
+    ]
 
 
 def _read_names(value: Json) -> list[tuple[str, int, int]]:
@@ -464,4 +588,8 @@ def _read_names(value: Json) -> list[tuple[str, int, int]]:
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
     rows = value if isinstance(value, list) else []
-    return tuple((str(row[0]), row[1]) for row in rows if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int))  # noqa: PLR2004  # name and number
+    return tuple(
+        (str(row[0]), row[1])
+        for row in rows
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int)  # noqa: PLR2004  # name and number
+    )

@@ -10,7 +10,13 @@ import attrs
 
 from promptkit.compaction.planning.plan import FailedAttempt
 from promptkit.compaction.summarizers.summarizer import sum_usage
-from promptkit.errors import EmptyReplyError, InvalidArgumentError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import (
+    EmptyReplyError,
+    InvalidArgumentError,
+    ModelUnavailableError,
+    RateLimitedError,
+    SummaryError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +30,8 @@ FAILURES_BEFORE_PAUSE = 3
 """Failures in a row after which a summarizer is skipped for a while."""
 
 PAUSE_SECONDS = 60.0
-"""The first pause of a summarizer that failed repeatedly. It doubles with each further failure, up to `MAX_PAUSE_SECONDS`."""
+"""The first pause of a summarizer that failed repeatedly. It doubles with each further failure, up
+to `MAX_PAUSE_SECONDS`."""
 
 MAX_PAUSE_SECONDS = 600.0
 
@@ -35,18 +42,22 @@ TOO_LONG = frozenset({"too_large", "cut"})
 """Reasons after which the same summarizer is asked once more, for less."""
 
 NOT_ASKED = frozenset({"nothing", "no_request", "does_not_fit", "not_smaller"})
-"""Reasons that say nothing about a summarizer's health: no model was asked, or no summary can help."""
+"""Reasons that say nothing about a summarizer's health: no model was asked, or no summary can
+help."""
 
 
 @attrs.frozen
 class FallbackSummarizer:
     """Tries summarizers in order and returns the first summary that passes the task's check.
 
-    A summary that is too long or cut off is asked for once more, with a lower limit in words; after that, no other summarizer asks the
-    same model. After a rate limit, a time-out or an unreachable provider, no other summarizer asks the same provider. A provider's
-    `retry_after` is heeded in later passes, and a summarizer that failed three times in a row is skipped for a minute, then for longer.
+    A summary that is too long or cut off is asked for once more, with a lower limit in words; after
+    that, no other summarizer asks the same model. After a rate limit, a time-out or an unreachable
+    provider, no other summarizer asks the same provider. A provider's `retry_after` is heeded in
+    later passes, and a summarizer that failed three times in a row is skipped for a minute, then
+    for longer.
 
-    The last one should be a summarizer that needs no model, so that a failing provider never blocks a conversation.
+    The last one should be a summarizer that needs no model, so that a failing provider never blocks
+    a conversation.
 
     >>> FallbackSummarizer([SimpleSummarizer(model=model, window=128_000), ExtractiveSummarizer()])
     """
@@ -54,9 +65,13 @@ class FallbackSummarizer:
     summarizers: Sequence[Summarizer]
     limits_time: ClassVar[bool] = True
     """The task's time limit is that of each summarizer."""
-    clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True, repr=False, eq=False)
+    clock: Callable[[], float] = attrs.field(
+        default=time.monotonic, kw_only=True, repr=False, eq=False
+    )
     """Returns seconds that only grow."""
-    _pauses: dict[int, _Pause] = attrs.field(factory=dict[int, "_Pause"], init=False, repr=False, eq=False)
+    _pauses: dict[int, _Pause] = attrs.field(
+        factory=dict[int, "_Pause"], init=False, repr=False, eq=False
+    )
     """By the identity of a summarizer, or of a provider: from when on it may be asked again."""
 
     def __attrs_post_init__(self) -> None:
@@ -65,14 +80,17 @@ class FallbackSummarizer:
             raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """Return the first accepted summary. Its usage includes the usage of the attempts that failed.
+        """Return the first accepted summary.
+
+        Its usage includes the usage of the attempts that failed.
 
         Raises:
             SummaryError: Every summarizer failed. The text lists each failure.
         """
         failures: list[str] = []
         attempts: list[FailedAttempt] = []
-        excluded: dict[int, str] = {}  # models and providers, by identity → why they are not asked again in this pass
+        # models and providers, by identity → why they are not asked again in this pass
+        excluded: dict[int, str] = {}
         for summarizer in self._select(task):
             name = type(summarizer).__name__
             why = self._find_reason_to_skip(summarizer, excluded)
@@ -83,31 +101,63 @@ class FallbackSummarizer:
                 outcome, error = await self._ask(summarizer, request)
                 if not isinstance(outcome, FailedAttempt):
                     self._pauses.pop(id(summarizer), None)
-                    return attrs.evolve(outcome, usage=sum_usage([*(attempt.usage for attempt in attempts), outcome.usage]))
+                    return attrs.evolve(
+                        outcome,
+                        usage=sum_usage([*(attempt.usage for attempt in attempts), outcome.usage]),
+                    )
                 attempts.append(outcome)
                 failures.append(f"{name}: {outcome.detail}")
                 self._record(summarizer, outcome, error)
                 if outcome.reason not in TOO_LONG:
                     break
             else:
-                excluded |= dict.fromkeys(_model_keys(summarizer)[:1], "its model wrote too much twice.")
-            if isinstance(error, RateLimitedError | ModelUnavailableError) or attempts[-1].reason == TIMEOUT:
-                excluded |= dict.fromkeys(_model_keys(summarizer), "its provider did not answer just now.")
+                excluded |= dict.fromkeys(
+                    _model_keys(summarizer)[:1], "its model wrote too much twice."
+                )
+            if (
+                isinstance(error, RateLimitedError | ModelUnavailableError)
+                or attempts[-1].reason == TIMEOUT
+            ):
+                excluded |= dict.fromkeys(
+                    _model_keys(summarizer), "its provider did not answer just now."
+                )
         detail = "; ".join(failures) or "the list of summarizers is empty."
-        raise SummaryError(reason="every", detail=detail, usage=sum_usage(attempt.usage for attempt in attempts))
+        raise SummaryError(
+            reason="every", detail=detail, usage=sum_usage(attempt.usage for attempt in attempts)
+        )
 
     def _select(self, task: SummaryTask) -> Sequence[Summarizer]:
         """Return the summarizers that may be asked: those with a model, if the task requires one and any has one."""
-        written = [summarizer for summarizer in self.summarizers if not getattr(summarizer, "without_model", False)]
+        written = [
+            summarizer
+            for summarizer in self.summarizers
+            if not getattr(summarizer, "without_model", False)
+        ]
         return written if task.require_model and written else self.summarizers
 
     def _find_reason_to_skip(self, summarizer: Summarizer, excluded: dict[int, str]) -> str | None:
         keys = _model_keys(summarizer)
         why = next((excluded[key] for key in keys if key in excluded), None)
-        left = max((pause.until for key in (id(summarizer), *keys) if (pause := self._pauses.get(key))), default=0.0) - self.clock()
-        return why or (f"it is not asked for {left:.0f} more seconds, after earlier failures." if left > 0 else None)
+        left = (
+            max(
+                (
+                    pause.until
+                    for key in (id(summarizer), *keys)
+                    if (pause := self._pauses.get(key))
+                ),
+                default=0.0,
+            )
+            - self.clock()
+        )
+        return why or (
+            f"it is not asked for {left:.0f} more seconds, after earlier failures."
+            if left > 0
+            else None
+        )
 
-    async def _ask(self, summarizer: Summarizer, task: SummaryTask) -> tuple[Summary | FailedAttempt, Exception | None]:
+    async def _ask(
+        self, summarizer: Summarizer, task: SummaryTask
+    ) -> tuple[Summary | FailedAttempt, Exception | None]:
         started = self.clock()
         try:
             summary = await summarize_within_limits(summarizer, task)
@@ -118,7 +168,9 @@ class FallbackSummarizer:
             return failed, error
         return summary, None
 
-    def _record(self, summarizer: Summarizer, failed: FailedAttempt, error: Exception | None) -> None:
+    def _record(
+        self, summarizer: Summarizer, failed: FailedAttempt, error: Exception | None
+    ) -> None:
         """Remember a failure for later passes."""
         now = self.clock()
         wait = error.retry_after if isinstance(error, RateLimitedError) else None
@@ -127,7 +179,11 @@ class FallbackSummarizer:
         if failed.reason not in NOT_ASKED:
             count = self._pauses.get(id(summarizer), _Pause()).failures + 1
             doublings = count - FAILURES_BEFORE_PAUSE
-            pause = min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(doublings, 10)) if doublings >= 0 else 0.0
+            pause = (
+                min(MAX_PAUSE_SECONDS, PAUSE_SECONDS * 2.0 ** min(doublings, 10))
+                if doublings >= 0
+                else 0.0
+            )
             self._pauses[id(summarizer)] = _Pause(failures=count, until=now + pause)
 
 
@@ -154,7 +210,9 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
     except TimeoutError:
         if not limit.expired():
             raise
-        raise SummaryError(reason=TIMEOUT, detail=f"none was written within {task.seconds:g} seconds.") from None
+        raise SummaryError(
+            reason=TIMEOUT, detail=f"none was written within {task.seconds:g} seconds."
+        ) from None
     if task.check is not None:
         task.check(summary)
     return summary
@@ -173,14 +231,27 @@ def _unwrap(summarizer: object) -> Iterator[object]:
 
 def _model_keys(summarizer: object) -> tuple[int, ...]:
     """Return the identities of the model that a summarizer asks, if any, and of its client, which stands for the provider."""
-    model = next((model for each in _unwrap(summarizer) if (model := getattr(each, "model", None)) is not None), None)
+    model = next(
+        (
+            model
+            for each in _unwrap(summarizer)
+            if (model := getattr(each, "model", None)) is not None
+        ),
+        None,
+    )
     client = getattr(model, "client", None)
     return tuple(id(each) for each in (model, client) if each is not None)
 
 
 def _describe_failure(summarizer: Summarizer, error: Exception, seconds: float) -> FailedAttempt:
     usage = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-    return FailedAttempt(summarizer=type(summarizer).__name__, reason=_name_reason(error), detail=str(error), seconds=seconds, usage=usage)
+    return FailedAttempt(
+        summarizer=type(summarizer).__name__,
+        reason=_name_reason(error),
+        detail=str(error),
+        seconds=seconds,
+        usage=usage,
+    )
 
 
 def _name_reason(error: Exception) -> str:
@@ -189,7 +260,8 @@ def _name_reason(error: Exception) -> str:
             return reason
         case TimeoutError():
             return TIMEOUT
-        case EmptyReplyError(finish="length" | "max_output_tokens" | "max_tokens"):  # the reasoning took the whole output limit
+        case EmptyReplyError(finish="length" | "max_output_tokens" | "max_tokens"):
+            # the reasoning took the whole output limit
             return "cut"
         case _:
             return type(error).__name__

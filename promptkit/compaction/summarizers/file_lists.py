@@ -31,7 +31,10 @@ __all__ = [
 
 @attrs.frozen(kw_only=True)
 class FileListSummarizer:
-    """Appends the lists to the summary of another summarizer. They are part of the summary from then on, as in pi."""
+    """Appends the lists to the summary of another summarizer.
+
+    They are part of the summary from then on, as in pi.
+    """
 
     summarizer: Summarizer
     tokenizer: Tokenizer
@@ -42,9 +45,12 @@ class FileListSummarizer:
         Raises:
             SummaryError: The other summarizer made no summary.
         """
-        facts = Facts.from_json(updated_facts(task))  # before the model is asked, because the lists reduce its token limit
+        # before the model is asked, because the lists reduce its token limit
+        facts = Facts.from_json(updated_facts(task))
         limit = task.max_tokens // LIST_SHARE
-        blocks = render_file_lists(list_file_operations(facts), max_tokens=limit, tokenizer=self.tokenizer)
+        blocks = render_file_lists(
+            list_file_operations(facts), max_tokens=limit, tokenizer=self.tokenizer
+        )
         if not blocks:
             return await self.summarizer.summarize(task)
         suffix = f"\n\n{blocks}"
@@ -52,7 +58,9 @@ class FileListSummarizer:
         if plan.previous is not None:
             plan = attrs.evolve(plan, previous=strip_file_lists(strip_breadcrumb(plan.previous)))
         room = task.max_tokens - self.tokenizer.count(suffix)
-        summary = await self.summarizer.summarize(attrs.evolve(task, plan=plan, max_tokens=room, check=None))
+        summary = await self.summarizer.summarize(
+            attrs.evolve(task, plan=plan, max_tokens=room, check=None)
+        )
         return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{suffix}")
 
 
@@ -71,11 +79,15 @@ LIST_SHARE = 4
 
 
 _LINE_SELECTOR = re.compile(r"(?:#L\d{1,9}(?:-L?\d{1,9})?|:\d{1,9}(?:[-:,]\d{1,9})?)$")
-_LISTS = re.compile(rf"\n*<{READ_TAG}>\n(?:[^<\n]*\n)*</{READ_TAG}>\n*|\n*<{MODIFIED_TAG}>\n(?:[^<\n]*\n)*</{MODIFIED_TAG}>\n*")
+_LISTS = re.compile(
+    rf"\n*<{READ_TAG}>\n(?:[^<\n]*\n)*</{READ_TAG}>\n*|\n*<{MODIFIED_TAG}>\n(?:[^<\n]*\n)*</{MODIFIED_TAG}>\n*"
+)
 
 
 def list_file_operations(facts: Facts) -> FileOperations:
-    """Return the files in the facts, without line ranges. A file that was changed is only listed as modified.
+    """Return the files in the facts, without line ranges.
+
+    A file that was changed is only listed as modified.
 
     >>> list_file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
     FileOperations(read=('b.py',), modified=('a.py',))
@@ -90,7 +102,8 @@ def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Toke
 
     Args:
         files: The files.
-        max_tokens: Token limit of both lists. Modified files come first; a list that is cut says how many paths are missing.
+        max_tokens: Token limit of both lists. Modified files come first; a list that is cut says
+            how many paths are missing.
         tokenizer: Counts the tokens.
     """
     modified = _fit_list(MODIFIED_TAG, files.modified, max_tokens, tokenizer)

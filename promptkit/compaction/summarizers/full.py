@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["FullSummarizer"]
 
 SAFETY = 0.9
-"""Share of what tool definitions leave that messages may take: tool definitions are counted less reliably than text."""
+"""Share of what tool definitions leave that messages may take: tool definitions are counted less
+reliably than text."""
 
 RESULT_SHARE = 2
 """The tool results of one round may take half of the window."""
@@ -36,10 +37,12 @@ RESULT_SHARE = 2
 
 @attrs.frozen(kw_only=True)
 class FullSummarizer:
-    """Sends the dropped messages as real messages. If they do not fit the window, the oldest are removed.
+    """Sends the dropped messages as real messages.
 
-    The request contains the conversation's tools, because some providers refuse tool calls without their definitions. It forbids calling
-    them.
+    If they do not fit the window, the oldest are removed.
+
+    The request contains the conversation's tools, because some providers refuse tool calls without
+    their definitions. It forbids calling them.
     """
 
     model: Model
@@ -57,7 +60,8 @@ class FullSummarizer:
         """Ask the model for the summary.
 
         Raises:
-            SummaryError: There is nothing to summarize, not one message fits the window, or the reply is not a summary.
+            SummaryError: There is nothing to summarize, not one message fits the window, or the
+                reply is not a summary.
             ModelError: The request failed.
         """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
@@ -65,24 +69,41 @@ class FullSummarizer:
         reply = await self._send(task, await self._render(task, tools, tokenizer), tools)
         sections = find_sections(self.template) if self.prompt is None else ()
         return summary_from_reply(
-            reply, task, mode="full", model=self.model.name, tokenizer=tokenizer, require_tags=bool(sections), sections=sections
+            reply,
+            task,
+            mode="full",
+            model=self.model.name,
+            tokenizer=tokenizer,
+            require_tags=bool(sections),
+            sections=sections,
         )
 
-    async def _render(self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer) -> Rendered:
+    async def _render(
+        self, task: SummaryTask, tools: tuple[ToolDefinition, ...], tokenizer: Tokenizer
+    ) -> Rendered:
         prompt = SummaryOfMessages(
-            task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+            task=task,
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=max(1, self.window // RESULT_SHARE),
+            template=self.template,
         )
         tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
         budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
         request = prompt if self.prompt is None else self.prompt(task)
-        return await render_summary_request(request, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None)
+        return await render_summary_request(
+            request, budget, tools=tools, tokenizer=tokenizer, marks_new=self.prompt is None
+        )
 
-    async def _send(self, task: SummaryTask, rendered: Rendered, tools: tuple[ToolDefinition, ...]) -> Reply:
+    async def _send(
+        self, task: SummaryTask, rendered: Rendered, tools: tuple[ToolDefinition, ...]
+    ) -> Reply:
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
         if not tools:
             return await model.complete(rendered.messages)
         try:
-            return await with_options(model, tool_choice="none").complete(rendered.messages, tools=tools)
+            return await with_options(model, tool_choice="none").complete(
+                rendered.messages, tools=tools
+            )
         except ModelRequestError as error:
             if error.param != "tool_choice":
                 raise

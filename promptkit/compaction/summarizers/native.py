@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["CompactingModel", "NativeSummarizer", "WireFormatModel", "get_wire_format", "make_portable"]
+__all__ = [
+    "CompactingModel",
+    "NativeSummarizer",
+    "WireFormatModel",
+    "get_wire_format",
+    "make_portable",
+]
 
 
 class CompactingModel(Protocol):
@@ -49,7 +55,10 @@ class WireFormatModel(Protocol):
 
 
 def get_wire_format(model: object) -> str:
-    """Return the wire format of a model, or an empty text if the model does not tell it. Such a model takes no opaque parts."""
+    """Return the wire format of a model, or an empty text if the model does not tell it.
+
+    Such a model takes no opaque parts.
+    """
     return model.api if isinstance(model, WireFormatModel) else ""
 
 
@@ -57,8 +66,8 @@ def get_wire_format(model: object) -> str:
 class NativeSummarizer:
     """Has the provider compact the dropped messages and the previous summary, and another summarizer write a text.
 
-    The text is used by later summaries, by checkpoint files and by the user. The model sees it once the conversation moves to another
-    provider.
+    The text is used by later summaries, by checkpoint files and by the user. The model sees it once
+    the conversation moves to another provider.
     """
 
     model: CompactingModel
@@ -76,7 +85,9 @@ class NativeSummarizer:
             ModelError: The provider's compaction failed.
         """
         collect_dropped_items(task)  # raises SummaryError if there is nothing to summarize
-        compacted = await self.model.compact([item.message for item in (*task.plan.dropped, *task.plan.prefix)])
+        compacted = await self.model.compact(
+            [item.message for item in (*task.plan.dropped, *task.plan.prefix)]
+        )
         text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
             text,
@@ -89,10 +100,12 @@ class NativeSummarizer:
 
 
 def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
-    """Make the view readable by a provider. Call it when the model is switched, before the next request.
+    """Make the view readable by a provider.
 
-    If the view starts with messages that only another provider can read, a checkpoint is appended that shows the portable summary
-    instead. Everything else stays unchanged.
+    Call it when the model is switched, before the next request.
+
+    If the view starts with messages that only another provider can read, a checkpoint is appended
+    that shows the portable summary instead. Everything else stays unchanged.
 
     Args:
         transcript: The conversation.
@@ -107,7 +120,11 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
         return None
     payload = transcript.get(view.checkpoint_id).payload
     opening = [item.message for item in view.items if item.entry_id == view.checkpoint_id]
-    is_foreign = any(isinstance(part, OpaquePart) and part.provider != provider for message in opening for part in message.content)
+    is_foreign = any(
+        isinstance(part, OpaquePart) and part.provider != provider
+        for message in opening
+        for part in message.content
+    )
     if not isinstance(payload, Checkpoint) or payload.portable is None or not is_foreign:
         return None
     is_default = payload.portable == (build_summary_message(payload.summary),)
@@ -116,7 +133,9 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
         replacement=None if is_default else payload.portable,
         portable=None,
         own=(),
-        first_kept=next((item.entry_id for item in view.items if item.entry_id != view.checkpoint_id), None),
+        first_kept=next(
+            (item.entry_id for item in view.items if item.entry_id != view.checkpoint_id), None
+        ),
         trigger="provider",
         usage=None,
         tokens_before=None,

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.planning.plan import SummaryTask
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
 from promptkit.compaction.summarizers.sections import TEMPLATE
-from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, get_previous_summary
+from promptkit.compaction.summarizers.summarizer import (
+    collect_dropped_messages,
+    get_previous_summary,
+)
 from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import SystemMessage, UserMessage
 from promptkit.elements.from_message import element_from_message
@@ -19,7 +22,14 @@ from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+)
 from promptkit.rendering.renderer import render_async
 from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.view import build_summary_message
@@ -44,8 +54,8 @@ __all__ = [
 
 
 NEW_CONTENT = "new in this summary"
-"""Metadata value of each chunk that is to be summarized. If none of them is left after pruning, nothing to summarize fits, and no
-model is asked."""
+"""Metadata value of each chunk that is to be summarized. If none of them is left after pruning,
+nothing to summarize fits, and no model is asked."""
 
 
 QUESTION = (
@@ -62,7 +72,8 @@ KEPT = (
 )
 
 KEPT_SHARE = 8
-"""Messages that are kept verbatim may take an eighth of a request as context, and no more than the summary's limit."""
+"""Messages that are kept verbatim may take an eighth of a request as context, and no more than the
+summary's limit."""
 
 
 MAX_ARGUMENT_CHARACTERS = 200
@@ -79,19 +90,24 @@ RESERVED_TAGS = re.compile(
 class SummaryOfMessages(PromptElement):
     """The request for a summary as messages: the instructions, the conversation's messages, the question.
 
-    If the request is too large, the oldest messages are removed first, but the first message is removed last. The previous summary is
-    required. Tool calls are removed together with their results.
+    If the request is too large, the oldest messages are removed first, but the first message is
+    removed last. The previous summary is required. Tool calls are removed together with their
+    results.
     """
 
     task: SummaryTask
     quirks: Quirks = Quirks()
     """The quirks of the summarizing model."""
     max_result_tokens: int | None = None
-    """Token limit of the tool results of one round, of which each gets an equal share. None: no limit."""
+    """Token limit of the tool results of one round, of which each gets an equal share. None: no
+    limit."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def render(self, sizing: Sizing) -> Child:
-        """Return the messages of the request. Priorities: the first message, then the newest ones."""
+        """Return the messages of the request.
+
+        Priorities: the first message, then the newest ones.
+        """
         quirks = self.quirks
         previous = get_previous_summary(self.task)
         return (
@@ -104,7 +120,9 @@ class SummaryOfMessages(PromptElement):
                     template=self.template,
                 )
             ],
-            element_from_message(build_summary_message(previous), required=True) if previous else None,
+            element_from_message(build_summary_message(previous), required=True)
+            if previous
+            else None,
             list(self._blocks()),
             UserMessage(pass_priority=True)[
                 _render_kept(self.task, sizing.token_budget),
@@ -115,14 +133,26 @@ class SummaryOfMessages(PromptElement):
         )
 
     def _blocks(self) -> Iterator[PromptElement]:
-        visible = remove_calls([_make_portable(message) for message in collect_dropped_messages(self.task)], self.quirks.hidden_calls)
-        messages = remove_orphans(visible) if self.quirks.strip_orphans else pair_tool_calls(visible).messages
-        messages = tuple(message for message in messages if message.content or message.tool_calls or message.role == "tool")
+        visible = remove_calls(
+            [_make_portable(message) for message in collect_dropped_messages(self.task)],
+            self.quirks.hidden_calls,
+        )
+        messages = (
+            remove_orphans(visible)
+            if self.quirks.strip_orphans
+            else pair_tool_calls(visible).messages
+        )
+        messages = tuple(
+            message
+            for message in messages
+            if message.content or message.tool_calls or message.role == "tool"
+        )
         for number, (start, end) in enumerate(split_blocks(messages)):
             block = messages[start:end]
             results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[
-                Metadata(value=NEW_CONTENT, local=True), (self._message(message, results) for message in block)
+                Metadata(value=NEW_CONTENT, local=True),
+                (self._message(message, results) for message in block),
             ]
 
     def _message(self, message: Message, results: int) -> PromptElement:
@@ -136,8 +166,8 @@ class SummaryOfMessages(PromptElement):
 class SummaryOfText(PromptElement):
     """The request for a summary as text: the instructions, and one message that contains the conversation as tagged text.
 
-    If the request is too large, the oldest entries are removed first, but the first entry is removed last. The previous summary is
-    required.
+    If the request is too large, the oldest entries are removed first, but the first entry is
+    removed last. The previous summary is required.
     """
 
     task: SummaryTask
@@ -152,7 +182,10 @@ class SummaryOfText(PromptElement):
         quirks = self.quirks
         previous = get_previous_summary(self.task)
         entries = list(_render_entries(collect_dropped_messages(self.task), self.max_result_tokens))
-        entries[1:2] = [Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]]  # removed first
+        # removed first
+        entries[1:2] = [
+            Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]
+        ]
         return (
             SystemMessage(required=True)[
                 SummaryInstructions(
@@ -165,7 +198,9 @@ class SummaryOfText(PromptElement):
             ],
             UserMessage(pass_priority=True)[
                 TextChunk(required=True)[PREFACE],
-                Group(required=True)[Tag(tag="conversation-summary")[neutralize_tags(previous)]] if previous else None,
+                Group(required=True)[Tag(tag="conversation-summary")[neutralize_tags(previous)]]
+                if previous
+                else None,
                 Group(priority=2)[entries[:1]],
                 PrioritizedList(priority=1)[entries[1:]],
                 _render_kept(self.task, sizing.token_budget),
@@ -195,7 +230,8 @@ class SummaryInstructions(PromptElement):
     """Repeat that no tools may be called."""
 
     template: str | os.PathLike[str] = TEMPLATE
-    """Another template. Its values are `instructions`, `live`, `words`, `memories` and `say_no_tools`."""
+    """Another template. Its values are `instructions`, `live`, `words`, `memories` and
+    `say_no_tools`."""
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template."""
@@ -211,12 +247,20 @@ class SummaryInstructions(PromptElement):
 
 
 def suggest_word_count(task: SummaryTask) -> int:
-    """Return about how many words the summary should have, in tens. A model counts words better than tokens."""
+    """Return about how many words the summary should have, in tens.
+
+    A model counts words better than tokens.
+    """
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
 
 
 async def render_summary_request(
-    prompt: Child, window: int, *, tokenizer: Tokenizer, marks_new: bool, tools: Sequence[ToolDefinition] = ()
+    prompt: Child,
+    window: int,
+    *,
+    tokenizer: Tokenizer,
+    marks_new: bool,
+    tools: Sequence[ToolDefinition] = (),
 ) -> Rendered:
     """Render the request for a summary within a context window.
 
@@ -228,8 +272,8 @@ async def render_summary_request(
         tools: Tool definitions that the request contains.
 
     Raises:
-        SummaryError: The required parts do not fit, or none of the messages to summarize fits. A tiny window prunes all of them without
-            an error from the renderer.
+        SummaryError: The required parts do not fit, or none of the messages to summarize fits. A
+            tiny window prunes all of them without an error from the renderer.
     """
     try:
         rendered = await render_async(prompt, budget=window, tokenizer=tokenizer, tools=tools)
@@ -237,7 +281,10 @@ async def render_summary_request(
         detail = f"the instructions and the previous summary do not fit {window:,} tokens: {error}"
         raise SummaryError(reason="does_not_fit", detail=detail) from error
     if not (NEW_CONTENT in rendered.metadata if marks_new else rendered.messages):
-        raise SummaryError(reason="does_not_fit", detail=f"no message of the conversation fits {window:,} tokens next to the instructions.")
+        raise SummaryError(
+            reason="does_not_fit",
+            detail=f"no message of the conversation fits {window:,} tokens next to the instructions.",
+        )
     return rendered
 
 
@@ -250,7 +297,9 @@ def neutralize_tags(text: str) -> str:
     return RESERVED_TAGS.sub("&lt;", text)
 
 
-def serialize_message(message: Message, names: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str], str]]:
+def serialize_message(
+    message: Message, names: Mapping[str, str]
+) -> Iterator[tuple[str, Mapping[str, str], str]]:
     """Write a message as sections of (tag, attributes, text).
 
     Pictures and documents are only counted. Opaque parts are left out.
@@ -264,35 +313,61 @@ def serialize_message(message: Message, names: Mapping[str, str]) -> Iterator[tu
     documents = sum(isinstance(part, DocumentPart) for part in message.content)
     if images or documents:
         visible = [
-            f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in ((images, "image"), (documents, "document")) if number
+            f"{number} {noun}{'' if number == 1 else 's'}"
+            for number, noun in ((images, "image"), (documents, "document"))
+            if number
         ]
         text = "\n".join(filter(None, (text, f"[{' and '.join(visible)} not shown]")))
     if message.role == "tool":
-        yield "result", {"tool": names.get(message.tool_call_id or "", "unknown")}, text or "(empty)"
+        yield (
+            "result",
+            {"tool": names.get(message.tool_call_id or "", "unknown")},
+            text or "(empty)",
+        )
         return
     if text:
         yield message.role, {}, text
     for call in message.tool_calls:
-        arguments = call.arguments if len(call.arguments) <= MAX_ARGUMENT_CHARACTERS else f"{call.arguments[:MAX_ARGUMENT_CHARACTERS]}…"
+        arguments = (
+            call.arguments
+            if len(call.arguments) <= MAX_ARGUMENT_CHARACTERS
+            else f"{call.arguments[:MAX_ARGUMENT_CHARACTERS]}…"
+        )
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
 def _render_kept(task: SummaryTask, budget: int) -> Child:
-    """Render the messages that stay after the summary, as context. They are removed first if the request is too large."""
+    """Render the messages that stay after the summary, as context.
+
+    They are removed first if the request is too large.
+    """
     tokens = min(budget // KEPT_SHARE, task.max_tokens)
-    entries = list(_render_entries([item.message for item in task.plan.kept], max(1, tokens // 4), new=False))
+    entries = list(
+        _render_entries([item.message for item in task.plan.kept], max(1, tokens // 4), new=False)
+    )
     if not entries:
         return None
-    return TokenLimit(priority=0, max_tokens=tokens)[Chunk(priority=1 << 20)[KEPT], Tag(tag="kept")[PrioritizedList()[entries]]]
+    return TokenLimit(priority=0, max_tokens=tokens)[
+        Chunk(priority=1 << 20)[KEPT], Tag(tag="kept")[PrioritizedList()[entries]]
+    ]
 
 
-def _render_entries(messages: Sequence[Message], result_tokens: int | None, *, new: bool = True) -> Iterator[PromptElement]:
+def _render_entries(
+    messages: Sequence[Message], result_tokens: int | None, *, new: bool = True
+) -> Iterator[PromptElement]:
     """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     for message in messages:
         for tag, attributes, text in serialize_message(message, names):
-            visible = _cap_text(text, result_tokens) if tag == "result" and result_tokens is not None else text
-            yield Chunk()[Metadata(value=NEW_CONTENT, local=True) if new else None, Tag(tag=tag, attributes=attributes)[visible]]
+            visible = (
+                _cap_text(text, result_tokens)
+                if tag == "result" and result_tokens is not None
+                else text
+            )
+            yield Chunk()[
+                Metadata(value=NEW_CONTENT, local=True) if new else None,
+                Tag(tag=tag, attributes=attributes)[visible],
+            ]
 
 
 def _cap_text(text: str, tokens: int) -> Child:

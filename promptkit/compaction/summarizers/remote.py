@@ -39,8 +39,9 @@ SUCCESS_STATUSES = range(200, 300)
 class RemoteSummarizer:
     """Has a service write the summary of the conversation as text, as oh-my-pi does.
 
-    The response must pass the same checks as any model's summary. There are no retries: put this summarizer into a `FallbackSummarizer`
-    before another one. Redirects are not followed, so that the conversation is sent to this address only.
+    The response must pass the same checks as any model's summary. There are no retries: put this
+    summarizer into a `FallbackSummarizer` before another one. Redirects are not followed, so that
+    the conversation is sent to this address only.
     """
 
     url: str
@@ -61,7 +62,9 @@ class RemoteSummarizer:
     def __attrs_post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            problem = f"url={self.url!r} is not the address of a service: write http://… or https://…"
+            problem = (
+                f"url={self.url!r} is not the address of a service: write http://… or https://…"
+            )
             raise InvalidArgumentError(problem)
         if not self.timeout > 0:
             problem = f"timeout={self.timeout:g} must be above 0 seconds."
@@ -71,20 +74,39 @@ class RemoteSummarizer:
         """Ask the service for the summary.
 
         Raises:
-            SummaryError: There is nothing to summarize, no message fits the window, or the response holds no summary.
+            SummaryError: There is nothing to summarize, no message fits the window, or the response
+                holds no summary.
             ModelError: The service does not respond, or responds with an error.
         """
-        prompt = SummaryOfText(task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template)
-        rendered = await render_summary_request(prompt, self.window, tokenizer=self.tokenizer, marks_new=True)
+        prompt = SummaryOfText(
+            task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+        )
+        rendered = await render_summary_request(
+            prompt, self.window, tokenizer=self.tokenizer, marks_new=True
+        )
         body = {
-            "systemPrompt": "\n\n".join(message.text for message in rendered.messages if message.role == "system"),
-            "prompt": "\n\n".join(message.text for message in rendered.messages if message.role != "system"),
+            "systemPrompt": "\n\n".join(
+                message.text for message in rendered.messages if message.role == "system"
+            ),
+            "prompt": "\n\n".join(
+                message.text for message in rendered.messages if message.role != "system"
+            ),
         }
         text = _parse_summary(await self._post(body))
-        reply = Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
+        reply = Reply(
+            message=Message(role="assistant", content=(text,)),
+            usage=Usage(input_tokens=0),
+            finish="stop",
+        )
         sections = find_sections(self.template)
         summary = summary_from_reply(
-            reply, task, mode="remote", model="remote", tokenizer=self.tokenizer, require_tags=False, sections=sections
+            reply,
+            task,
+            mode="remote",
+            model="remote",
+            tokenizer=self.tokenizer,
+            require_tags=False,
+            sections=sections,
         )
         return attrs.evolve(summary, model=None, usage=None)
 
@@ -105,10 +127,22 @@ class RemoteSummarizer:
 
     async def _read(self, client: DefaultAsyncHttpxClient, body: Mapping[str, str]) -> bytes:
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        headers = {"content-type": "application/json", "accept": "application/json", PURPOSE_HEADER: COMPACTION, **self.headers}
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            PURPOSE_HEADER: COMPACTION,
+            **self.headers,
+        }
         content = bytearray()
         try:
-            request = client.stream("POST", self.url, content=data, headers=headers, follow_redirects=False, timeout=self.timeout)
+            request = client.stream(
+                "POST",
+                self.url,
+                content=data,
+                headers=headers,
+                follow_redirects=False,
+                timeout=self.timeout,
+            )
             async with request as response:
                 async for part in response.aiter_bytes():
                     content += part
@@ -116,7 +150,8 @@ class RemoteSummarizer:
                         break
                 status, retry_after = response.status_code, response.headers.get("retry-after")
         except Exception as error:
-            # The SDK uses one HTTP library or another, depending on its version. Their errors have no common class.
+            # The SDK uses one HTTP library or another, depending on its version. Their errors have
+            # no common class.
             message = f"the request to {self._host} failed ({type(error).__name__}: {error})."
             raise ModelUnavailableError(message) from error
         if status not in SUCCESS_STATUSES:
@@ -126,7 +161,9 @@ class RemoteSummarizer:
                     message=f"the service responded with status {status}",
                     status=status,
                     body=_parse_json(bytes(content)),
-                    retry_after=float(retry_after) if retry_after is not None and retry_after.isdecimal() else None,
+                    retry_after=float(retry_after)
+                    if retry_after is not None and retry_after.isdecimal()
+                    else None,
                 )
             )
         return bytes(content)
@@ -140,9 +177,14 @@ class RemoteSummarizer:
 def _parse_summary(body: bytes) -> str:
     """Return the summary in a response. Raises SummaryError for any other response."""
     if len(body) > MAX_RESPONSE_BYTES:
-        raise SummaryError(reason="too_large", detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes.")
+        raise SummaryError(
+            reason="too_large", detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes."
+        )
     response = _parse_json(body)
-    summary = cast("dict[str, object]", response).get("summary") if isinstance(response, dict) else None  # JSON objects have string keys
+    # JSON objects have string keys
+    summary = (
+        cast("dict[str, object]", response).get("summary") if isinstance(response, dict) else None
+    )
     if not isinstance(summary, str):
         raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
     return summary

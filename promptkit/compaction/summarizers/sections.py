@@ -27,7 +27,8 @@ __all__ = [
 ]
 
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
-"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a two-hundredth of the tokens."""
+"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a
+two-hundredth of the tokens."""
 
 
 TEMPLATE = Path(__file__).with_name("summary.md.j2")
@@ -48,8 +49,8 @@ SECTIONS = (
 
 
 HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
-"""The template for a summarizer that writes handoffs: `InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. The task's
-instructions are the goal."""
+"""The template for a summarizer that writes handoffs:
+`InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. The task's instructions are the goal."""
 
 
 HANDOFF_SECTIONS = (
@@ -73,7 +74,8 @@ def find_sections(template: str | os.PathLike[str]) -> Sequence[str]:
 
 _HEADINGS = "|".join(re.escape(heading) for headings in _TEMPLATES.values() for heading in headings)
 _HEADING = re.compile(
-    rf"(?:[#*_>]{{1,6}}[ \t]{{0,8}})?(?:\d{{1,2}}[.)][ \t]{{0,8}})?[*_]{{0,3}}(?:{_HEADINGS})\b[*_]{{0,3}}:?[*_]{{0,3}}", re.IGNORECASE
+    rf"(?:[#*_>]{{1,6}}[ \t]{{0,8}})?(?:\d{{1,2}}[.)][ \t]{{0,8}})?[*_]{{0,3}}(?:{_HEADINGS})\b[*_]{{0,3}}:?[*_]{{0,3}}",
+    re.IGNORECASE,
 )
 _MARKUP = " \t*_-#`"
 _BRACKETED = re.compile(r"[\[<{(]{1,2}[^\[\]<>{}()]*[\])>}]{1,2}\W*")
@@ -86,21 +88,32 @@ _NOTHING = re.compile(
 def find_own_text(text: str) -> str:
     r"""Return the lines of a summary without its headings, the words of the template, and lines that stand for nothing.
 
-    Lines that stand for nothing are "N/A", "none", "ok", or words in brackets that are to be replaced.
+    Lines that stand for nothing are "N/A", "none", "ok", or words in brackets that are to be
+    replaced.
 
     >>> find_own_text("1. Conversation Overview: N/A\n2. Technical Foundation\n[describe here]\n3. Codebase Status: a.py scatters.")
     'a.py scatters.'
     """
     lines = (_HEADING.sub("", line).strip(_MARKUP) for line in text.splitlines())
     asked = _read_descriptions()
-    return "\n".join(line for line in lines if line not in asked and not _BRACKETED.fullmatch(line) and not _NOTHING.fullmatch(line))
+    return "\n".join(
+        line
+        for line in lines
+        if line not in asked and not _BRACKETED.fullmatch(line) and not _NOTHING.fullmatch(line)
+    )
 
 
 @cache
 def _read_descriptions() -> frozenset[str]:
     """Return what promptkit's templates say about each heading, as `find_own_text` sees it."""
-    lines = (line for template in _TEMPLATES for line in template.read_text(encoding="utf-8").splitlines())
-    return frozenset(_HEADING.sub("", line).strip(_MARKUP) for line in lines if _HEADING.match(line))
+    lines = (
+        line
+        for template in _TEMPLATES
+        for line in template.read_text(encoding="utf-8").splitlines()
+    )
+    return frozenset(
+        _HEADING.sub("", line).strip(_MARKUP) for line in lines if _HEADING.match(line)
+    )
 
 
 def check_length(summary: Summary, *, replaced: int, tokenizer: Tokenizer) -> None:

@@ -29,7 +29,10 @@ RESULT_SHARE = 8
 
 @attrs.frozen(kw_only=True)
 class SimpleSummarizer:
-    """Sends the conversation as text and asks for its summary. The request has no tools and no pictures, so no provider can refuse it."""
+    """Sends the conversation as text and asks for its summary.
+
+    The request has no tools and no pictures, so no provider can refuse it.
+    """
 
     model: Model
     """The summarizing model."""
@@ -46,17 +49,31 @@ class SimpleSummarizer:
         """Ask the model for the summary.
 
         Raises:
-            SummaryError: There is nothing to summarize, no message fits the window, or the reply is not a summary.
+            SummaryError: There is nothing to summarize, no message fits the window, or the reply is
+                not a summary.
             ModelError: The request failed.
         """
         tokenizer = self.tokenizer or tokenizer_for(self.model.name)
         prompt = SummaryOfText(
-            task=task, quirks=find_quirks(self.model.name), max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
+            task=task,
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=max(1, self.window // RESULT_SHARE),
+            template=self.template,
         )
         request = prompt if self.prompt is None else self.prompt(task)
-        rendered = await render_summary_request(request, self.window, tokenizer=tokenizer, marks_new=self.prompt is None)
-        reply = await limit_output(self.model, task, room=self.window - rendered.tokens).complete(rendered.messages)
+        rendered = await render_summary_request(
+            request, self.window, tokenizer=tokenizer, marks_new=self.prompt is None
+        )
+        reply = await limit_output(self.model, task, room=self.window - rendered.tokens).complete(
+            rendered.messages
+        )
         sections = find_sections(self.template) if self.prompt is None else ()
         return summary_from_reply(
-            reply, task, mode="simple", model=self.model.name, tokenizer=tokenizer, require_tags=bool(sections), sections=sections
+            reply,
+            task,
+            mode="simple",
+            model=self.model.name,
+            tokenizer=tokenizer,
+            require_tags=bool(sections),
+            sections=sections,
         )

@@ -32,8 +32,9 @@ PREFIX = (
 class SplitTurnSummarizer:
     """Summarizes the history before a cut turn and the turn's first part concurrently, and joins both summaries.
 
-    If no turn is cut, it delegates to the summarizer. If there are no new messages before the turn, no model is asked for the history:
-    the previous summary is kept, or a fixed text says that there is none. For plans of `select(split=True)`. Source: pi.
+    If no turn is cut, it delegates to the summarizer. If there are no new messages before the turn,
+    no model is asked for the history: the previous summary is kept, or a fixed text says that there
+    is none. For plans of `select(split=True)`. Source: pi.
     """
 
     summarizer: Summarizer
@@ -42,7 +43,8 @@ class SplitTurnSummarizer:
     prefix_summarizer: Summarizer | None = None
     """Summarizes the first part of the turn. None: `summarizer`."""
     prefix_share: float = 5 / 13
-    """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve beside 0.8."""
+    """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve
+    beside 0.8."""
 
     def __attrs_post_init__(self) -> None:
         if not 0 < self.prefix_share < 1:
@@ -53,18 +55,27 @@ class SplitTurnSummarizer:
         """Summarize both parts.
 
         Raises:
-            SummaryError: One of the two summaries failed; the other is cancelled. Or there is no room for two summaries.
+            SummaryError: One of the two summaries failed; the other is cancelled. Or there is no
+                room for two summaries.
         """
         if not task.plan.prefix:
             return await self.summarizer.summarize(task)
         room = task.max_tokens - self.tokenizer.count(HEADING)
         prefix_tokens = int(room * self.prefix_share)
-        if self._is_history_unchanged(task) and self.tokenizer.count(self._get_previous(task)) > room - prefix_tokens:
+        if (
+            self._is_history_unchanged(task)
+            and self.tokenizer.count(self._get_previous(task)) > room - prefix_tokens
+        ):
             # The previous summary leaves no room for a second one, so both parts get one summary.
-            merged_plan = attrs.evolve(task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=())
+            merged_plan = attrs.evolve(
+                task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=()
+            )
             return await self.summarizer.summarize(attrs.evolve(task, plan=merged_plan))
         if prefix_tokens < 1:
-            raise SummaryError(reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few for a summary in two parts.")
+            raise SummaryError(
+                reason="does_not_fit",
+                detail=f"{task.max_tokens:,} tokens are too few for a summary in two parts.",
+            )
         first = asyncio.ensure_future(self._summarize_history(task, room - prefix_tokens))
         second = asyncio.ensure_future(self._summarize_prefix(task, prefix_tokens))
         try:
@@ -84,9 +95,12 @@ class SplitTurnSummarizer:
         plan = task.plan
         if self._is_history_unchanged(task):
             return Summary(text=self._get_previous(task), mode="kept")
-        # Without the last request: it shows the whole conversation, so a summary asked for after it would cover both parts.
+        # Without the last request: it shows the whole conversation, so a summary asked for after it
+        # would cover both parts.
         plan_part = attrs.evolve(plan, prefix=())
-        return await self.summarizer.summarize(attrs.evolve(task, plan=plan_part, max_tokens=tokens, last_request=None, check=None))
+        return await self.summarizer.summarize(
+            attrs.evolve(task, plan=plan_part, max_tokens=tokens, last_request=None, check=None)
+        )
 
     def _is_history_unchanged(self, task: SummaryTask) -> bool:
         """Tell whether there is nothing new before the turn."""
@@ -99,6 +113,13 @@ class SplitTurnSummarizer:
         plan_part = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
         instructions = "\n\n".join(filter(None, (PREFIX, task.instructions)))
         subtask = attrs.evolve(
-            task, plan=plan_part, max_tokens=tokens, instructions=instructions, headings=False, last_request=None, facts={}, check=None
+            task,
+            plan=plan_part,
+            max_tokens=tokens,
+            instructions=instructions,
+            headings=False,
+            last_request=None,
+            facts={},
+            check=None,
         )
         return await (self.prefix_summarizer or self.summarizer).summarize(subtask)

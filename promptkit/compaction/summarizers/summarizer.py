@@ -47,7 +47,8 @@ __all__ = [
 
 
 ANALYSIS_TOKENS = 2_000
-"""Output tokens of a summary request for the analysis before the summary, besides as many as the summary may have."""
+"""Output tokens of a summary request for the analysis before the summary, besides as many as the
+summary may have."""
 
 REASONING_TOKENS = 8_000
 """Output tokens of a summary request for reasoning."""
@@ -72,7 +73,8 @@ class Summarizer(Protocol):
 def collect_dropped_items(task: SummaryTask) -> list[ViewItem]:
     """Return the view items that the summary will replace, without the previous summary.
 
-    What the model has read back from the transcript is left out of them: the earlier entries were summarized, and stay where they are.
+    What the model has read back from the transcript is left out of them: the earlier entries were
+    summarized, and stay where they are.
 
     Raises:
         SummaryError: There are none, so no model needs to be asked.
@@ -100,7 +102,8 @@ def get_previous_summary(task: SummaryTask) -> str | None:
 def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
     """Return the facts for the next checkpoint: those of the previous one, extended by what is dropped now.
 
-    For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the previous summary.
+    For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the
+    previous summary.
     """
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
     facts = extend_facts(Facts.from_json(task.facts), items, rules=task.file_rules)
@@ -108,23 +111,31 @@ def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
 
 
 def add_facts(summary: Summary, task: SummaryTask) -> Summary:
-    """Add the facts of what is dropped to a summary, whoever wrote it. The summary's own facts win."""
+    """Add the facts of what is dropped to a summary, whoever wrote it.
+
+    The summary's own facts win.
+    """
     return attrs.evolve(summary, facts={**updated_facts(task), **summary.facts})
 
 
 def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
     """Return the model with the options of a summary request: its purpose, the most likely words, and an output limit.
 
-    Its requests are reported as events if the task asks for that. The limit allows for the analysis that precedes the summary, and for the reasoning of a model that may reason.
+    Its requests are reported as events if the task asks for that. The limit allows for the analysis
+    that precedes the summary, and for the reasoning of a model that may reason.
 
     Args:
         model: The summarizing model.
         task: Its summary may have `max_tokens`.
-        room: The tokens of the context window that the request leaves, by the count made here. A provider may count more, so that
-            the limit takes three quarters of it. None: the window is unknown.
+        room: The tokens of the context window that the request leaves, by the count made here. A
+            provider may count more, so that the limit takes three quarters of it. None: the window
+            is unknown.
     """
     reasoning = REASONING_TOKENS if may_reason(model.name) else 0
-    limits = [2 * task.max_tokens + ANALYSIS_TOKENS + reasoning, max(room * 3 // 4, task.max_tokens) if room is not None else None]
+    limits = [
+        2 * task.max_tokens + ANALYSIS_TOKENS + reasoning,
+        max(room * 3 // 4, task.max_tokens) if room is not None else None,
+    ]
     with suppress(UnknownModelError):
         limits.append(model_info(model.name).max_output_tokens)
     most = min(limit for limit in limits if limit is not None)
@@ -150,29 +161,43 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         mode: Recorded in the summary: how it was made.
         model: The model's name.
         tokenizer: Counts the tokens of the summary.
-        require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole, without its analysis.
-        sections: The headings that the template asks for. A summary with less than half of them is rejected, unless the task asks for
-            none.
+        require_tags: Reject a reply without summary tags. Otherwise such a reply is taken whole,
+            without its analysis.
+        sections: The headings that the template asks for. A summary with less than half of them is
+            rejected, unless the task asks for none.
 
     Returns:
         The summary.
 
     Raises:
-        SummaryError: The reply calls tools, was withheld by the provider, is cut, is empty, lacks the tags or the headings that were
-            asked for, has nothing under them, or is larger than the task allows.
+        SummaryError: The reply calls tools, was withheld by the provider, is cut, is empty, lacks
+            the tags or the headings that were asked for, has nothing under them, or is larger than
+            the task allows.
     """
     usage = reply.usage
     if reply.message.tool_calls:
         names = ", ".join(call.name for call in reply.message.tool_calls)
-        raise SummaryError(reason="tool_call", detail=f"the model called {names} instead of writing a summary.", usage=usage)
+        raise SummaryError(
+            reason="tool_call",
+            detail=f"the model called {names} instead of writing a summary.",
+            usage=usage,
+        )
     if reply.finish == "content_filter":
-        raise SummaryError(reason="withheld", detail="the provider withheld the reply.", usage=usage)
+        raise SummaryError(
+            reason="withheld", detail="the provider withheld the reply.", usage=usage
+        )
     if reply.finish == "length" and not _SUMMARY_CLOSE.search(reply.message.text):
-        raise SummaryError(reason="cut", detail="the reply reached its output limit before the summary was complete.", usage=usage)
+        raise SummaryError(
+            reason="cut",
+            detail="the reply reached its output limit before the summary was complete.",
+            usage=usage,
+        )
     text = extract_summary(reply.message.text)
     if text is None:
         if require_tags and strip_analysis(reply.message.text):
-            raise SummaryError(reason="untagged", detail="the reply has no <summary> tags.", usage=usage)
+            raise SummaryError(
+                reason="untagged", detail="the reply has no <summary> tags.", usage=usage
+            )
         text = strip_analysis(reply.message.text)
     facts: Mapping[str, Json] = {}
     if task.memories:
@@ -188,7 +213,14 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             detail=f"the summary has {tokens:,} tokens; the limit is {task.max_tokens:,}.",
             usage=usage,
         )
-    return Summary(text=text, mode=mode, model=model, usage=reply.usage, request_id=reply.request_id, facts=facts)
+    return Summary(
+        text=text,
+        mode=mode,
+        model=model,
+        usage=reply.usage,
+        request_id=reply.request_id,
+        facts=facts,
+    )
 
 
 def _check_sections(text: str, sections: Sequence[str], usage: Usage | None) -> None:
@@ -203,13 +235,20 @@ def _check_sections(text: str, sections: Sequence[str], usage: Usage | None) -> 
 
 
 def split_memories(reply: str, summary: str) -> tuple[str, str]:
-    """Return the list of memories of a reply, and its summary without it. The list is the last block of the reply, or stands in the summary."""
+    """Return the list of memories of a reply, and its summary without it.
+
+    The list is the last block of the reply, or stands in the summary.
+    """
     closed = max((match.end() for match in _SUMMARY_CLOSE.finditer(reply)), default=None)
     found = None if closed is None else _MEMORIES.search(reply, closed)
     if found is not None:
         return found[1].strip(), summary
     found = _MEMORIES.search(summary)
-    return ("", summary) if found is None else (found[1].strip(), f"{summary[: found.start()]}{summary[found.end() :]}".strip())
+    return (
+        ("", summary)
+        if found is None
+        else (found[1].strip(), f"{summary[: found.start()]}{summary[found.end() :]}".strip())
+    )
 
 
 def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
@@ -225,7 +264,9 @@ def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
     )
 
 
-_MEMORIES = re.compile(r"<memories>([^<]*+(?:<(?!/?memories>)[^<]*+)*+)(?:</memories>|\Z)", re.IGNORECASE)
+_MEMORIES = re.compile(
+    r"<memories>([^<]*+(?:<(?!/?memories>)[^<]*+)*+)(?:</memories>|\Z)", re.IGNORECASE
+)
 _SUMMARY_OPEN = re.compile(r"<summary>", re.IGNORECASE)
 _SUMMARY_CLOSE = re.compile(r"</summary>", re.IGNORECASE)
 _ANALYSIS_OPEN = re.compile(r"<analysis>", re.IGNORECASE)
@@ -236,9 +277,10 @@ _SUMMARY_AFTER_ANALYSIS = re.compile(r"</analysis>\s*+(?=<summary>)", re.IGNOREC
 def extract_summary(text: str) -> str | None:
     """Return the text between the summary tags, without surrounding white space, or None if the text has no summary block.
 
-    A `<summary>` that the model merely mentions inside its analysis does not count. The function takes the block right after
-    `</analysis>`; else the first block after the last `</analysis>` that has a block after it; else the first block. A block that is not
-    closed ends with the text. A block that was opened inside an unclosed analysis is ignored. Runs in linear time.
+    A `<summary>` that the model merely mentions inside its analysis does not count. The function
+    takes the block right after `</analysis>`; else the first block after the last `</analysis>`
+    that has a block after it; else the first block. A block that is not closed ends with the text.
+    A block that was opened inside an unclosed analysis is ignored. Runs in linear time.
 
     >>> extract_summary("<analysis>A <summary> is due.</analysis><summary> Done. </summary>")
     'Done.'
@@ -247,7 +289,11 @@ def extract_summary(text: str) -> str | None:
     if opened is None:
         return None
     closed = _SUMMARY_CLOSE.search(text, opened.end())
-    if closed is None and _ANALYSIS_OPEN.search(text, 0, opened.start()) and not _ANALYSIS_CLOSE.search(text):
+    if (
+        closed is None
+        and _ANALYSIS_OPEN.search(text, 0, opened.start())
+        and not _ANALYSIS_CLOSE.search(text)
+    ):
         return None
     return text[opened.end() : closed.start() if closed else len(text)].strip()
 
@@ -262,7 +308,10 @@ def _find_analysis_end(text: str) -> int:
 
 
 def strip_analysis(text: str) -> str:
-    """Remove everything between analysis tags, and surrounding white space. An analysis that is not closed ends with the text."""
+    """Remove everything between analysis tags, and surrounding white space.
+
+    An analysis that is not closed ends with the text.
+    """
     kept: list[str] = []
     at = 0
     while opened := _ANALYSIS_OPEN.search(text, at):

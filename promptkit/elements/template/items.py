@@ -34,7 +34,8 @@ class TemplateText(NamedTuple):
 
     text: str
     literal: bool
-    """Whether the text is part of the template itself. Only such text is trimmed, the text of a value never."""
+    """Whether the text is part of the template itself. Only such text is trimmed, the text of a
+    value never."""
     file: str
     line: int
     in_message_template: bool
@@ -42,7 +43,8 @@ class TemplateText(NamedTuple):
 
 
 TagKind: TypeAlias = Literal["message", "call", "layout", "items", "content", "mark"]
-"""The place and content of a tag: `items` contain elements but no text, `content` is valid in a message, a `mark` anywhere."""
+"""The place and content of a tag: `items` contain elements but no text, `content` is valid in a
+message, a `mark` anywhere."""
 
 
 @attrs.frozen(kw_only=True)
@@ -92,7 +94,10 @@ class TemplateFragment:
 
 
 def holds_messages(items: Iterable[TemplateItem]) -> bool:
-    """Return whether the items are or contain messages. A component counts as no message, since its content is unknown."""
+    """Return whether the items are or contain messages.
+
+    A component counts as no message, since its content is unknown.
+    """
     return any(
         item.has_messages if isinstance(item, TagDraft) else isinstance(item, _MESSAGES)
         for item in items
@@ -100,12 +105,20 @@ def holds_messages(items: Iterable[TemplateItem]) -> bool:
     )
 
 
-_MESSAGES = (chat.SystemMessage, chat.UserMessage, chat.AssistantMessage, chat.ToolMessage, chat.ToolRound)
+_MESSAGES = (
+    chat.SystemMessage,
+    chat.UserMessage,
+    chat.AssistantMessage,
+    chat.ToolMessage,
+    chat.ToolRound,
+)
 
 
 def is_blank(items: Iterable[TemplateItem]) -> bool:
     """Return whether the items are nothing but white space of the template itself."""
-    return all(isinstance(item, TemplateText) and item.literal and not item.text.strip() for item in items)
+    return all(
+        isinstance(item, TemplateText) and item.literal and not item.text.strip() for item in items
+    )
 
 
 def trim_last_break(items: tuple[TemplateItem, ...]) -> tuple[TemplateItem, ...]:
@@ -113,7 +126,11 @@ def trim_last_break(items: tuple[TemplateItem, ...]) -> tuple[TemplateItem, ...]
     if is_blank(items):
         return ()
     path: list[tuple[tuple[TemplateItem, ...], TagDraft]] = []
-    while items and isinstance(last := items[-1], TagDraft) and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}):
+    while (
+        items
+        and isinstance(last := items[-1], TagDraft)
+        and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"})
+    ):
         path.append((items, last))
         items = last.body
     if items and isinstance(end := items[-1], TemplateText) and end.literal:
@@ -140,25 +157,38 @@ def build_children(items: tuple[TemplateItem, ...]) -> Children:
     """Turn a template's output into children: messages, or the text and elements for the inside of a message.
 
     Raises:
-        TemplateError: There is text outside a message although the template contains messages, or a tag is at an invalid place.
+        TemplateError: There is text outside a message although the template contains messages, or a
+            tag is at an invalid place.
     """
-    makes_messages = holds_messages(items) or any(isinstance(item, TemplateText) and item.in_message_template for item in items)
+    makes_messages = holds_messages(items) or any(
+        isinstance(item, TemplateText) and item.in_message_template for item in items
+    )
     stack = [_OpenTag(None, iter(items), not makes_messages, [])]
     while True:
         top = stack[-1]
         for item in top.items:
             if isinstance(item, TagDraft):
                 _check_place(item, in_message=top.in_message)
-                stack.append(_OpenTag(item, iter(item.body), top.in_message or item.kind == "message", []))
+                stack.append(
+                    _OpenTag(item, iter(item.body), top.in_message or item.kind == "message", [])
+                )
                 break
             if not isinstance(item, TemplateText):
                 top.children.append(item)
             elif top.draft is not None and top.draft.kind == "items":
-                _reject_text(item, f"text directly in {{% {top.draft.tag} %}}", "Put each item into {% text %} or {% group %}.")
+                _reject_text(
+                    item,
+                    f"text directly in {{% {top.draft.tag} %}}",
+                    "Put each item into {% text %} or {% group %}.",
+                )
             elif top.in_message:
                 top.children.append(item.text)
             else:
-                _reject_text(item, "text outside a message", "Put it into {% user %} or another message, or remove it.")
+                _reject_text(
+                    item,
+                    "text outside a message",
+                    "Put it into {% user %} or another message, or remove it.",
+                )
         else:
             stack.pop()
             children = _join_text(top.children)
@@ -173,7 +203,9 @@ def _check_place(draft: TagDraft, *, in_message: bool) -> None:
     if draft.kind == "message" and in_message:
         draft.fail(f"{{% {draft.tag} %}} is inside another message: close that message first.")
     if draft.kind == "content" and not in_message:
-        draft.fail(f"{{% {draft.tag} %}} is outside a message: put it into {{% user %}} or another message.")
+        draft.fail(
+            f"{{% {draft.tag} %}} is outside a message: put it into {{% user %}} or another message."
+        )
 
 
 def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
@@ -182,7 +214,9 @@ def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
         return
     blank = piece.text[: len(piece.text) - len(text)] if piece.literal else ""
     quoted = text.rstrip()
-    quoted = repr(quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]}…")
+    quoted = repr(
+        quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]}…"
+    )
     message = f"{what}: {quoted}. {remedy}"
     raise TemplateError(message, file=piece.file, line=piece.line + blank.count("\n"))
 
@@ -208,10 +242,14 @@ def _join_text(children: Iterable[str | PromptElement | None]) -> Children:
 
 
 def _build_element(draft: TagDraft, children: Children) -> PromptElement:
-    props = {name: build_children(value.items) if isinstance(value, TemplateFragment) else value for name, value in draft.props.items()}
+    props = {
+        name: build_children(value.items) if isinstance(value, TemplateFragment) else value
+        for name, value in draft.props.items()
+    }
     cls = cast("type[PromptElement]", draft.cls)  # tool calls were removed by draft_tag
     try:
-        element = cls(**cast("dict[str, Any]", props))  # Any: names and types were checked against the fields of the class
+        # Any stands for names and types were checked against the fields of the class
+        element = cls(**cast("dict[str, Any]", props))
         return element[children] if children else element
     except TemplateError:
         raise

@@ -1,7 +1,8 @@
 """The Jinja side of `Template`: the tags, the sandbox, the compiler extension, and errors with file and line.
 
-Each tag becomes an element, whose props are the attributes of the tag. The output of a template is a sequence of items, texts
-and elements, and never one string with markers in it. So no text can imitate an element.
+Each tag becomes an element, whose props are the attributes of the tag. The output of a template is
+a sequence of items, texts and elements, and never one string with markers in it. So no text can
+imitate an element.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ UNNAMED_FILE = "<template>"
 """The file name in errors of a template that is given as `source`."""
 
 ELEMENT_FILTER = "promptkit element"
-"""The filter that turns a tag into an element. A template cannot call it, since its name contains a space."""
+"""The filter that turns a tag into an element. A template cannot call it, since its name contains a
+space."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,14 +77,21 @@ class TagSpec:
 
     def fields(self) -> dict[str, attrs.Attribute[object]]:
         """Map each attribute name to its field."""
-        fields = cast("Iterable[attrs.Attribute[object]]", attrs.fields(self.cls))  # attrs declares a tuple class
-        return {field.name.removeprefix("tool_"): field for field in fields if field.name not in self.hidden}
+        # attrs declares a tuple class
+        fields = cast("Iterable[attrs.Attribute[object]]", attrs.fields(self.cls))
+        return {
+            field.name.removeprefix("tool_"): field
+            for field in fields
+            if field.name not in self.hidden
+        }
 
 
 TAGS: Mapping[str, TagSpec] = {
     "system": TagSpec(cls=chat.SystemMessage, kind="message"),
     "user": TagSpec(cls=chat.UserMessage, kind="message"),
-    "assistant": TagSpec(cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")),
+    "assistant": TagSpec(
+        cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")
+    ),
     "tool": TagSpec(cls=chat.ToolMessage, kind="message"),
     "tool_call": TagSpec(cls=ToolCallTag, kind="call"),
     "group": TagSpec(cls=layout.Group, kind="layout"),
@@ -105,7 +114,15 @@ TAGS: Mapping[str, TagSpec] = {
 }
 """The tags by name."""
 
-SELF_CLOSING = {"tool_call", "image", "document", "cache_breakpoint", "reserve", "reference", "metadata"}
+SELF_CLOSING = {
+    "tool_call",
+    "image",
+    "document",
+    "cache_breakpoint",
+    "reserve",
+    "reference",
+    "metadata",
+}
 """The tags without an end tag."""
 
 TRIMMED = {"system", "user", "assistant", "tool", "tag"}
@@ -118,13 +135,16 @@ TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "str": ("a text", (str,)),
     "None": ("none", (type(None),)),
 }
-"""The type of a field, as written in the class → its name in errors, and the classes of valid values."""
+"""The type of a field, as written in the class → its name in errors, and the classes of valid
+values."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"keep": ("head", "tail", "middle")}
 """Attribute → its valid values."""
 
 
-def render_template(root: Path | Traversable | None, name: str, source: str | None, values: Mapping[str, object]) -> Child:
+def render_template(
+    root: Path | Traversable | None, name: str, source: str | None, values: Mapping[str, object]
+) -> Child:
     """Render a template to children.
 
     Args:
@@ -139,7 +159,9 @@ def render_template(root: Path | Traversable | None, name: str, source: str | No
     file = UNNAMED_FILE if source is not None else str(root.joinpath(name)) if root else name
     try:
         key = cast("Hashable", root)  # a Path is hashable; a Traversable that is not raises here
-        template = _create_environment(key).get_template(name) if source is None else _compile(key, source)
+        template = (
+            _create_environment(key).get_template(name) if source is None else _compile(key, source)
+        )
         output = template.root_render_func(template.new_context(dict(values)))
         return build_children(trim_last_break(_collect_items(output, file, 0)))
     except PromptKitError:  # such as a text that is too long: the original error is clearer
@@ -149,7 +171,11 @@ def render_template(root: Path | Traversable | None, name: str, source: str | No
 
 
 def _template_error(error: Exception, file: str, root: Path | Traversable | None) -> TemplateError:
-    message = f"{type(error).__name__}: {error}" if not isinstance(error, JinjaError) else str(error.message)
+    message = (
+        f"{type(error).__name__}: {error}"
+        if not isinstance(error, JinjaError)
+        else str(error.message)
+    )
     if isinstance(error, TemplateSyntaxError):
         return TemplateError(message, file=error.filename or error.name or file, line=error.lineno)
     if isinstance(error, UndefinedError) and message.endswith("is undefined"):
@@ -160,12 +186,17 @@ def _template_error(error: Exception, file: str, root: Path | Traversable | None
             if root
             else ": give the Template a `root` to read it from"
         )
-        message = f"there is no template {', '.join(repr(name) for name in error.templates)}{remedy}"
+        message = (
+            f"there is no template {', '.join(repr(name) for name in error.templates)}{remedy}"
+        )
     line, trace = 0, error.__traceback__
     while trace:
         template = trace.tb_frame.f_globals.get("__jinja_template__")
         if isinstance(template, JinjaTemplate):
-            file, line = template.filename or file, template.get_corresponding_lineno(trace.tb_lineno)
+            file, line = (
+                template.filename or file,
+                template.get_corresponding_lineno(trace.tb_lineno),
+            )
         trace = trace.tb_next
     return TemplateError(message, file=file, line=line)
 
@@ -183,10 +214,12 @@ def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lr
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,  # otherwise the text after an include would continue its last line
+        # otherwise the text after an include would continue its last line
+        keep_trailing_newline=True,
         autoescape=False,  # the result is plain text for a model: escaping would change the values
     )
-    filters: dict[str, Any] = environment.filters  # Any: the declared type admits only the built-in filters
+    # Any: the declared type admits only the built-in filters
+    filters: dict[str, Any] = environment.filters
     for name, function in filters.items():
         if name not in {"default", "d", "attr"}:
             filters[name] = _reject_elements(name, function)
@@ -194,11 +227,13 @@ def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lr
     return environment
 
 
-def _read_template(root: Path | Traversable | None, name: str) -> tuple[str, str, Callable[[], bool]] | None:
+def _read_template(
+    root: Path | Traversable | None, name: str
+) -> tuple[str, str, Callable[[], bool]] | None:
     """Read a template for Jinja: its text, its path, and a function that returns whether the file is unchanged.
 
-    `name` is a relative path with `/`. Returns None if `root` has no such file. A name or a symbolic link that leads out of `root` is
-    not found.
+    `name` is a relative path with `/`. Returns None if `root` has no such file. A name or a
+    symbolic link that leads out of `root` is not found.
     """
     parts = name.split("/")
     if root is None or {"", ".."} & set(parts) or "\\" in name:
@@ -206,11 +241,16 @@ def _read_template(root: Path | Traversable | None, name: str) -> tuple[str, str
     path = root.joinpath(*parts)
     if not path.is_file():
         return None
-    if isinstance(path, Path) and not path.resolve().is_relative_to(cast("Path", root).resolve()):  # a Path joins to a Path
+    # a Path joins to a Path
+    if isinstance(path, Path) and not path.resolve().is_relative_to(cast("Path", root).resolve()):
         return None
     version = _read_file_version(path)
     # utf-8-sig: the byte order mark of an editor is not part of a prompt.
-    return path.read_text(encoding="utf-8-sig"), str(path), lambda: _read_file_version(path) == version
+    return (
+        path.read_text(encoding="utf-8-sig"),
+        str(path),
+        lambda: _read_file_version(path) == version,
+    )
 
 
 def _read_file_version(path: Path | Traversable) -> tuple[int, int]:
@@ -229,7 +269,12 @@ def _reject_elements(name: str, function: Callable[..., object]) -> Callable[...
     @wraps(function)  # also copies the attribute that tells Jinja which arguments to pass
     def checked(*args: object, **kwargs: object) -> object:
         for value in args[:2]:
-            items = cast("list[object]", value) if name == "join" and isinstance(value, list | tuple) else [value]  # the types are unknown
+            # the types are unknown
+            items = (
+                cast("list[object]", value)
+                if name == "join" and isinstance(value, list | tuple)
+                else [value]
+            )
             if any(isinstance(item, PromptElement | TemplateFragment) for item in items):
                 message = f"the filter {name!r} needs text, but this is an element: insert it on its own with {{{{ … }}}}"
                 raise TemplateRuntimeError(message)
@@ -252,12 +297,25 @@ class _Tags(Extension):
         token = next(parser.stream)
         name, line = str(token.value), token.lineno
         pairs = self._parse_attributes(parser, name, line)
-        body = [] if name in SELF_CLOSING else parser.parse_statements((f"name:end{name}",), drop_needle=True)
+        body = (
+            []
+            if name in SELF_CLOSING
+            else parser.parse_statements((f"name:end{name}",), drop_needle=True)
+        )
         variable = parser.free_identifier(lineno=line)
-        args: list[nodes.Expr] = [nodes.Const(name), variable, nodes.Const(parser.filename or UNNAMED_FILE), nodes.Const(line)]
-        # Not a call block: in the body of a call block, `caller()` would no longer be the one of the macro around it.
+        args: list[nodes.Expr] = [
+            nodes.Const(name),
+            variable,
+            nodes.Const(parser.filename or UNNAMED_FILE),
+            nodes.Const(line),
+        ]
+        # Not a call block: in the body of a call block, `caller()` would no longer be the one of
+        # the macro around it.
         call = nodes.Filter(None, ELEMENT_FILTER, args, [], None, None, lineno=line)
-        return [nodes.Assign(variable, nodes.Dict(pairs), lineno=line), nodes.FilterBlock(body, call, lineno=line)]
+        return [
+            nodes.Assign(variable, nodes.Dict(pairs), lineno=line),
+            nodes.FilterBlock(body, call, lineno=line),
+        ]
 
     def _parse_attributes(self, parser: Parser, name: str, line: int) -> list[nodes.Pair]:
         tag, stream = TAGS[name], parser.stream
@@ -270,7 +328,10 @@ class _Tags(Extension):
             elif tag.positional and not pairs:
                 attribute = tag.positional
             else:
-                parser.fail(f"{{% {name} %}} takes attributes, such as {next(iter(fields))}=…, not {stream.current.value!r}", line)
+                parser.fail(
+                    f"{{% {name} %}} takes attributes, such as {next(iter(fields))}=…, not {stream.current.value!r}",
+                    line,
+                )
             if attribute not in fields and tag.cls is not Tag:
                 near = get_close_matches(attribute, fields, 1)
                 hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(fields)}."
@@ -292,7 +353,9 @@ class _Generator(CodeGenerator):
 
     def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:  # noqa: N802  # Jinja's name
         tags = (call.args[0] for call in node.find_all(nodes.Filter) if call.name == ELEMENT_FILTER)
-        self.has_messages = any(isinstance(arg, nodes.Const) and TAGS[arg.value].kind == "message" for arg in tags)
+        self.has_messages = any(
+            isinstance(arg, nodes.Const) and TAGS[arg.value].kind == "message" for arg in tags
+        )
         super().visit_Template(node, frame)
 
     def visit_Output(self, node: nodes.Output, frame: Frame) -> None:  # noqa: N802  # Jinja's name
@@ -310,32 +373,44 @@ class _Generator(CodeGenerator):
 
     def visit_Filter(self, node: nodes.Filter, frame: Frame) -> None:  # noqa: N802  # Jinja's name
         if node.name == ELEMENT_FILTER:
-            buffer = object.__new__(nodes.InternalName)  # pass the list of items itself, which Jinja would join
+            # pass the list of items itself, which Jinja would join
+            buffer = object.__new__(nodes.InternalName)
             nodes.Node.__init__(buffer, frame.buffer, lineno=node.lineno)
             node.node = buffer
         super().visit_Filter(node, frame)
 
     def visit_Include(self, node: nodes.Include, frame: Frame) -> None:  # noqa: N802  # Jinja's name
-        if not node.with_context and frame.buffer is not None:  # Jinja would output it before the tag around it
-            self.fail("`without context` does not work inside a tag, a macro or a set block: remove it", node.lineno)
+        # Jinja would output it before the tag around it
+        if not node.with_context and frame.buffer is not None:
+            self.fail(
+                "`without context` does not work inside a tag, a macro or a set block: remove it",
+                node.lineno,
+            )
         super().visit_Include(node, frame)
 
     def _format_place(self, line: int) -> str:
         return f"{self.filename or UNNAMED_FILE!r}, {line}, {self.has_messages}"
 
-    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> str:
+    def _output_child_to_const(
+        self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
+    ) -> str:
         if not isinstance(node, nodes.TemplateData):
             raise nodes.Impossible
         return super()._output_child_to_const(node, frame, finalize)
 
-    def _output_const_repr(self, group: Iterable[Any]) -> str:  # Any: Jinja declares it; the items are texts
+    # Any: Jinja declares it; the items are texts
+    def _output_const_repr(self, group: Iterable[Any]) -> str:
         return f"environment.literal_text({''.join(group)!r}, {self._format_place(self._line)})"
 
-    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+    def _output_child_pre(
+        self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
+    ) -> None:
         _ = node, frame, finalize
         self.write("environment.output_item(")
 
-    def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo) -> None:
+    def _output_child_post(
+        self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
+    ) -> None:
         _ = frame, finalize
         self.write(f", {self._format_place(node.lineno)})")
 
@@ -347,10 +422,17 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def literal_text(text: str, file: str, line: int, in_message_template: bool) -> TemplateText:  # noqa: FBT001  # generated code calls it
-        return TemplateText(text, literal=True, file=file, line=line, in_message_template=in_message_template)
+        return TemplateText(
+            text, literal=True, file=file, line=line, in_message_template=in_message_template
+        )
 
     @staticmethod
-    def output_item(value: object, file: str, line: int, in_message_template: bool) -> TemplateItem | TemplateFragment:  # noqa: FBT001  # generated code calls it
+    def output_item(
+        value: object,
+        file: str,
+        line: int,
+        in_message_template: bool,  # noqa: FBT001  # generated code calls it
+    ) -> TemplateItem | TemplateFragment:
         if isinstance(value, PromptElement | TagDraft | TemplateFragment):
             return value
         if _is_fragment(value):
@@ -359,14 +441,24 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             except BadChildError as error:
                 raise TemplateError(str(error), file=file, line=line) from error
             texts = (
-                TemplateText(child, literal=False, file=file, line=line, in_message_template=in_message_template)
+                TemplateText(
+                    child,
+                    literal=False,
+                    file=file,
+                    line=line,
+                    in_message_template=in_message_template,
+                )
                 if isinstance(child, str)
                 else child
                 for child in children
             )
             return TemplateFragment(item for item in texts if item is not None)
         return TemplateText(
-            "" if value is None else str(value), literal=False, file=file, line=line, in_message_template=in_message_template
+            "" if value is None else str(value),
+            literal=False,
+            file=file,
+            line=line,
+            in_message_template=in_message_template,
         )
 
     @staticmethod
@@ -376,20 +468,30 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return "".join(texts) if len(texts) == len(items) else TemplateFragment(items)
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        return not isinstance(obj, TagDraft | TemplateFragment) and super().is_safe_attribute(obj, attr, value)
+        return not isinstance(obj, TagDraft | TemplateFragment) and super().is_safe_attribute(
+            obj, attr, value
+        )
 
 
 def _is_fragment(value: object) -> bool:
-    """Return whether a value is a sequence of children: a list or tuple with elements, or a tuple of texts. Jinja prints other values."""
+    """Return whether a value is a sequence of children: a list or tuple with elements, or a tuple of texts.
+
+    Jinja prints other values.
+    """
     if not isinstance(value, list | tuple):
         return False
     items = cast("Sequence[object]", value)  # the types of the items are unknown
-    texts = isinstance(value, tuple) and all(item is None or isinstance(item, str) for item in items)
+    texts = isinstance(value, tuple) and all(
+        item is None or isinstance(item, str) for item in items
+    )
     return texts or any(isinstance(item, PromptElement) for item in items)
 
 
 def _collect_items(output: Iterable[object], file: str, line: int) -> tuple[TemplateItem, ...]:
-    """Collect the items in the output of generated code. `file` and `line` are the place of text that Jinja adds itself."""
+    """Collect the items in the output of generated code.
+
+    `file` and `line` are the place of text that Jinja adds itself.
+    """
     items: list[TemplateItem] = []
     for item in output:
         if isinstance(item, TemplateFragment):
@@ -397,19 +499,35 @@ def _collect_items(output: Iterable[object], file: str, line: int) -> tuple[Temp
         elif isinstance(item, TemplateText | TagDraft | PromptElement):
             items.append(item)
         else:
-            items.append(TemplateText(str(item), literal=False, file=file, line=line, in_message_template=False))
+            items.append(
+                TemplateText(
+                    str(item), literal=False, file=file, line=line, in_message_template=False
+                )
+            )
     return tuple(items)
 
 
-def _draft_from_output(output: Iterable[object], name: str, attributes: Mapping[str, object], file: str, line: int) -> TagDraft:
+def _draft_from_output(
+    output: Iterable[object], name: str, attributes: Mapping[str, object], file: str, line: int
+) -> TagDraft:
     for value in attributes.values():
         if isinstance(value, Undefined):
             str(value)  # raises an error that names the undefined variable
     return draft_tag(name, attributes, _collect_items(output, file, line), file=file, line=line)
 
 
-def draft_tag(name: str, attributes: Mapping[str, object], items: tuple[TemplateItem, ...], *, file: str, line: int) -> TagDraft:
-    """Check the attributes of a rendered tag and return the draft of its element. Raises TemplateError for an invalid value."""
+def draft_tag(
+    name: str,
+    attributes: Mapping[str, object],
+    items: tuple[TemplateItem, ...],
+    *,
+    file: str,
+    line: int,
+) -> TagDraft:
+    """Check the attributes of a rendered tag and return the draft of its element.
+
+    Raises TemplateError for an invalid value.
+    """
     tag = TAGS[name]
     fields = tag.fields()
     props: dict[str, object] = {}
@@ -422,7 +540,9 @@ def draft_tag(name: str, attributes: Mapping[str, object], items: tuple[Template
                 raise TemplateError(message, file=file, line=line)
             props[fields[attribute].name] = value
         elif value is not None:
-            xml_attributes[attribute] = str(value).lower() if isinstance(value, bool) else str(value)
+            xml_attributes[attribute] = (
+                str(value).lower() if isinstance(value, bool) else str(value)
+            )
     if tag.cls is text.Tag:
         props["attributes"] = {
             **cast("Mapping[str, str]", props.get("attributes", {})),
@@ -430,12 +550,25 @@ def draft_tag(name: str, attributes: Mapping[str, object], items: tuple[Template
         }  # a mapping: its items are not checked
     if name == "assistant":
         calls = [item.props for item in items if isinstance(item, TagDraft) and item.kind == "call"]
-        items = tuple(item for item in items if not isinstance(item, TagDraft) or item.kind != "call")
+        items = tuple(
+            item for item in items if not isinstance(item, TagDraft) or item.kind != "call"
+        )
         props["tool_calls"] = tuple(_build_tool_call(call) for call in calls)
-        props["keep_with"] = {call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None}
+        props["keep_with"] = {
+            call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None
+        }
     body = trim_last_break(items) if name in TRIMMED else () if is_blank(items) else items
     messages = tag.kind == "message" or holds_messages(body)
-    return TagDraft(tag=name, kind=tag.kind, cls=tag.cls, props=props, body=body, file=file, line=line, has_messages=messages)
+    return TagDraft(
+        tag=name,
+        kind=tag.kind,
+        cls=tag.cls,
+        props=props,
+        body=body,
+        file=file,
+        line=line,
+        has_messages=messages,
+    )
 
 
 def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:

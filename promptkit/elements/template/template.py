@@ -1,4 +1,7 @@
-"""The `Template` element: a prompt or a text written in Jinja. Jinja is imported with the first render."""
+"""The `Template` element: a prompt or a text written in Jinja.
+
+Jinja is imported with the first render.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +25,44 @@ __all__ = ["Template"]
 class Template(PromptElement):
     """Text, or messages with everything in them, written in Jinja.
 
-    A template with message tags (`{% user priority=900 %}…{% enduser %}`) renders those messages. A template without message
-    tags is text for the inside of a message. Values are data: a string stays text whatever it contains, and an element is
-    inserted as an element.
+    A template with message tags (`{% user priority=900 %}…{% enduser %}`) renders those messages. A
+    template without message tags is text for the inside of a message. Values are data: a string
+    stays text whatever it contains, and an element is inserted as an element.
 
-    Jinja runs sandboxed, an undefined name is an error, and nothing is escaped, because the result is not HTML. A line with
-    only a block tag is removed (`trim_blocks`, `lstrip_blocks`), and so is the last line break of a template.
-    Rendering raises TemplateError, with file and line, for every error in a template.
+    Jinja runs sandboxed, an undefined name is an error, and nothing is escaped, because the result
+    is not HTML. A line with only a block tag is removed (`trim_blocks`, `lstrip_blocks`), and so is
+    the last line break of a template. Rendering raises TemplateError, with file and line, for every
+    error in a template.
 
     >>> Template(source="Hello {{ name }}!", values={"name": "Ada"})
     >>> Template(file=Path(__file__).with_name("agent.md.j2"), values={"history": history})
     """
 
     file: str | os.PathLike[str] | None = None
-    """The template file (UTF-8): an absolute path, or a path relative to `root`. It is read again when it has changed."""
+    """The template file (UTF-8): an absolute path, or a path relative to `root`. It is read again
+    when it has changed."""
 
     source: str | None = None
     """The template text, instead of a `file`."""
 
     root: str | os.PathLike[str] | Traversable | None = None
-    """The folder of included, imported and parent templates: an absolute path, or `importlib.resources.files(...)` of a package.
-    Files outside of it are never read. None: the folder of `file`, and no folder for a `source`."""
+    """The folder of included, imported and parent templates: an absolute path, or
+    `importlib.resources.files(...)` of a package. Files outside of it are never read. None: the
+    folder of `file`, and no folder for a `source`."""
 
     values: Mapping[str, object] = attrs.field(factory=dict[str, object])
-    """Name → value. The template can also use `token_budget()`, `count_tokens(text)` and `children`, unless a value has that name."""
+    """Name → value. The template can also use `token_budget()`, `count_tokens(text)` and
+    `children`, unless a value has that name."""
 
     def __attrs_post_init__(self) -> None:
         if (self.file is None) == (self.source is None):
             message = "a Template needs either a `file` or a `source`: give one of them."
             raise BadPropError(message)
-        root = None if self.root is None or not isinstance(self.root, str | os.PathLike) else Path(self.root)
+        root = (
+            None
+            if self.root is None or not isinstance(self.root, str | os.PathLike)
+            else Path(self.root)
+        )
         if root is not None and not root.is_absolute():
             message = f"root={str(self.root)!r} depends on the current directory: write an absolute path, such as Path(__file__).parent."
             raise BadPropError(message)
@@ -64,7 +75,11 @@ class Template(PromptElement):
                 "or another absolute path, or give its folder as `root`."
             )
             raise BadPropError(message)
-        if file.is_absolute() and self.root is not None and (root is None or not file.is_relative_to(root)):
+        if (
+            file.is_absolute()
+            and self.root is not None
+            and (root is None or not file.is_relative_to(root))
+        ):
             message = f"file={str(self.file)!r} is not in root={str(self.root)!r}: leave `root` out, or name a file below it."
             raise BadPropError(message)
 
@@ -72,7 +87,11 @@ class Template(PromptElement):
         """Render the template with its values, to messages or to text."""
         from promptkit.elements.template import jinja  # imports Jinja, which is slow
 
-        names = {"token_budget": lambda: sizing.token_budget, "count_tokens": sizing.count_tokens, "children": self.children}
+        names = {
+            "token_budget": lambda: sizing.token_budget,
+            "count_tokens": sizing.count_tokens,
+            "children": self.children,
+        }
         root, name = self._locate()
         return jinja.render_template(root, name, self.source, {**names, **self.values})
 

@@ -1,7 +1,8 @@
 """Settings that a model of Anthropic accepts, read from its name.
 
-The Messages API refuses a setting that the model does not have with 400, and which it has changes from generation to generation. The
-facts are those of Anthropic's pages "Thinking", "Effort", "Preserved thinking" and "What's new" of each model, of October 2026.
+The Messages API refuses a setting that the model does not have with 400, and which it has changes
+from generation to generation. The facts are those of Anthropic's pages "Thinking", "Effort",
+"Preserved thinking" and "What's new" of each model, of October 2026.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Capabilities:
     """The settings that a model accepts."""
 
     thinking: Literal["budget", "adaptive"] = "adaptive"
-    """How thinking is asked for: with a number of tokens, or with an effort, by which the model decides itself."""
+    """How thinking is asked for: with a number of tokens, or with an effort, by which the model
+    decides itself."""
 
     off: Literal["disabled", "between_tools"] | None = None
     """The value of `thinking.type` that switches thinking off. None: it always thinks."""
@@ -40,36 +42,56 @@ class Capabilities:
     """Whether the last message may be the beginning of its reply."""
 
     bound: bool = False
-    """Whether a thinking block is refused once anything before it has changed ("preserved thinking")."""
+    """Whether a thinking block is refused once anything before it has changed ("preserved
+    thinking")."""
 
 
-_VERSION = re.compile(r"claude-(?:(?P<family>[a-z]+)-)?(?P<major>\d{1,2})(?!\d)(?:[-.](?P<minor>\d{1,2})(?!\d))?")
-"""The family and the version in names such as `claude-opus-5-5`, `claude-3-7-sonnet-20250219` and `us.anthropic.claude-haiku-4-5-v1:0`."""
+_VERSION = re.compile(
+    r"claude-(?:(?P<family>[a-z]+)-)?(?P<major>\d{1,2})(?!\d)(?:[-.](?P<minor>\d{1,2})(?!\d))?"
+)
+"""The family and the version in names such as `claude-opus-5-5`, `claude-3-7-sonnet-20250219` and
+`us.anthropic.claude-haiku-4-5-v1:0`."""
 
 _EFFORT_ORDER: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _GENERATIONS: tuple[tuple[tuple[int, int], frozenset[str], Capabilities], ...] = (
     ((5, 1), frozenset({"haiku"}), Capabilities(off="disabled", bound=True)),
-    ((5, 1), frozenset({"sonnet"}), Capabilities(off="between_tools", forced_calls=False, bound=True)),
+    (
+        (5, 1),
+        frozenset({"sonnet"}),
+        Capabilities(off="between_tools", forced_calls=False, bound=True),
+    ),
     ((5, 1), frozenset(), Capabilities(forced_calls=False, bound=True)),
     ((4, 7), frozenset({"fable", "mythos"}), Capabilities()),
     ((4, 7), frozenset(), Capabilities(off="disabled")),
     ((4, 6), frozenset(), Capabilities(off="disabled", efforts=("low", "medium", "high", "max"))),
-    ((0, 0), frozenset(), Capabilities(thinking="budget", off="disabled", efforts=(), prefill=True)),
+    (
+        (0, 0),
+        frozenset(),
+        Capabilities(thinking="budget", off="disabled", efforts=(), prefill=True),
+    ),
 )
 """The first version, the families (empty: all others), and what they accept, the newest first."""
 
 _OUTPUT_TOKENS, _UNKNOWN_OUTPUT_TOKENS = 32_000, 8_192
-"""The output limits of a request that sets none: of models that are known, and of others, which may not accept more."""
+"""The output limits of a request that sets none: of models that are known, and of others, which may
+not accept more."""
 
 
 def capabilities_of(name: str) -> Capabilities:
-    """Return the settings that a model accepts. A name without a version, such as that of another maker's model, gets what most accept."""
+    """Return the settings that a model accepts.
+
+    A name without a version, such as that of another maker's model, gets what most accept.
+    """
     match = _VERSION.search(name)
     if match is None:
         return Capabilities(off="disabled")
     family, version = match["family"], (int(match["major"]), int(match["minor"] or 0))
-    return next(known for first, families, known in _GENERATIONS if version >= first and (not families or family in families))
+    return next(
+        known
+        for first, families, known in _GENERATIONS
+        if version >= first and (not families or family in families)
+    )
 
 
 def nearest_effort(effort: Effort, known: Capabilities) -> Effort:

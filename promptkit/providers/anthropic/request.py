@@ -12,7 +12,11 @@ import attrs
 from promptkit.emitters import to_anthropic, tools_to_anthropic
 from promptkit.emitters.parts import parse_arguments
 from promptkit.messages import OpaquePart
-from promptkit.providers.anthropic.capabilities import capabilities_of, default_output_tokens, nearest_effort
+from promptkit.providers.anthropic.capabilities import (
+    capabilities_of,
+    default_output_tokens,
+    nearest_effort,
+)
 from promptkit.providers.surrogates import replace_lone_surrogates
 
 if TYPE_CHECKING:
@@ -24,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["BINDING_BETA", "Body", "beta_headers", "build_body", "is_thinking"]
 
-Body: TypeAlias = dict[str, Any]  # Any: the SDK declares the values as TypedDicts, and tests check each body against these
+# Any: the SDK declares the values as TypedDicts, and tests check each body against these
+Body: TypeAlias = dict[str, Any]
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
-"""The value of the header `anthropic-beta` with which a request may say what becomes of thinking blocks that do not fit any more."""
+"""The value of the header `anthropic-beta` with which a request may say what becomes of thinking
+blocks that do not fit any more."""
 
 _THINKING_BUDGETS: Mapping[Effort, int] = {
     "minimal": 1_024,
@@ -46,37 +52,54 @@ _MIN_BUDGET = 1_024
 """The least tokens of thinking that the API accepts."""
 
 _TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
-"""Values of the option `tool_choice` that are not the name of a tool → the type that the API calls them by."""
+"""Values of the option `tool_choice` that are not the name of a tool → the type that the API calls
+them by."""
 
 
-def build_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
+def build_body(
+    name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions
+) -> Body:
     """Build the body for `client.messages.create(**body)`.
 
     Args:
         name: The model's name.
         messages: The messages of the request.
         tools: The tools that the model may call.
-        options: The options of the request. `temperature` and `prompt_cache_key` are not sent: the API has neither.
+        options: The options of the request. `temperature` and `prompt_cache_key` are not sent: the
+            API has neither.
 
     Raises:
         EmitError: The format cannot hold a message.
     """
     known = capabilities_of(name)
-    body: Body = {"model": name, "max_tokens": options.get("max_output_tokens", default_output_tokens(name))}
+    body: Body = {
+        "model": name,
+        "max_tokens": options.get("max_output_tokens", default_output_tokens(name)),
+    }
     if tools:
         body["tools"] = tools_to_anthropic(tools)
         choice = _choose_tool(options, known)
         body |= {} if choice is None else {"tool_choice": choice}
     is_forced = body.get("tool_choice", {}).get("type") in {"any", "tool"}
-    body |= _build_thinking(messages, options.get("reasoning_effort"), known, limit=body["max_tokens"], is_forced=is_forced)
+    body |= _build_thinking(
+        messages,
+        options.get("reasoning_effort"),
+        known,
+        limit=body["max_tokens"],
+        is_forced=is_forced,
+    )
     if options.get("reasoning_effort") == "none" and known.off is not None:
-        messages = [_remove_thinking(message) for message in messages]  # which the API asks for where thinking is off
+        # which the API asks for where thinking is off
+        messages = [_remove_thinking(message) for message in messages]
     sent = [_repair(message) for message in replace_lone_surrogates(messages)]
     return body | to_anthropic(sent, cache=options.get("cache_breakpoints", True))
 
 
 def beta_headers(body: Body) -> dict[str, str]:
-    """Return the headers without which the API does not know all parameters of a body. Most bodies need none."""
+    """Return the headers without which the API does not know all parameters of a body.
+
+    Most bodies need none.
+    """
     return {"anthropic-beta": BINDING_BETA} if "block_binding" in body.get("thinking", {}) else {}
 
 
@@ -92,7 +115,14 @@ def _choose_tool(options: ModelOptions, known: Capabilities) -> Body | None:
     return body | {"disable_parallel_tool_use": True} if sequential and kind != "none" else body
 
 
-def _build_thinking(messages: Sequence[Message], effort: Effort | None, known: Capabilities, *, limit: int, is_forced: bool) -> Body:
+def _build_thinking(
+    messages: Sequence[Message],
+    effort: Effort | None,
+    known: Capabilities,
+    *,
+    limit: int,
+    is_forced: bool,
+) -> Body:
     """Build the parameters that decide how much the model thinks.
 
     Args:
@@ -102,7 +132,8 @@ def _build_thinking(messages: Sequence[Message], effort: Effort | None, known: C
         limit: The output limit in tokens, which thinking counts toward.
         is_forced: Whether the request forces a tool call.
     """
-    # Compaction, pruning and edits change what is before a thinking block. The provider then leaves the block out.
+    # Compaction, pruning and edits change what is before a thinking block. The provider then leaves
+    # the block out.
     binding = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}} if known.bound else {}
     if effort is None:
         return {"thinking": {"type": "adaptive", **binding}} if binding else {}
@@ -112,7 +143,8 @@ def _build_thinking(messages: Sequence[Message], effort: Effort | None, known: C
         level = nearest_effort(effort, known)
         return {"thinking": {"type": "adaptive", **binding}, "output_config": {"effort": level}}
     budget = min(_THINKING_BUDGETS[effort], limit // 2)
-    # These models refuse thinking together with a forced call, and in a round of tool calls that began without it.
+    # These models refuse thinking together with a forced call, and in a round of tool calls that
+    # began without it.
     if budget < _MIN_BUDGET or is_forced or _calls_without_thinking(messages):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -140,18 +172,27 @@ def is_thinking(part: Part) -> TypeGuard[OpaquePart]:
 def _remove_thinking(message: Message) -> Message:
     if not any(map(is_thinking, message.content)):
         return message
-    return attrs.evolve(message, content=tuple(part for part in message.content if not is_thinking(part)))
+    return attrs.evolve(
+        message, content=tuple(part for part in message.content if not is_thinking(part))
+    )
 
 
 def _repair(message: Message) -> Message:
-    """Return the message with tool calls that can be sent, whichever model made them. Other messages stay the same objects.
+    """Return the message with tool calls that can be sent, whichever model made them.
 
-    An id gets `_` for characters that the API refuses in ids. Arguments that are not a JSON object become the only value of one: the
-    result of the call says that they are wrong, and without this no later request could be made.
+    Other messages stay the same objects.
+
+    An id gets `_` for characters that the API refuses in ids. Arguments that are not a JSON object
+    become the only value of one: the result of the call says that they are wrong, and without this
+    no later request could be made.
     """
     if message.tool_call_id is not None:
         call_id = _ID_CHARACTER.sub("_", message.tool_call_id)
-        return message if call_id == message.tool_call_id else attrs.evolve(message, tool_call_id=call_id)
+        return (
+            message
+            if call_id == message.tool_call_id
+            else attrs.evolve(message, tool_call_id=call_id)
+        )
     calls = tuple(map(_repair_call, message.tool_calls))
     return message if calls == message.tool_calls else attrs.evolve(message, tool_calls=calls)
 

@@ -1,4 +1,7 @@
-"""Collect the events of a streamed reply of Anthropic's Messages API. Every field of the JSON is checked before it is used."""
+"""Collect the events of a streamed reply of Anthropic's Messages API.
+
+Every field of the JSON is checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import attrs
 
 from promptkit.emitters.wire import AssistantContent, omit_fields, read_content
-from promptkit.errors import ContextLengthExceededError, EmptyReplyError, InvalidArgumentError, ModelUnavailableError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    EmptyReplyError,
+    InvalidArgumentError,
+    ModelUnavailableError,
+)
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Reply
@@ -29,7 +37,8 @@ FINISHES: Mapping[str, Finish] = {
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
-    "pause_turn": "length",  # the provider interrupted its own tools, and goes on when it is asked again
+    # the provider interrupted its own tools, and goes on when it is asked again
+    "pause_turn": "length",
     "refusal": "content_filter",
 }
 """Stop reason → finish reason."""
@@ -47,8 +56,14 @@ class _Block:
     citations: list[Json] = attrs.field(factory=list["Json"])
 
     def build(self) -> dict[str, Json]:
-        """Return the block as the API sends it without a stream. Arguments of a tool call stay the text that the model wrote."""
-        texts: dict[str, Json] = {name: str(self.fields.get(name) or "") + "".join(pieces) for name, pieces in self.pieces.items()}
+        """Return the block as the API sends it without a stream.
+
+        Arguments of a tool call stay the text that the model wrote.
+        """
+        texts: dict[str, Json] = {
+            name: str(self.fields.get(name) or "") + "".join(pieces)
+            for name, pieces in self.pieces.items()
+        }
         return {**self.fields, **texts, **({"citations": self.citations} if self.citations else {})}
 
 
@@ -58,7 +73,8 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
     "signature_delta": ("signature", "signature"),
     "input_json_delta": ("partial_json", "partial_json"),
 }
-"""Type of a delta → the field with its text, and the field of the block that the text belongs to."""
+"""Type of a delta → the field with its text, and the field of the block that the text belongs
+to."""
 
 
 class MessageStream:
@@ -78,9 +94,16 @@ class MessageStream:
             case "message_start":
                 self._add_usage(_as_mapping(event.get("message")).get("usage"))
             case "content_block_start" if isinstance(index, int):
-                block = cast("Mapping[str, Json]", _as_mapping(event.get("content_block")))  # it comes from JSON
-                self._blocks[index] = _Block({name: value for name, value in block.items() if value is not None})
-                if block.get("type") == "text" and isinstance(text := block.get("text"), str) and text:
+                # it comes from JSON
+                block = cast("Mapping[str, Json]", _as_mapping(event.get("content_block")))
+                self._blocks[index] = _Block(
+                    {name: value for name, value in block.items() if value is not None}
+                )
+                if (
+                    block.get("type") == "text"
+                    and isinstance(text := block.get("text"), str)
+                    and text
+                ):
                     yield text
             case "content_block_delta" if isinstance(index, int) and index in self._blocks:
                 yield from self._add_delta(self._blocks[index], _as_mapping(event.get("delta")))
@@ -98,7 +121,8 @@ class MessageStream:
 
         Raises:
             ModelUnavailableError: The stream ended too soon.
-            ContextLengthExceededError: The request leaves no room in the context window for a reply.
+            ContextLengthExceededError: The request leaves no room in the context window for a
+                reply.
             EmptyReplyError: The reply has neither text nor tool calls.
         """
         if self._reason is None:
@@ -113,11 +137,17 @@ class MessageStream:
         if not reply.tool_calls and not reply.text.strip():
             raise self._empty_error(usage)
         finish = FINISHES.get(self._reason, "stop")
-        return Reply(message=reply, usage=usage, finish="tool_calls" if reply.tool_calls and finish == "stop" else finish)
+        return Reply(
+            message=reply,
+            usage=usage,
+            finish="tool_calls" if reply.tool_calls and finish == "stop" else finish,
+        )
 
     def _add_usage(self, usage: object) -> None:
         # The figures are cumulative: a later event has the newer ones.
-        self._usage |= {name: value for name, value in _as_mapping(usage).items() if value is not None}
+        self._usage |= {
+            name: value for name, value in _as_mapping(usage).items() if value is not None
+        }
 
     def _add_delta(self, block: _Block, delta: Mapping[str, object]) -> Iterator[str]:
         kind = delta.get("type")
@@ -143,21 +173,36 @@ class MessageStream:
             others = []
             caller = _as_mapping(fields.get("caller"))
             more = omit_fields(
-                fields, "type", "id", "name", "input", "partial_json", *(("caller",) if caller.get("type") == "direct" else ())
+                fields,
+                "type",
+                "id",
+                "name",
+                "input",
+                "partial_json",
+                *(("caller",) if caller.get("type") == "direct" else ()),
             )
             if call := _read_call(fields):
                 answer.add_call(call, more)
         answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
-        return count_thinking(Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)), self._usage)
+        return count_thinking(
+            Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)),
+            self._usage,
+        )
 
     def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
         if self._reason == _WINDOW_FULL:
-            message = "the request fills the model's context window, and leaves no room for a reply."
+            message = (
+                "the request fills the model's context window, and leaves no room for a reply."
+            )
             return ContextLengthExceededError(message, model=self._model, code=self._reason)
         explanation = self._details.get("explanation")
         why = f": {explanation}" if isinstance(explanation, str) and explanation else ""
         if self._reason == "refusal":
-            message = f"the model refused to reply{why}" if why else "the model refused to reply, and gave no reason."
+            message = (
+                f"the model refused to reply{why}"
+                if why
+                else "the model refused to reply, and gave no reason."
+            )
         else:
             message = f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
         error = EmptyReplyError(message, model=self._model)
@@ -166,8 +211,14 @@ class MessageStream:
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:
-    """Return what a request cost. Anthropic's `input_tokens` are only those that the prompt cache neither had nor got."""
-    read, written = _as_tokens(usage.get("cache_read_input_tokens")), _as_tokens(usage.get("cache_creation_input_tokens"))
+    """Return what a request cost.
+
+    Anthropic's `input_tokens` are only those that the prompt cache neither had nor got.
+    """
+    read, written = (
+        _as_tokens(usage.get("cache_read_input_tokens")),
+        _as_tokens(usage.get("cache_creation_input_tokens")),
+    )
     return Usage(
         input_tokens=_as_tokens(usage.get("input_tokens")) + read + written,
         output_tokens=_as_tokens(usage.get("output_tokens")),
@@ -180,7 +231,13 @@ def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
     call_id, name, written = fields.get("id"), fields.get("name"), fields.get("partial_json")
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
         return None
-    return ToolCall(id=call_id, name=name, arguments=str(written) if written else json.dumps(fields.get("input") or {}, ensure_ascii=False))
+    return ToolCall(
+        id=call_id,
+        name=name,
+        arguments=str(written)
+        if written
+        else json.dumps(fields.get("input") or {}, ensure_ascii=False),
+    )
 
 
 def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
@@ -204,7 +261,8 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
 
 
 def _as_mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}  # JSON has no other keys
+    # JSON has no other keys
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def _as_tokens(value: object) -> int:

@@ -36,15 +36,22 @@ class CompactedInput:
     """The provider's name for the request. None: it gave none."""
 
 
-def build_compact_input(name: str, messages: Sequence[Message], options: ModelOptions) -> list[object]:
-    """Return the input of the request. Raises EmitError for messages that the format cannot hold."""
-    return cast("list[object]", build_responses_body(name, messages, (), options)["input"])  # as the body has it
+def build_compact_input(
+    name: str, messages: Sequence[Message], options: ModelOptions
+) -> list[object]:
+    """Return the input of the request.
+
+    Raises EmitError for messages that the format cannot hold.
+    """
+    # as the body has it
+    return cast("list[object]", build_responses_body(name, messages, (), options)["input"])
 
 
 def summary_from_compaction(answer: Mapping[str, object], model: str) -> CompactedInput:
     """Return the messages of a response: user messages as text, other items as opaque parts that are sent back byte for byte.
 
-    Raises EmptyReplyError for a response with nothing but user messages: it would not summarize the conversation.
+    Raises EmptyReplyError for a response with nothing but user messages: it would not summarize the
+    conversation.
     """
     usage = parse_usage(as_mapping(answer.get("usage")))
     written = usage.output_tokens
@@ -53,17 +60,32 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
     for item in filter(None, map(as_mapping, as_sequence(answer.get("output")))):
         kind, role = item.get("type", "message"), item.get("role")
         parts = [as_mapping(part) for part in as_sequence(item.get("content"))]
-        if kind == "message" and role == "user" and parts and all(isinstance(part.get("text"), str) for part in parts):
-            messages.append(Message(role="user", content=tuple(str(part["text"]) for part in parts)))
+        if (
+            kind == "message"
+            and role == "user"
+            and parts
+            and all(isinstance(part.get("text"), str) for part in parts)
+        ):
+            messages.append(
+                Message(role="user", content=tuple(str(part["text"]) for part in parts))
+            )
             continue
         names = INPUT_FIELDS.get(str(kind), item)
         kept = {name: value for name, value in item.items() if value is not None and name in names}
         value = cast("Json", kept)  # it was JSON
         if kind == "message":
-            tokens, has_summary = len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1, has_summary or role != "user"
+            tokens, has_summary = (
+                len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1,
+                has_summary or role != "user",
+            )
         else:
             # The output tokens of the request are those of the first such part.
-            tokens, written, has_summary = written or (0 if has_summary else len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1), 0, True
+            tokens, written, has_summary = (
+                written
+                or (0 if has_summary else len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1),
+                0,
+                True,
+            )
         part = OpaquePart(value=value, tokens=tokens, provider=PROVIDER)
         messages.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
     if not has_summary:

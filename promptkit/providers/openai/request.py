@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "may_reason"]
 
 
-Body: TypeAlias = dict[str, Any]  # Any: the SDK declares the values as TypedDicts, and tests check each body against these
+# Any: the SDK declares the values as TypedDicts, and tests check each body against these
+Body: TypeAlias = dict[str, Any]
 
 PHASE = "responses.phase"
-"""The `provider` of an opaque part with the phase of its message, which OpenAI expects to get back: `{"phase": "commentary"}`.
+"""The `provider` of an opaque part with the phase of its message, which OpenAI expects to get back:
+`{"phase": "commentary"}`.
 
 No emitter knows it, so other providers do not receive it.
 """
@@ -30,11 +32,15 @@ No emitter knows it, so other providers do not receive it.
 _TOOL_CHOICES = ("auto", "none", "required")
 """Values of `tool_choice` that are not the name of a tool."""
 
-_REASONING_MODEL = re.compile(r"(?:[\w.-]+/)*(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex|computer-use)")
-"""Names of OpenAI's reasoning models. They refuse a temperature, unless they are told not to reason."""
+_REASONING_MODEL = re.compile(
+    r"(?:[\w.-]+/)*(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex|computer-use)"
+)
+"""Names of OpenAI's reasoning models. They refuse a temperature, unless they are told not to
+reason."""
 
 _PLAIN_MODEL = re.compile(r"(?:[\w.-]+/)*(?:gpt-[34]|gpt-[5-9].*chat|chatgpt-|chat-latest)")
-"""Names of OpenAI's other models, which refuse an effort. Nothing is known of any other name, and the option is sent as it is."""
+"""Names of OpenAI's other models, which refuse an effort. Nothing is known of any other name, and
+the option is sent as it is."""
 
 _CACHE_BREAKPOINT_MODEL = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)")
 """Names of models that accept `prompt_cache_breakpoint`. Others answer 400."""
@@ -45,7 +51,9 @@ def may_reason(name: str) -> bool:
     return _PLAIN_MODEL.match(name) is None
 
 
-def build_chat_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
+def build_chat_body(
+    name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions
+) -> Body:
     """Build the body for `client.chat.completions.create(**body)`.
 
     Args:
@@ -57,12 +65,21 @@ def build_chat_body(name: str, messages: Sequence[Message], tools: Sequence[Tool
     Raises:
         EmitError: The format cannot hold a message.
     """
-    body: Body = {"model": name, "messages": to_chat(replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options))}
+    body: Body = {
+        "model": name,
+        "messages": to_chat(
+            replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options)
+        ),
+    }
     body |= _build_shared(name, tools, options)
     if tools:
         body["tools"] = tools_to_chat(tools)
         if (choice := options.get("tool_choice")) is not None:
-            body["tool_choice"] = choice if choice in _TOOL_CHOICES else {"type": "function", "function": {"name": choice}}
+            body["tool_choice"] = (
+                choice
+                if choice in _TOOL_CHOICES
+                else {"type": "function", "function": {"name": choice}}
+            )
     if "max_output_tokens" in options:
         body["max_completion_tokens"] = options["max_output_tokens"]
     if "reasoning_effort" in options and not _PLAIN_MODEL.match(name):
@@ -72,7 +89,9 @@ def build_chat_body(name: str, messages: Sequence[Message], tools: Sequence[Tool
     return body
 
 
-def build_responses_body(name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
+def build_responses_body(
+    name: str, messages: Sequence[Message], tools: Sequence[ToolDefinition], options: ModelOptions
+) -> Body:
     """Build the body for `client.responses.create(**body)`.
 
     The provider stores nothing (`store=False`), so reasoning is exchanged encrypted.
@@ -86,14 +105,18 @@ def build_responses_body(name: str, messages: Sequence[Message], tools: Sequence
     Raises:
         EmitError: The format cannot hold a message.
     """
-    items = to_responses(replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options))
+    items = to_responses(
+        replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options)
+    )
     _set_phases(items, messages)
     body: Body = {"model": name, "input": items, "store": False}
     body |= _build_shared(name, tools, options)
     if tools:
         body["tools"] = tools_to_responses(tools)
         if (choice := options.get("tool_choice")) is not None:
-            body["tool_choice"] = choice if choice in _TOOL_CHOICES else {"type": "function", "name": choice}
+            body["tool_choice"] = (
+                choice if choice in _TOOL_CHOICES else {"type": "function", "name": choice}
+            )
     if "max_output_tokens" in options:
         body["max_output_tokens"] = options["max_output_tokens"]
     if _REASONING_MODEL.match(name) and _reasons(name, options):
@@ -119,7 +142,10 @@ def _build_shared(name: str, tools: Sequence[ToolDefinition], options: ModelOpti
 
 def _reasons(name: str, options: ModelOptions) -> bool:
     effort = options.get("reasoning_effort")
-    return effort != "none" and (_REASONING_MODEL.match(name) is not None or (effort is not None and not _PLAIN_MODEL.match(name)))
+    return effort != "none" and (
+        _REASONING_MODEL.match(name) is not None
+        or (effort is not None and not _PLAIN_MODEL.match(name))
+    )
 
 
 def _sends_cache_breakpoints(name: str, options: ModelOptions) -> bool:
@@ -128,13 +154,22 @@ def _sends_cache_breakpoints(name: str, options: ModelOptions) -> bool:
 
 def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: as in Body
     """Set the phase on the items of each message that has one."""
-    if not any(isinstance(part, OpaquePart) and part.provider == PHASE for message in messages for part in message.content):
+    if not any(
+        isinstance(part, OpaquePart) and part.provider == PHASE
+        for message in messages
+        for part in message.content
+    ):
         return
     start = 0
     for message in messages:
         end = start + len(to_responses([message], cache=False))
         phase = next(
-            (_read_phase(part) for part in reversed(message.content) if isinstance(part, OpaquePart) and part.provider == PHASE), None
+            (
+                _read_phase(part)
+                for part in reversed(message.content)
+                if isinstance(part, OpaquePart) and part.provider == PHASE
+            ),
+            None,
         )
         for item in items[start:end] if phase else ():
             if item.get("type") == "message":

@@ -1,4 +1,7 @@
-"""Parse replies of both OpenAI APIs, whole or streamed. Every field of the JSON is checked before it is used."""
+"""Parse replies of both OpenAI APIs, whole or streamed.
+
+Every field of the JSON is checked before it is used.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ _CHAT_FINISHES: Mapping[str, Finish] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-_INCOMPLETE: Mapping[str, Finish] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_INCOMPLETE: Mapping[str, Finish] = {
+    "max_output_tokens": "length",
+    "content_filter": "content_filter",
+}
 _WINDOW_FULL = "model_context_window_exceeded"
 """The finish reason with which some servers answer 200 to a request that does not fit."""
 
@@ -48,37 +54,65 @@ INPUT_FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
-    """Return the reply of a chat completion. Raises EmptyReplyError, and a ModelError for an error in the response."""
+    """Return the reply of a chat completion.
+
+    Raises EmptyReplyError, and a ModelError for an error in the response.
+    """
     _raise_error(completion.get("error"), model)
     choice = as_mapping(next(iter(as_sequence(completion.get("choices"))), None))
     message = as_mapping(choice.get("message"))
     reason = choice.get("finish_reason")
     content = message.get("content")
     # Most servers answer with a string, some with parts of text as in requests.
-    texts = [content] if isinstance(content, str) else [as_mapping(part).get("text") for part in as_sequence(content)]
+    texts = (
+        [content]
+        if isinstance(content, str)
+        else [as_mapping(part).get("text") for part in as_sequence(content)]
+    )
     refusal = message.get("refusal")
     answer = _Answer(
         content=_keep_texts([*texts, refusal]),
-        calls=[_parse_chat_call(as_mapping(call)) for call in as_sequence(message.get("tool_calls"))],
+        calls=[
+            _parse_chat_call(as_mapping(call)) for call in as_sequence(message.get("tool_calls"))
+        ],
         finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
         reason=reason if isinstance(reason, str) else None,
-        usage=_build_usage(as_mapping(completion.get("usage")), ("prompt_tokens", "completion_tokens", "prompt_tokens_details")),
+        usage=_build_usage(
+            as_mapping(completion.get("usage")),
+            ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
+        ),
     )
     return _build_reply(answer, model)
 
 
 def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
-    """Return the reply of a response. Raises EmptyReplyError, and a ModelError for an error in the response."""
+    """Return the reply of a response.
+
+    Raises EmptyReplyError, and a ModelError for an error in the response.
+    """
     _raise_error(response.get("error"), model)
     usage = as_mapping(response.get("usage"))
     items = [as_mapping(item) for item in as_sequence(response.get("output"))]
-    parts = list(_parse_parts(items, _as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))))
+    parts = list(
+        _parse_parts(
+            items,
+            _as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")),
+        )
+    )
     reason = as_mapping(response.get("incomplete_details")).get("reason")
     unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
-    refused = any(as_mapping(part).get("type") == "refusal" for item in items for part in as_sequence(item.get("content")))
+    refused = any(
+        as_mapping(part).get("type") == "refusal"
+        for item in items
+        for part in as_sequence(item.get("content"))
+    )
     answer = _Answer(
         content=parts,
-        calls=[_parse_call(item.get("call_id"), item) for item in items if item.get("type") == "function_call"],
+        calls=[
+            _parse_call(item.get("call_id"), item)
+            for item in items
+            if item.get("type") == "function_call"
+        ],
         finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
         reason=reason if isinstance(reason, str) else None,
         usage=parse_usage(usage),
@@ -93,18 +127,22 @@ def parse_usage(usage: Mapping[str, object]) -> Usage:
 
 def as_mapping(value: object) -> Mapping[str, object]:
     """Return a JSON object, or an empty one for anything else."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}  # JSON has no other keys
+    # JSON has no other keys
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def as_sequence(value: object) -> Sequence[object]:
     """Return a JSON array, or an empty one for anything else."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()  # of any items, which the caller checks
+    # of any items, which the caller checks
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def _raise_error(error: object, model: str) -> None:
     """Raise the error that some servers put into a response with status 200."""
     if error:
-        raise error_from_failure(Failure(model=model, message="the response is an error", body=error))
+        raise error_from_failure(
+            Failure(model=model, message="the response is an error", body=error)
+        )
 
 
 @attrs.frozen
@@ -128,13 +166,22 @@ def _build_reply(answer: _Answer, model: str) -> Reply:
     reply = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
     incomplete = len(calls) < len(answer.calls)
     if incomplete or (not calls and not reply.text.strip()):
-        what = "a tool call without a name or an id" if incomplete else "neither text nor a tool call"
+        what = (
+            "a tool call without a name or an id" if incomplete else "neither text nor a tool call"
+        )
         ended = f" (it stopped with {answer.reason!r})" if answer.reason else ""
-        error = EmptyReplyError(f"the reply has {what}{ended}: try again, with more output tokens if it reached its limit.", model=model)
+        error = EmptyReplyError(
+            f"the reply has {what}{ended}: try again, with more output tokens if it reached its limit.",
+            model=model,
+        )
         error.finish, error.usage = answer.reason, answer.usage
         raise error
     # OpenAI ends a forced call with "stop", and some other servers every call.
-    return Reply(message=reply, usage=answer.usage, finish="tool_calls" if calls and answer.finish == "stop" else answer.finish)
+    return Reply(
+        message=reply,
+        usage=answer.usage,
+        finish="tool_calls" if calls and answer.finish == "stop" else answer.finish,
+    )
 
 
 def _parse_chat_call(call: Mapping[str, object]) -> ToolCall | None:
@@ -145,7 +192,9 @@ def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | N
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
         return None
-    return ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
+    return ToolCall(
+        id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else ""
+    )
 
 
 def _keep_texts(values: Sequence[object]) -> list[Part]:
@@ -160,12 +209,22 @@ def _parse_parts(items: Sequence[Mapping[str, object]], reasoning_tokens: int) -
             if phase := item.get("phase"):
                 yield OpaquePart(value={"phase": str(phase)}, tokens=0, provider=PHASE)
             for part in as_sequence(item.get("content")):
-                yield from _keep_texts([as_mapping(part).get("text"), as_mapping(part).get("refusal")])
+                yield from _keep_texts(
+                    [as_mapping(part).get("text"), as_mapping(part).get("refusal")]
+                )
         elif kind != "function_call" and isinstance(kind, str):
-            kept = {key: value for key, value in item.items() if value is not None and key in INPUT_FIELDS.get(kind, item)}
+            kept = {
+                key: value
+                for key, value in item.items()
+                if value is not None and key in INPUT_FIELDS.get(kind, item)
+            }
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
-                continue  # reasoning that is not stored: OpenAI would answer that it does not know the id
-            yield OpaquePart(value=cast("Json", kept), tokens=reasoning_tokens, provider="responses")  # it comes from JSON
+                # reasoning that is not stored: OpenAI would answer that it does not know the id
+                continue
+            # it comes from JSON
+            yield OpaquePart(
+                value=cast("Json", kept), tokens=reasoning_tokens, provider="responses"
+            )
             reasoning_tokens = 0  # the provider counts all reasoning items together
 
 
@@ -173,7 +232,11 @@ def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Us
     read, written, details = names
     tokens = _as_tokens(usage.get(read))
     cached = _as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
-    return Usage(input_tokens=tokens, output_tokens=_as_tokens(usage.get(written)), cached_tokens=min(cached, tokens))
+    return Usage(
+        input_tokens=tokens,
+        output_tokens=_as_tokens(usage.get(written)),
+        cached_tokens=min(cached, tokens),
+    )
 
 
 def _as_tokens(value: object) -> int:
@@ -210,13 +273,20 @@ class ChatStream:
             delta = as_mapping(choice.get("delta"))
             for call in map(as_mapping, as_sequence(delta.get("tool_calls"))):
                 self._add_call(call)
-            for pieces, piece in ((self._content, delta.get("content")), (self._refusal, delta.get("refusal"))):
+            for pieces, piece in (
+                (self._content, delta.get("content")),
+                (self._refusal, delta.get("refusal")),
+            ):
                 if isinstance(piece, str) and piece:
                     pieces.append(piece)
                     yield piece
 
     def _add_call(self, piece: Mapping[str, object]) -> None:
-        index, call_id, function = piece.get("index"), piece.get("id"), as_mapping(piece.get("function"))
+        index, call_id, function = (
+            piece.get("index"),
+            piece.get("id"),
+            as_mapping(piece.get("function")),
+        )
         index = index if isinstance(index, int) else None
         call = self._by_index.get(index)
         # Some servers give every call the index 0, and distinguish them by their ids only.
@@ -230,16 +300,36 @@ class ChatStream:
             call.arguments.append(arguments)
 
     def build_reply(self) -> Reply:
-        """Return the reply after the last chunk. Raises ModelUnavailableError if the stream ended too soon, and as `parse_chat_reply`."""
+        """Return the reply after the last chunk.
+
+        Raises ModelUnavailableError if the stream ended too soon, and as `parse_chat_reply`.
+        """
         if self._finish is None:
             raise _cut_off(self._model)
-        calls = [{"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}} for call in self._calls]
-        message = {"content": "".join(self._content), "refusal": "".join(self._refusal), "tool_calls": calls}
-        return parse_chat_reply({"choices": [{"message": message, "finish_reason": self._finish}], "usage": self._usage}, self._model)
+        calls = [
+            {"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}}
+            for call in self._calls
+        ]
+        message = {
+            "content": "".join(self._content),
+            "refusal": "".join(self._refusal),
+            "tool_calls": calls,
+        }
+        return parse_chat_reply(
+            {
+                "choices": [{"message": message, "finish_reason": self._finish}],
+                "usage": self._usage,
+            },
+            self._model,
+        )
 
 
 class ResponsesStream:
-    """Collects the events of a streamed response. The last event holds the response; where that has no output, the items of earlier events are its output."""
+    """Collects the events of a streamed response.
+
+    The last event holds the response; where that has no output, the items of earlier events are its
+    output.
+    """
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -247,7 +337,10 @@ class ResponsesStream:
         self._response: Mapping[str, object] | None = None
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
-        """Add an event. Yields the pieces of text in it. Raises a ModelError for an error in the stream."""
+        """Add an event.
+
+        Yields the pieces of text in it. Raises a ModelError for an error in the stream.
+        """
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 piece = event.get("delta")
@@ -259,17 +352,28 @@ class ResponsesStream:
                 self._response = as_mapping(event.get("response"))
             case "error":
                 raise error_from_failure(
-                    Failure(model=self._model, message="the stream ended with an error", body=event.get("error") or event)
+                    Failure(
+                        model=self._model,
+                        message="the stream ended with an error",
+                        body=event.get("error") or event,
+                    )
                 )
             case _:
                 pass
 
     def build_reply(self) -> Reply:
-        """Return the reply after the last event. Raises ModelUnavailableError if the stream ended too soon, and as `parse_responses_reply`."""
+        """Return the reply after the last event.
+
+        Raises ModelUnavailableError if the stream ended too soon, and as `parse_responses_reply`.
+        """
         if self._response is None:
             raise _cut_off(self._model)
-        return parse_responses_reply({**self._response, "output": self._response.get("output") or self._items}, self._model)
+        return parse_responses_reply(
+            {**self._response, "output": self._response.get("output") or self._items}, self._model
+        )
 
 
 def _cut_off(model: str) -> ModelUnavailableError:
-    return ModelUnavailableError("the stream ended before the reply was complete: try again.", model=model)
+    return ModelUnavailableError(
+        "the stream ended before the reply was complete: try again.", model=model
+    )

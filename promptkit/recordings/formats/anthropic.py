@@ -13,7 +13,11 @@ from promptkit.recordings.formats.openai_chat import find_layout
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
 from promptkit.recordings.reading.format import read_head
 from promptkit.recordings.reading.json_values import as_object, as_text, omit_fields
-from promptkit.recordings.reading.messages import ANTHROPIC, read_anthropic_content, usage_from_anthropic
+from promptkit.recordings.reading.messages import (
+    ANTHROPIC,
+    read_anthropic_content,
+    usage_from_anthropic,
+)
 from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
 
 if TYPE_CHECKING:
@@ -32,7 +36,12 @@ __all__ = ["AnthropicFormat"]
 NAME = ANTHROPIC
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
-BLOCK_PATHS = ("content.item.type", "item.content.item.type", "messages.item.content.item.type", "item.messages.item.content.item.type")
+BLOCK_PATHS = (
+    "content.item.type",
+    "item.content.item.type",
+    "messages.item.content.item.type",
+    "item.messages.item.content.item.type",
+)
 OPENAI_ROLES = {"system", "developer", "tool", "function"}
 
 
@@ -44,9 +53,15 @@ class AnthropicFormat:
 
     def matches(self, head: FileHead) -> bool:
         """Return whether messages have Anthropic's blocks or a separate system prompt, and none of OpenAI's roles."""
-        if find_layout(head) is None or any(path.rpartition("role=")[2] in OPENAI_ROLES for path in head.json_paths if "role=" in path):
+        if find_layout(head) is None or any(
+            path.rpartition("role=")[2] in OPENAI_ROLES
+            for path in head.json_paths
+            if "role=" in path
+        ):
             return False
-        has_blocks = any(f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS)
+        has_blocks = any(
+            f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS
+        )
         return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -73,8 +88,13 @@ class AnthropicFormat:
                 yield writer.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
 
 
-def _find_late_prompts(source: RecordingSource, pattern: PathPattern, depth: int) -> dict[JsonPath, Json]:
-    """Find the system prompts that are after their messages in the file. This reads the file one more time."""
+def _find_late_prompts(
+    source: RecordingSource, pattern: PathPattern, depth: int
+) -> dict[JsonPath, Json]:
+    """Find the system prompts that are after their messages in the file.
+
+    This reads the file one more time.
+    """
     late: dict[JsonPath, Json] = {}
     if pattern != ("messages", None):
         return late
@@ -89,7 +109,9 @@ def _find_late_prompts(source: RecordingSource, pattern: PathPattern, depth: int
 
 
 def _system_message(value: Json) -> EntryPayload:
-    return MessageEntry(message=Message(role="system", content=tuple(read_anthropic_content(value).parts)))
+    return MessageEntry(
+        message=Message(role="system", content=tuple(read_anthropic_content(value).parts))
+    )
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
@@ -107,7 +129,12 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
         )
         usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
-            MessageEntry(message=message, usage=usage, model=as_text(record.get("model")), finish=FINISHES.get(reason or "", reason))
+            MessageEntry(
+                message=message,
+                usage=usage,
+                model=as_text(record.get("model")),
+                finish=FINISHES.get(reason or "", reason),
+            )
         )
     if extra := omit_fields(record, MESSAGE_FIELDS):
         payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))

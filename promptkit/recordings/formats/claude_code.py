@@ -1,9 +1,11 @@
 """Claude Code's project files: one JSON object per line, each naming its parent line.
 
-A line is a message or a part of one, a mark (a compaction, a file snapshot, the progress of a tool), or something that a later version
-added. A line without a message becomes a custom entry in the tree, because later lines may follow it; one with something that the model was
-shown (an attachment, a queued command) becomes a message, too. Subagents are in the same file, as lines of a side chain or inside the progress
-of the call that runs them, and become branches of their own. The last answer of one is beside the result of the call.
+A line is a message or a part of one, a mark (a compaction, a file snapshot, the progress of a
+tool), or something that a later version added. A line without a message becomes a custom entry in
+the tree, because later lines may follow it; one with something that the model was shown (an
+attachment, a queued command) becomes a message, too. Subagents are in the same file, as lines of a
+side chain or inside the progress of the call that runs them, and become branches of their own. The
+last answer of one is beside the result of the call.
 """
 
 from __future__ import annotations
@@ -15,8 +17,17 @@ import attrs
 
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.recordings.formats.claude_code_attachments import QUEUED, read_attachment, read_queued_command
-from promptkit.recordings.formats.claude_code_tree import ConversationIndex, HeldAnswer, PendingCheckpoint, SessionTree
+from promptkit.recordings.formats.claude_code_attachments import (
+    QUEUED,
+    read_attachment,
+    read_queued_command,
+)
+from promptkit.recordings.formats.claude_code_tree import (
+    ConversationIndex,
+    HeldAnswer,
+    PendingCheckpoint,
+    SessionTree,
+)
 from promptkit.recordings.reading.format import Batch
 from promptkit.recordings.reading.json_values import (
     as_count,
@@ -49,7 +60,16 @@ NAME = "claude_code"
 SESSION_FIELDS = ("cwd", "entrypoint", "gitBranch", "sessionId", "slug", "userType", "version")
 """Fields about the session. They become a setting, which is written when they change."""
 
-LINE_FIELDS = {"uuid", "parentUuid", "logicalParentUuid", "isSidechain", "timestamp", "type", "message", *SESSION_FIELDS}
+LINE_FIELDS = {
+    "uuid",
+    "parentUuid",
+    "logicalParentUuid",
+    "isSidechain",
+    "timestamp",
+    "type",
+    "message",
+    *SESSION_FIELDS,
+}
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
 
 
@@ -61,7 +81,9 @@ class ClaudeCodeFormat:
 
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a type and name a session or a parent."""
-        return any(isinstance(record.get("type"), str) and _is_line(record) for record in head.records)
+        return any(
+            isinstance(record.get("type"), str) and _is_line(record) for record in head.records
+        )
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, line by line."""
@@ -72,7 +94,12 @@ class ClaudeCodeFormat:
 
 
 def _is_line(record: JsonObject) -> bool:
-    return "parentUuid" in record or "leafUuid" in record or "snapshot" in record or "sessionId" in record
+    return (
+        "parentUuid" in record
+        or "leafUuid" in record
+        or "snapshot" in record
+        or "sessionId" in record
+    )
 
 
 class _Reader:
@@ -91,7 +118,10 @@ class _Reader:
         self._relocated: list[ReadProblem] = []
 
     def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line. There may be none, or earlier ones that were held."""
+        """Return the entries that are complete after a line.
+
+        There may be none, or earlier ones that were held.
+        """
         self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
         record = parse_object(line)
@@ -101,8 +131,14 @@ class _Reader:
             self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
             self._read_record(record, len(line))
-        batch = Batch(entries=self._tree.take(), messages=self._messages, conversations=self._conversations.count - conversations)
-        return attrs.evolve(batch, skipped=skipped, relocated=tuple(self._relocated), attachments=self._attachments)
+        batch = Batch(
+            entries=self._tree.take(),
+            messages=self._messages,
+            conversations=self._conversations.count - conversations,
+        )
+        return attrs.evolve(
+            batch, skipped=skipped, relocated=tuple(self._relocated), attachments=self._attachments
+        )
 
     def finish(self) -> Batch:
         """Return the entries that were held to the end."""
@@ -112,7 +148,9 @@ class _Reader:
     def _read_record(self, record: JsonObject, size: int) -> None:
         self._time = parse_time(record.get("timestamp")) or self._time
         uuid = as_text(record.get("uuid"))
-        if record.get("type") == "progress" and isinstance(as_object(record.get("data")).get("message"), Mapping):
+        if record.get("type") == "progress" and isinstance(
+            as_object(record.get("data")).get("message"), Mapping
+        ):
             self._read_subagent_line(record, uuid, size)
         elif uuid or isinstance(record.get("message"), Mapping):
             self._read_tree_line(record, uuid or f"line-{self._number}", size)
@@ -120,12 +158,17 @@ class _Reader:
             self._read_line_without_place(record)
 
     def _read_subagent_line(self, record: JsonObject, uuid: str | None, size: int) -> None:
-        """Read a subagent's line inside a progress line. The children of the progress line become children of its parent."""
+        """Read a subagent's line inside a progress line.
+
+        The children of the progress line become children of its parent.
+        """
         parent = self._find_parent(record)
         if parent and uuid:
             self._tree.places[uuid] = parent
         subagent = self._conversations.find_subagent(_subagent_name(record))
-        line = _unwrap_subagent_line(record, subagent.last_uuid if subagent else None, begins=subagent is None)
+        line = _unwrap_subagent_line(
+            record, subagent.last_uuid if subagent else None, begins=subagent is None
+        )
         self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
 
     def _read_line_without_place(self, record: JsonObject) -> None:
@@ -134,14 +177,22 @@ class _Reader:
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            self._append(conversation, Label(target=self._tree.entry_of(leaf), label=title), f"line-{self._number}")
+            self._append(
+                conversation,
+                Label(target=self._tree.entry_of(leaf), label=title),
+                f"line-{self._number}",
+            )
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
             self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
 
     def _read_queue_operation(self, record: JsonObject) -> None:
-        """Follow the queue of commands. One that is removed while the model works is shown to it; older versions write nothing else of it."""
+        """Follow the queue of commands.
+
+        One that is removed while the model works is shown to it; older versions write nothing else
+        of it.
+        """
         content, operation = record.get("content"), record.get("operation")
         if operation == "enqueue":
             self._queue.append(content)
@@ -150,7 +201,12 @@ class _Reader:
         elif operation in ("dequeue", "remove") and self._queue:
             taken = self._queue.pop(self._queue.index(content) if content in self._queue else 0)
             main = self._tree.main
-            is_shown = operation == "remove" and main is not None and main.answer is not None and not str(taken).startswith("/")
+            is_shown = (
+                operation == "remove"
+                and main is not None
+                and main.answer is not None
+                and not str(taken).startswith("/")
+            )
             is_prompt = not str(taken).startswith("<task-notification>")
             if is_shown and (payload := read_queued_command(taken, NAME, is_prompt=is_prompt)):
                 self._taken.append(taken)
@@ -189,24 +245,37 @@ class _Reader:
         conversation.last_uuid = uuid
         if conversation.answer:
             conversation.answer.bytes_read += size
-        if begins and (first := conversation.first or (conversation.answer and conversation.answer.entry_id)):
+        if begins and (
+            first := conversation.first or (conversation.answer and conversation.answer.entry_id)
+        ):
             self._label(record, uuid, conversation, first)
         self._tree.limit_answer(conversation)
 
     def _label(self, record: JsonObject, uuid: str, conversation: Conversation, first: str) -> None:
         """Label a conversation that begins with the entry `first`."""
         if record.get("isSidechain") is True:
-            self._append(conversation, Label(target=first, label=f"subagent {record.get('agentId') or uuid}"), f"{first}-label")
+            self._append(
+                conversation,
+                Label(target=first, label=f"subagent {record.get('agentId') or uuid}"),
+                f"{first}-label",
+            )
             return
         for labelled, target, label in self._conversations.label(conversation, first):
             self._append(labelled, Label(target=target, label=label), f"{target}-label")
 
     def _find_parent(self, record: JsonObject) -> LinePlace | None:
         """Return where the parent of a line went."""
-        return self._tree.places.get(as_text(record.get("parentUuid")) or as_text(record.get("logicalParentUuid")) or "")
+        return self._tree.places.get(
+            as_text(record.get("parentUuid")) or as_text(record.get("logicalParentUuid")) or ""
+        )
 
-    def _parent_id(self, record: JsonObject, conversation: Conversation, *, may_be_root: bool) -> str | None:
-        """Return the id of the entry that a line follows. `may_be_root`: the line may begin a branch of its own."""
+    def _parent_id(
+        self, record: JsonObject, conversation: Conversation, *, may_be_root: bool
+    ) -> str | None:
+        """Return the id of the entry that a line follows.
+
+        `may_be_root`: the line may begin a branch of its own.
+        """
         parent_uuid = as_text(record.get("parentUuid"))
         if parent := self._find_parent(record):
             return self._tree.parent_at(parent)
@@ -219,28 +288,58 @@ class _Reader:
             self._relocated.append(ReadProblem(line=self._number, detail=detail))
         return tail
 
-    def _write(self, conversation: Conversation, payload: EntryPayload, parent: str | None, preferred_id: str) -> str:
-        return self._tree.write(conversation, payload, parent=parent, time=self._time, preferred_id=preferred_id)
+    def _write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        parent: str | None,
+        preferred_id: str,
+    ) -> str:
+        return self._tree.write(
+            conversation, payload, parent=parent, time=self._time, preferred_id=preferred_id
+        )
 
-    def _write_session_setting(self, record: JsonObject, conversation: Conversation, parent: str | None) -> str | None:
-        """Write a setting if the session fields have changed. Returns the id of the entry that the line follows then."""
+    def _write_session_setting(
+        self, record: JsonObject, conversation: Conversation, parent: str | None
+    ) -> str | None:
+        """Write a setting if the session fields have changed.
+
+        Returns the id of the entry that the line follows then.
+        """
         session = _session_fields(record)
         if not session or session == conversation.session_fields:
             return parent
         conversation.session_fields = session
-        return self._write(conversation, Setting(name=f"{NAME}.session", value=session), parent, f"line-{self._number}-session")
+        return self._write(
+            conversation,
+            Setting(name=f"{NAME}.session", value=session),
+            parent,
+            f"line-{self._number}-session",
+        )
 
-    def _read_answer(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
-        """Read a line of an answer of the model. All lines of an answer have the same message id."""
+    def _read_answer(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
+        """Read a line of an answer of the model.
+
+        All lines of an answer have the same message id.
+        """
         message_id = as_text(message.get("id"))
         self._messages = int(message_id is None or message_id not in self._message_ids)
         self._message_ids.update([message_id] if message_id else [])
         answer = conversation.answer
-        if answer is None or message_id is None or answer.message_id != message_id or uuid in self._tree.places:
+        if (
+            answer is None
+            or message_id is None
+            or answer.message_id != message_id
+            or uuid in self._tree.places
+        ):
             parent = self._parent_id(record, conversation, may_be_root=False)
             self._tree.write_answer(conversation)
             parent = self._write_session_setting(record, conversation, parent)
-            answer = conversation.answer = HeldAnswer(parent, self._tree.ids.allocate(uuid), self._time, message_id)
+            answer = conversation.answer = HeldAnswer(
+                parent, self._tree.ids.allocate(uuid), self._time, message_id
+            )
         answer.add(
             read_anthropic_content(message.get("content")),
             usage=usage_from_anthropic(message.get("usage")),
@@ -251,7 +350,9 @@ class _Reader:
             self._append(conversation, fields, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, answer)
 
-    def _read_user_message(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
+    def _read_user_message(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
         """Read a user message or tool results."""
         self._messages = 1
         blocks = read_anthropic_content(message.get("content"))
@@ -265,18 +366,28 @@ class _Reader:
             payloads.append(fields)
         target: str | HeldAnswer
         if answer is not None and (
-            any(call.id in call_ids for call in answer.calls) or (follows_answer and (call_ids or not answer.is_answered))
+            any(call.id in call_ids for call in answer.calls)
+            or (follows_answer and (call_ids or not answer.is_answered))
         ):
             answer.answered_calls |= call_ids
             for payload in payloads:
-                self._append(conversation, payload, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
+                self._append(
+                    conversation,
+                    payload,
+                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
+                )
             target = answer
         else:
             self._tree.write_answer(conversation)
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
             for payload in payloads:
-                parent = self._write(conversation, payload, parent, uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields")
+                parent = self._write(
+                    conversation,
+                    payload,
+                    parent,
+                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
+                )
             target = parent or uuid
         self._tree.places[uuid] = (conversation, target)
         self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
@@ -284,18 +395,34 @@ class _Reader:
     def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
         """Read the last answer of a subagent from the result of its call, if the subagent's own lines end with a tool's result."""
         subagent = self._conversations.find_subagent(as_text(result.get("agentId")) or "")
-        parts = read_anthropic_content(result.get("content")).parts if result.get("status") == "completed" else []
-        if subagent is None or subagent.answer is None or not (subagent.answer.calls and subagent.answer.is_answered) or not parts:
+        parts = (
+            read_anthropic_content(result.get("content")).parts
+            if result.get("status") == "completed"
+            else []
+        )
+        if (
+            subagent is None
+            or subagent.answer is None
+            or not (subagent.answer.calls and subagent.answer.is_answered)
+            or not parts
+        ):
             return
         usage = usage_from_anthropic(result.get("usage"))
-        payload = MessageEntry(message=Message(role="assistant", content=tuple(parts)), usage=usage, model=subagent.answer.model)
+        payload = MessageEntry(
+            message=Message(role="assistant", content=tuple(parts)),
+            usage=usage,
+            model=subagent.answer.model,
+        )
         entry_id = self._write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
         subagent.last_uuid = entry_id
         self._tree.places[entry_id] = (subagent, entry_id)
         self._attachments += 1
 
     def _read_other_line(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
-        """Read a line without a message, or with what the model was shown beside its messages. Its children are its children here."""
+        """Read a line without a message, or with what the model was shown beside its messages.
+
+        Its children are its children here.
+        """
         entry = CustomEntry(name=_entry_name(record), data=record)
         shown = self._read_shown(record)
         payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
@@ -319,7 +446,9 @@ class _Reader:
         self._attachments += shown is not None
         return shown
 
-    def _read_compact_boundary(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
+    def _read_compact_boundary(
+        self, record: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
         """Read the line that begins a compaction. The summary is on a line of its own."""
         place = self._find_parent(record)
         parent = self._tree.parent_at(place) if place else None
@@ -330,20 +459,31 @@ class _Reader:
         parent = self._write(conversation, boundary, parent or tail, f"{uuid}-boundary")
         entry_id = self._tree.ids.allocate(uuid)
         checkpoint = _read_checkpoint(record, first_kept)
-        conversation.pending = PendingCheckpoint(entry_id=entry_id, parent=parent, time=self._time, checkpoint=checkpoint)
+        conversation.pending = PendingCheckpoint(
+            entry_id=entry_id, parent=parent, time=self._time, checkpoint=checkpoint
+        )
         self._tree.places[uuid] = (conversation, entry_id)
         if kept:
-            self._tree.places[kept[1]] = (conversation, entry_id)  # a line that follows the last kept one is shown after the summary
+            # a line that follows the last kept one is shown after the summary
+            self._tree.places[kept[1]] = (conversation, entry_id)
 
-    def _read_summary(self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation) -> None:
+    def _read_summary(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
         self._messages = 1
-        text = "\n\n".join(part for part in read_anthropic_content(message.get("content")).parts if isinstance(part, str))
+        text = "\n\n".join(
+            part
+            for part in read_anthropic_content(message.get("content")).parts
+            if isinstance(part, str)
+        )
         entry_id = self._tree.write_checkpoint(conversation, text)
         if entry_id is None:
             parent = self._parent_id(record, conversation, may_be_root=True)
             parent = self._write_session_setting(record, conversation, parent)
-            entry_id = self._write(conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid)
+            entry_id = self._write(
+                conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid
+            )
         if fields := _read_extra_fields(record, message):
             entry_id = self._write(conversation, fields, entry_id, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, entry_id)
@@ -395,7 +535,11 @@ def _find_kept_lines(record: JsonObject) -> tuple[str, str] | None:
     first, last = as_text(segment.get("headUuid")), as_text(segment.get("tailUuid"))
     if first and last:
         return first, last
-    uuids = [uuid for uuid in as_list(as_object(metadata.get("preservedMessages")).get("uuids")) if isinstance(uuid, str)]
+    uuids = [
+        uuid
+        for uuid in as_list(as_object(metadata.get("preservedMessages")).get("uuids"))
+        if isinstance(uuid, str)
+    ]
     return (uuids[0], uuids[-1]) if uuids else None
 
 
@@ -404,9 +548,28 @@ def _subagent_name(record: JsonObject) -> str:
     return as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
 
 
-def _unwrap_subagent_line(record: JsonObject, parent_uuid: str | None, *, begins: bool) -> JsonObject:
-    """Return the subagent's line inside a progress line. The first line of a subagent also gets the fields of the progress."""
+def _unwrap_subagent_line(
+    record: JsonObject, parent_uuid: str | None, *, begins: bool
+) -> JsonObject:
+    """Return the subagent's line inside a progress line.
+
+    The first line of a subagent also gets the fields of the progress.
+    """
     data = as_object(record.get("data"))
-    origin = {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})} if begins else {}
-    line = {**origin, **_session_fields(record), "timestamp": record.get("timestamp"), **as_object(data.get("message"))}
-    return {**line, "agentId": _subagent_name(record), "isSidechain": True, "parentUuid": parent_uuid}
+    origin = (
+        {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})}
+        if begins
+        else {}
+    )
+    line = {
+        **origin,
+        **_session_fields(record),
+        "timestamp": record.get("timestamp"),
+        **as_object(data.get("message")),
+    }
+    return {
+        **line,
+        "agentId": _subagent_name(record),
+        "isSidechain": True,
+        "parentUuid": parent_uuid,
+    }

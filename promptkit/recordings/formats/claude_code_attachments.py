@@ -1,7 +1,8 @@
 """Attachments of Claude Code: what the program showed the model beside the messages, such as commands that were queued and hooks' output.
 
-Newer versions write an attachment as a line of its own. Most kinds are shown to the model as a text around what the line contains. A kind
-that contains no text (a reminder of the program, a change of the mode) is none of these.
+Newer versions write an attachment as a line of its own. Most kinds are shown to the model as a text
+around what the line contains. A kind that contains no text (a reminder of the program, a change of
+the mode) is none of these.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "selected_lines_in_ide": ("filename", "content"),
     "skill_listing": ("content",),
 }
-"""Kind of an attachment → where its texts are. The last place has what the model is shown; those before it say where that is from."""
+"""Kind of an attachment → where its texts are. The last place has what the model is shown; those
+before it say where that is from."""
 
 SHOWN_HOOKS = {"SessionStart", "UserPromptSubmit"}
 """Events whose hooks' output the model is shown when they succeed."""
@@ -60,29 +62,46 @@ def read_attachment(record: JsonObject, name: str) -> MessageEntry | CustomMessa
     attachment = as_object(record.get("attachment"))
     kind = as_text(attachment.get("type")) or ""
     if kind == QUEUED:
-        is_prompt = attachment.get("commandMode") in (None, "prompt") and as_object(attachment.get("origin")).get("kind") in (None, "human")
+        is_prompt = attachment.get("commandMode") in (None, "prompt") and as_object(
+            attachment.get("origin")
+        ).get("kind") in (None, "human")
         return read_queued_command(attachment.get("prompt"), name, is_prompt=is_prompt)
     content = tuple(_read_rendered(record) or _read_texts(attachment, kind))
-    return CustomMessage(name=f"{name}.{kind}", message=Message(role="user", content=content)) if content else None
+    return (
+        CustomMessage(name=f"{name}.{kind}", message=Message(role="user", content=content))
+        if content
+        else None
+    )
 
 
-def read_queued_command(content: Json, name: str, *, is_prompt: bool = True) -> MessageEntry | CustomMessage | None:
+def read_queued_command(
+    content: Json, name: str, *, is_prompt: bool = True
+) -> MessageEntry | CustomMessage | None:
     """Return the message of a command that was queued while the model worked, and that it was shown before its next reply.
 
     Args:
         content: The text or the blocks of the command.
         name: The name of the format, for the name of the message.
-        is_prompt: A person wrote it. Otherwise the program did, for example to tell that a task in the background has ended.
+        is_prompt: A person wrote it. Otherwise the program did, for example to tell that a task in
+            the background has ended.
     """
     message = Message(role="user", content=tuple(read_anthropic_content(content).parts))
     if not message.content:
         return None
-    return MessageEntry(message=message) if is_prompt else CustomMessage(name=f"{name}.{QUEUED}", message=message)
+    return (
+        MessageEntry(message=message)
+        if is_prompt
+        else CustomMessage(name=f"{name}.{QUEUED}", message=message)
+    )
 
 
 def _read_rendered(record: JsonObject) -> list[Part]:
     """Read the messages that newer versions write as they sent them."""
-    return [part for sent in as_objects(record.get("rendered")) for part in read_anthropic_content(sent.get("content")).parts]
+    return [
+        part
+        for sent in as_objects(record.get("rendered"))
+        for part in read_anthropic_content(sent.get("content")).parts
+    ]
 
 
 def _read_texts(attachment: JsonObject, kind: str) -> list[Part]:
@@ -91,9 +110,14 @@ def _read_texts(attachment: JsonObject, kind: str) -> list[Part]:
     places = TEXTS.get(kind)
     if places is None:
         return []
-    *sources, texts = ([text for text in _find_texts(attachment, place.split(".")) if text.strip()] for place in places)
+    *sources, texts = (
+        [text for text in _find_texts(attachment, place.split(".")) if text.strip()]
+        for place in places
+    )
     image = as_object(as_object(attachment.get("content")).get("file"))
-    parts: list[Part] = ["\n".join([*(text for source in sources for text in source), *texts])] if texts else []
+    parts: list[Part] = (
+        ["\n".join([*(text for source in sources for text in source), *texts])] if texts else []
+    )
     if kind == "file" and (data := as_text(image.get("base64"))):
         media_type = as_text(image.get("type")) or "image/png"
         parts.append(ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type))

@@ -1,8 +1,9 @@
 """The tree of a Claude Code recording: lines that name their parents, turned into entries.
 
-Claude Code writes one answer of the model on several lines, with the results of its first tool calls in between, each as the child of the
-line that made the call. Here an answer is one message, followed by its results. Therefore an answer and what follows it is held until the
-next answer begins. Of everything else only ids are kept in memory.
+Claude Code writes one answer of the model on several lines, with the results of its first tool
+calls in between, each as the child of the line that made the call. Here an answer is one message,
+followed by its results. Therefore an answer and what follows it is held until the next answer
+begins. Of everything else only ids are kept in memory.
 """
 
 from __future__ import annotations
@@ -24,11 +25,19 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.messages import ContentBlocks
     from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["Conversation", "ConversationIndex", "HeldAnswer", "LinePlace", "PendingCheckpoint", "SessionTree"]
+__all__ = [
+    "Conversation",
+    "ConversationIndex",
+    "HeldAnswer",
+    "LinePlace",
+    "PendingCheckpoint",
+    "SessionTree",
+]
 
 MAX_HELD_ENTRIES = 2_000
 MAX_HELD_BYTES = 1 << 25
-"""Limits of a held answer. A larger one is written, and a later line of it becomes a message of its own."""
+"""Limits of a held answer. A larger one is written, and a later line of it becomes a message of its
+own."""
 
 
 class SessionTree:
@@ -51,7 +60,10 @@ class SessionTree:
         return entries
 
     def parent_at(self, place: LinePlace) -> str | None:
-        """Return the id of the entry that the child of a line follows. A held answer at that place is written first."""
+        """Return the id of the entry that the child of a line follows.
+
+        A held answer at that place is written first.
+        """
         conversation, target = place
         if isinstance(target, HeldAnswer):
             if target.tail is None:
@@ -64,7 +76,13 @@ class SessionTree:
     def entry_of(self, uuid: str) -> str:
         """Return the id of the entry that a line became, or became a part of."""
         _, target = self.places[uuid]
-        return target.entry_id if isinstance(target, HeldAnswer) else uuid if uuid in self.ids else target
+        return (
+            target.entry_id
+            if isinstance(target, HeldAnswer)
+            else uuid
+            if uuid in self.ids
+            else target
+        )
 
     def flush(self, conversation: Conversation) -> str | None:
         """Write all that is held of a conversation. Returns the id of its last entry."""
@@ -73,53 +91,102 @@ class SessionTree:
             self.write_checkpoint(conversation)
         return conversation.tail
 
-    def write(self, conversation: Conversation, payload: EntryPayload, *, parent: str | None, time: float, preferred_id: str) -> str:
+    def write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        *,
+        parent: str | None,
+        time: float,
+        preferred_id: str,
+    ) -> str:
         """Write an entry. Returns its id."""
         return self._write(conversation, payload, parent, time, self.ids.allocate(preferred_id))
 
-    def append(self, conversation: Conversation, payload: EntryPayload, *, time: float, preferred_id: str) -> None:
+    def append(
+        self, conversation: Conversation, payload: EntryPayload, *, time: float, preferred_id: str
+    ) -> None:
         """Add an entry after the answer that is held; without one, write it after the last entry."""
         answer = conversation.answer
         if answer is None:
-            self.write(conversation, payload, parent=conversation.tail, time=time, preferred_id=preferred_id)
+            self.write(
+                conversation,
+                payload,
+                parent=conversation.tail,
+                time=time,
+                preferred_id=preferred_id,
+            )
         else:
-            answer.followers.append(_HeldEntry(payload=payload, time=time, entry_id=self.ids.allocate(preferred_id)))
+            answer.followers.append(
+                _HeldEntry(payload=payload, time=time, entry_id=self.ids.allocate(preferred_id))
+            )
 
     def write_answer(self, conversation: Conversation) -> None:
         """Write the answer that is held, and what follows it."""
         answer, conversation.answer = conversation.answer, None
         if answer is None:
             return
-        message = Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls))
-        payload = MessageEntry(message=message, usage=answer.usage, model=answer.model, finish=answer.finish)
-        answer.tail = self._write(conversation, payload, answer.parent, answer.time, answer.entry_id)
+        message = Message(
+            role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+        )
+        payload = MessageEntry(
+            message=message, usage=answer.usage, model=answer.model, finish=answer.finish
+        )
+        answer.tail = self._write(
+            conversation, payload, answer.parent, answer.time, answer.entry_id
+        )
         for entry in answer.followers:
-            answer.tail = self._write(conversation, entry.payload, answer.tail, entry.time, entry.entry_id)
+            answer.tail = self._write(
+                conversation, entry.payload, answer.tail, entry.time, entry.entry_id
+            )
         answer.parts, answer.calls, answer.followers, answer.answered_calls = [], [], [], set()
 
     def limit_answer(self, conversation: Conversation) -> None:
         """Write the answer if it is too large to be held."""
         answer = conversation.answer
-        if answer and (len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES):
+        if answer and (
+            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
+        ):
             self.write_answer(conversation)
 
     def write_checkpoint(self, conversation: Conversation, summary: str = "") -> str | None:
-        """Write the checkpoint that is pending, with its summary. Returns its id; None if there is none."""
+        """Write the checkpoint that is pending, with its summary.
+
+        Returns its id; None if there is none.
+        """
         pending, conversation.pending = conversation.pending, None
         if pending is None:
             return None
-        return self._write(conversation, attrs.evolve(pending.checkpoint, summary=summary), pending.parent, pending.time, pending.entry_id)
+        return self._write(
+            conversation,
+            attrs.evolve(pending.checkpoint, summary=summary),
+            pending.parent,
+            pending.time,
+            pending.entry_id,
+        )
 
     def finish(self, conversations: list[Conversation]) -> None:
-        """Write all that is held. The leaf becomes the end of the main conversation, whatever line was last."""
+        """Write all that is held.
+
+        The leaf becomes the end of the main conversation, whatever line was last.
+        """
         for conversation in conversations:
             self.flush(conversation)
         main = self.main
         if main is not None and main.tail is not None and self._last_id != main.tail:
             leaf = Setting(name=LEAF_SETTING, value=main.tail)
-            self.write(main, leaf, parent=main.tail, time=self._last_time, preferred_id=f"{main.tail}-leaf")
+            self.write(
+                main, leaf, parent=main.tail, time=self._last_time, preferred_id=f"{main.tail}-leaf"
+            )
 
-    def _write(self, conversation: Conversation, payload: EntryPayload, parent: str | None, time: float, entry_id: str) -> str:
+    def _write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        parent: str | None,
+        time: float,
+        entry_id: str,
+    ) -> str:
         self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
         self._last_id, self._last_time = entry_id, time
         is_visible = isinstance(payload, MessageEntry | CustomMessage | Checkpoint)
@@ -164,26 +231,37 @@ class ConversationIndex:
         session = as_text(record.get("sessionId")) or ""
         subagent = as_text(record.get("agentId"))
         if is_subagent and subagent:
-            conversation = self._subagents.setdefault(f"agent {subagent}", Conversation(is_subagent=True))
+            conversation = self._subagents.setdefault(
+                f"agent {subagent}", Conversation(is_subagent=True)
+            )
         elif parent and parent[0].is_subagent is is_subagent:
             conversation = parent[0]
         elif is_subagent:
-            conversation = self._subagents.setdefault(f"side {record.get('parentUuid') or number}", Conversation(is_subagent=True))
+            conversation = self._subagents.setdefault(
+                f"side {record.get('parentUuid') or number}", Conversation(is_subagent=True)
+            )
         else:
-            conversation = self._sessions.get(session) or self._sessions.pop("", None) or Conversation()
+            conversation = (
+                self._sessions.get(session) or self._sessions.pop("", None) or Conversation()
+            )
         if session not in self._sessions:
             self.count += parent is None
             self._sessions[session] = Conversation() if is_subagent else conversation
         return conversation
 
-    def label(self, conversation: Conversation, root: str) -> Iterator[tuple[Conversation, str, str]]:
+    def label(
+        self, conversation: Conversation, root: str
+    ) -> Iterator[tuple[Conversation, str, str]]:
         """Yield the conversations to label now that one begins with the entry `root`: each with its first entry and its label.
 
         A session that is alone in its file has no label.
         """
         self._unlabelled.append((conversation, root))
         if len(self._sessions) > 1:
-            names = {id(session_conversation): session for session, session_conversation in self._sessions.items()}
+            names = {
+                id(session_conversation): session
+                for session, session_conversation in self._sessions.items()
+            }
             for unlabelled, target in self._unlabelled:
                 yield unlabelled, target, f"session {names.get(id(unlabelled), target)}"
             self._unlabelled.clear()
@@ -191,14 +269,18 @@ class ConversationIndex:
 
 @attrs.define(eq=False)
 class Conversation:
-    """The conversation of a session or of a subagent. Lines of other conversations may be between its lines."""
+    """The conversation of a session or of a subagent.
+
+    Lines of other conversations may be between its lines.
+    """
 
     is_subagent: bool = False
     """Whether it is a subagent's."""
     has_parents: bool = False
     """Whether its lines name their parents."""
     tail: str | None = None
-    """The id of its last entry. Entries without a message that follow an earlier line do not count."""
+    """The id of its last entry. Entries without a message that follow an earlier line do not
+    count."""
     first: str | None = None
     """The id of its first message."""
     last_uuid: str | None = None
@@ -235,7 +317,9 @@ class HeldAnswer:
         """Whether every tool call has a result."""
         return all(call.id in self.answered_calls for call in self.calls)
 
-    def add(self, blocks: ContentBlocks, *, usage: Usage | None, model: str | None, finish: str | None) -> None:
+    def add(
+        self, blocks: ContentBlocks, *, usage: Usage | None, model: str | None, finish: str | None
+    ) -> None:
         """Add a line of the answer."""
         self.parts.extend(blocks.parts)
         self.calls.extend(blocks.calls)

@@ -1,7 +1,7 @@
 """Codex CLI's rollout files: a line for each item of the conversation, for each event, and for each compaction.
 
-Messages are in these files twice, as items and as events. Items are read, events become custom entries. The items of one answer
-(reasoning, text, calls) are one message here.
+Messages are in these files twice, as items and as events. Items are read, events become custom
+entries. The items of one answer (reasoning, text, calls) are one message here.
 """
 
 from __future__ import annotations
@@ -44,11 +44,22 @@ NAME = "codex"
 PROVIDER = "responses"
 LINE_TYPES = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
 CALL_TYPES = {"function_call", "custom_tool_call", "local_shell_call"}
-OUTPUT_TYPES = {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "mcp_tool_call_output"}
-ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+OUTPUT_TYPES = {
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "mcp_tool_call_output",
+}
+ROLES: Mapping[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
 
 MAX_USER_CHARACTERS = 80_000
-"""Characters of the latest user messages that a compaction of older versions keeps with its summary: 20,000 tokens of four characters."""
+"""Characters of the latest user messages that a compaction of older versions keeps with its
+summary: 20,000 tokens of four characters."""
 
 
 class CodexFormat:
@@ -60,7 +71,10 @@ class CodexFormat:
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a known type and a payload, or, in old files, are items themselves."""
         return any(
-            (as_text(record.get("type")) in LINE_TYPES and isinstance(record.get("payload"), Mapping))
+            (
+                as_text(record.get("type")) in LINE_TYPES
+                and isinstance(record.get("payload"), Mapping)
+            )
             or _is_item(record)
             or "record_type" in record
             for record in head.records
@@ -77,7 +91,8 @@ class CodexFormat:
 def _is_item(record: JsonObject) -> bool:
     kind = as_text(record.get("type"))
     return "payload" not in record and (
-        (kind in CALL_TYPES | OUTPUT_TYPES and "call_id" in record) or (kind == "message" and "role" in record)
+        (kind in CALL_TYPES | OUTPUT_TYPES and "call_id" in record)
+        or (kind == "message" and "role" in record)
     )
 
 
@@ -106,11 +121,16 @@ class _Reader:
         self._user_texts: list[str] = []  # the latest user messages, as many as a compaction keeps
 
     def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line. There may be none, or an earlier answer that was held."""
+        """Return the entries that are complete after a line.
+
+        There may be none, or an earlier answer that was held.
+        """
         record = parse_object(line)
         if isinstance(record, str):
             self._keep(keep_bad_line(NAME, number, line, record))
-            return attrs.evolve(self._take_batch(), skipped=(ReadProblem(line=number, detail=record),))
+            return attrs.evolve(
+                self._take_batch(), skipped=(ReadProblem(line=number, detail=record),)
+            )
         begins, self._has_begun = not self._has_begun, True
         self._time = parse_time(record.get("timestamp")) or self._time
         payload = record.get("payload")
@@ -121,7 +141,9 @@ class _Reader:
         elif "instructions" in record and "type" not in record:
             self._write(Setting(name=f"{NAME}.session_meta", value=dict(record)))
         else:
-            self._keep(CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record))
+            self._keep(
+                CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record)
+            )
         return attrs.evolve(self._take_batch(), conversations=int(begins))
 
     def finish(self) -> Batch:
@@ -145,10 +167,22 @@ class _Reader:
                 self._write(Setting(name=f"{NAME}.{kind}", value=dict(payload)))
             case "event_msg":
                 if payload.get("type") == "token_count" and self._answer:
-                    self._answer.usage = usage_from_openai(as_object(payload.get("info")).get("last_token_usage")) or self._answer.usage
-                self._keep(CustomEntry(name=f"{NAME}.event_msg.{as_text(payload.get('type')) or 'unknown'}", data=payload))
+                    self._answer.usage = (
+                        usage_from_openai(as_object(payload.get("info")).get("last_token_usage"))
+                        or self._answer.usage
+                    )
+                self._keep(
+                    CustomEntry(
+                        name=f"{NAME}.event_msg.{as_text(payload.get('type')) or 'unknown'}",
+                        data=payload,
+                    )
+                )
             case _:
-                self._keep(CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record))
+                self._keep(
+                    CustomEntry(
+                        name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record
+                    )
+                )
 
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the conversation."""
@@ -177,12 +211,26 @@ class _Reader:
         text = as_text(payload.get("message")) or ""
         history = payload.get("replacement_history")
         if isinstance(history, list):
-            replacement = tuple(message for item in as_objects(history) if (message := _read_history_item(item)))
+            replacement = tuple(
+                message for item in as_objects(history) if (message := _read_history_item(item))
+            )
         else:
-            user_messages = tuple(Message(role="user", content=(user_text,)) for user_text in self._user_texts)
-            replacement = (*user_messages, Message(role="user", content=(text,))) if text else user_messages
+            user_messages = tuple(
+                Message(role="user", content=(user_text,)) for user_text in self._user_texts
+            )
+            replacement = (
+                (*user_messages, Message(role="user", content=(text,))) if text else user_messages
+            )
         extra = omit_fields(payload, {"message", "replacement_history"})
-        self._write(Checkpoint(summary=text, replacement=replacement, trigger="unknown", model=self._model, facts=extra))
+        self._write(
+            Checkpoint(
+                summary=text,
+                replacement=replacement,
+                trigger="unknown",
+                model=self._model,
+                facts=extra,
+            )
+        )
         self._messages += bool(text)
 
     def _add_user_text(self, text: str) -> None:
@@ -210,10 +258,13 @@ class _Reader:
     def _write_answer(self) -> None:
         answer, self._answer = self._answer, None
         if answer:
-            message = Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls))
+            message = Message(
+                role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+            )
             finish = "tool_calls" if answer.calls else None
             self._entries += self._chain.add(
-                MessageEntry(message=message, usage=answer.usage, model=self._model, finish=finish), time=answer.time
+                MessageEntry(message=message, usage=answer.usage, model=self._model, finish=finish),
+                time=answer.time,
             )
             self._entries += self._chain.add(*answer.followers)
 
@@ -222,16 +273,28 @@ def _read_call(item: JsonObject) -> ToolCall:
     kind, call_id = item.get("type"), as_text(item.get("call_id")) or as_text(item.get("id")) or ""
     match kind:
         case "local_shell_call":
-            return ToolCall(id=call_id, name="local_shell", arguments=dump_json(item.get("action") or {}))
+            return ToolCall(
+                id=call_id, name="local_shell", arguments=dump_json(item.get("action") or {})
+            )
         case "custom_tool_call":
-            return ToolCall(id=call_id, name=as_text(item.get("name")) or "", arguments=dump_json({"input": item.get("input")}))
+            return ToolCall(
+                id=call_id,
+                name=as_text(item.get("name")) or "",
+                arguments=dump_json({"input": item.get("input")}),
+            )
         case _:
-            return ToolCall(id=call_id, name=as_text(item.get("name")) or "", arguments=dump_arguments(item.get("arguments")))
+            return ToolCall(
+                id=call_id,
+                name=as_text(item.get("name")) or "",
+                arguments=dump_arguments(item.get("arguments")),
+            )
 
 
 def _read_result(item: JsonObject) -> Message:
     output = item.get("output")
-    message = Message(role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output))
+    message = Message(
+        role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output)
+    )
     return mark_error(message, failed=as_object(output).get("success") is False)
 
 

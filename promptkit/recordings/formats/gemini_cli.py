@@ -1,8 +1,9 @@
 """Gemini CLI's session files and checkpoints.
 
-A session holds the tool calls of an answer together with their results. Older sessions are one JSON object. Newer ones have a line for each
-message, written again when the message grows, and lines that take messages back. Checkpoints hold Google's contents: turns of parts, in
-which calls and results may have no ids.
+A session holds the tool calls of an answer together with their results. Older sessions are one JSON
+object. Newer ones have a line for each message, written again when the message grows, and lines
+that take messages back. Checkpoints hold Google's contents: turns of parts, in which calls and
+results may have no ids.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.recordings.reading.conversations import ConversationWriter, EntryChain, IdAllocator, walk_members
+from promptkit.recordings.reading.conversations import (
+    ConversationWriter,
+    EntryChain,
+    IdAllocator,
+    walk_members,
+)
 from promptkit.recordings.reading.format import Batch, read_head
 from promptkit.recordings.reading.json_values import (
     as_count,
@@ -59,7 +65,11 @@ class GeminiCliFormat:
         if _has_lines(head) or _find_turns(head):
             return True
         types = {"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths
-        return "sessionId" in head.json_paths and bool(types) and "messages.item.role" not in head.json_paths
+        return (
+            "sessionId" in head.json_paths
+            and bool(types)
+            and "messages.item.role" not in head.json_paths
+        )
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
@@ -74,8 +84,14 @@ class GeminiCliFormat:
 
 def _has_lines(head: FileHead) -> bool:
     """Return whether the file has a line for each message."""
-    session = any(isinstance(record.get("sessionId"), str) and "projectHash" in record for record in head.records[:1])
-    return session and any(_is_message(record) or "$set" in record or "$rewindTo" in record for record in head.records[1:])
+    session = any(
+        isinstance(record.get("sessionId"), str) and "projectHash" in record
+        for record in head.records[:1]
+    )
+    return session and any(
+        _is_message(record) or "$set" in record or "$rewindTo" in record
+        for record in head.records[1:]
+    )
 
 
 def _is_message(record: JsonObject) -> bool:
@@ -83,7 +99,10 @@ def _is_message(record: JsonObject) -> bool:
 
 
 def _find_turns(head: FileHead) -> PathPattern | None:
-    """Return the path of a checkpoint's turns: the file is a list of Google's contents, or has one as `history`. None: no checkpoint."""
+    """Return the path of a checkpoint's turns: the file is a list of Google's contents, or has one as `history`.
+
+    None: no checkpoint.
+    """
     for path, pattern in (("item", (None,)), ("history.item", ("history", None))):
         if f"{path}.parts" in head.json_paths and f"{path}.role" in head.json_paths:
             return pattern
@@ -108,11 +127,15 @@ def _read_session(source: RecordingSource) -> Iterator[Batch]:
 
 
 class _LineReader:
-    """One pass through a file of lines. The latest messages are held, because they may be written again until the next turn begins."""
+    """One pass through a file of lines.
+
+    The latest messages are held, because they may be written again until the next turn begins.
+    """
 
     def __init__(self) -> None:
         self._chain = EntryChain(IdAllocator())
-        self._parents: dict[str, str | None] = {}  # for each id of a message the entry that it follows
+        # for each id of a message the entry that it follows
+        self._parents: dict[str, str | None] = {}
         self._held: list[JsonObject] = []
         self._has_begun = False
 
@@ -144,14 +167,21 @@ class _LineReader:
         self._held.append(record)
 
     def _read_session_line(self, record: JsonObject) -> Iterator[Batch]:
-        """Read a line about the session, or one that takes back a message and all after it. The line itself is kept as well."""
+        """Read a line about the session, or one that takes back a message and all after it.
+
+        The line itself is kept as well.
+        """
         patch, target = as_object(record.get("$set")), record.get("$rewindTo")
         if not isinstance(target, str) and "messages" not in patch:
             name = "set" if "$set" in record else "session"
             yield Batch(entries=self._chain.add(Setting(name=f"{NAME}.{name}", value=record)))
             return
         yield from self._release()
-        yield Batch(entries=self._chain.add(CustomEntry(name=f"{NAME}.{'set' if patch else 'rewind'}", data=record)))
+        yield Batch(
+            entries=self._chain.add(
+                CustomEntry(name=f"{NAME}.{'set' if patch else 'rewind'}", data=record)
+            )
+        )
         if isinstance(target, str):
             self._chain.tail = self._parents.get(target)
         for message in as_objects(patch.get("messages")):
@@ -165,38 +195,77 @@ class _LineReader:
             self._parents.setdefault(message_id, self._chain.tail)
             payloads = _read_message(record)
             is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-            entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=message_id)
-            yield Batch(entries=entries, messages=int(is_message), conversations=int(is_message and not self._has_begun))
+            entries = self._chain.add(
+                *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
+            )
+            yield Batch(
+                entries=entries,
+                messages=int(is_message),
+                conversations=int(is_message and not self._has_begun),
+            )
             self._has_begun |= is_message
         self._held = []
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
-    """Read a message and the results of its tool calls. What the program showed the user only becomes a custom entry."""
+    """Read a message and the results of its tool calls.
+
+    What the program showed the user only becomes a custom entry.
+    """
     extra = omit_fields(record, MESSAGE_FIELDS)
     match record.get("type"):
         case "user":
             content = tuple(_read_parts(record.get("content")))
-            payloads: list[EntryPayload] = [MessageEntry(message=Message(role="user", content=content))]
+            payloads: list[EntryPayload] = [
+                MessageEntry(message=Message(role="user", content=content))
+            ]
         case "gemini":
             calls = as_objects(record.get("toolCalls"))
             payloads = [_read_answer(record, calls)]
-            payloads += [MessageEntry(message=result) for call in calls if (result := _read_result(call))]
-            extra_by_call = {as_text(call.get("id")) or "": fields for call in calls if (fields := omit_fields(call, CALL_FIELDS))}
-            extra = {**omit_fields(extra, {"toolCalls", "thoughts", "model"}), **({"calls": extra_by_call} if extra_by_call else {})}
+            payloads += [
+                MessageEntry(message=result) for call in calls if (result := _read_result(call))
+            ]
+            extra_by_call = {
+                as_text(call.get("id")) or "": fields
+                for call in calls
+                if (fields := omit_fields(call, CALL_FIELDS))
+            }
+            extra = {
+                **omit_fields(extra, {"toolCalls", "thoughts", "model"}),
+                **({"calls": extra_by_call} if extra_by_call else {}),
+            }
         case kind:
-            return [CustomEntry(name=f"{NAME}.{kind if isinstance(kind, str) else 'message'}", data=record)]
+            return [
+                CustomEntry(
+                    name=f"{NAME}.{kind if isinstance(kind, str) else 'message'}", data=record
+                )
+            ]
     return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
 
 
 def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
-    thoughts = [OpaquePart(value={"type": "thought", **thought}, provider=NAME) for thought in as_objects(record.get("thoughts"))]
+    thoughts = [
+        OpaquePart(value={"type": "thought", **thought}, provider=NAME)
+        for thought in as_objects(record.get("thoughts"))
+    ]
     tool_calls = tuple(
-        ToolCall(id=as_text(call.get("id")) or "", name=as_text(call.get("name")) or "", arguments=dump_json(call.get("args") or {}))
+        ToolCall(
+            id=as_text(call.get("id")) or "",
+            name=as_text(call.get("name")) or "",
+            arguments=dump_json(call.get("args") or {}),
+        )
         for call in calls
     )
-    message = Message(role="assistant", content=(*thoughts, *_read_parts(record.get("content"))), tool_calls=tool_calls)
-    return MessageEntry(message=message, usage=_read_usage(as_object(record.get("tokens"))), model=as_text(record.get("model")))
+    message = Message(
+        role="assistant",
+        content=(*thoughts, *_read_parts(record.get("content"))),
+        tool_calls=tool_calls,
+    )
+    return MessageEntry(
+        message=message,
+        usage=_read_usage(as_object(record.get("tokens"))),
+        model=as_text(record.get("model")),
+    )
 
 
 def _read_usage(tokens: JsonObject) -> Usage | None:
@@ -205,7 +274,9 @@ def _read_usage(tokens: JsonObject) -> Usage | None:
         return None
     output_tokens = (as_count(tokens.get("output")) or 0) + (as_count(tokens.get("thoughts")) or 0)
     cached_tokens = min(as_count(tokens.get("cached")) or 0, input_tokens)
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens)
+    return Usage(
+        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens
+    )
 
 
 def _read_result(call: JsonObject) -> Message | None:
@@ -216,7 +287,12 @@ def _read_result(call: JsonObject) -> Message | None:
     parts: list[Part] = []
     for part in as_list(result) if isinstance(result, list) else [result]:
         parts += _read_result_parts(part)
-    message = Message(role="tool", tool_call_id=as_text(call.get("id")) or "", name=as_text(call.get("name")), content=tuple(parts))
+    message = Message(
+        role="tool",
+        tool_call_id=as_text(call.get("id")) or "",
+        name=as_text(call.get("name")),
+        content=tuple(parts),
+    )
     return mark_error(message, failed=call.get("status") == "error")
 
 
@@ -229,7 +305,10 @@ def _read_turns(source: RecordingSource, pattern: PathPattern) -> Iterator[Batch
             yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
         elif isinstance(member.value, Mapping):
             payloads = turns.read(member.value)
-            yield writer.add(payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)], messages=int(bool(payloads)))
+            yield writer.add(
+                payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
+                messages=int(bool(payloads)),
+            )
         else:
             yield writer.keep_unreadable(member, "no JSON object.")
 
@@ -254,11 +333,17 @@ class _TurnReader:
                 case {"functionCall": Mapping() as call} if role == "model":
                     calls.append(self._read_call(as_object(call)))
                 case {"functionResponse": Mapping() as response}:
-                    payloads.append(MessageEntry(message=self._read_result(as_object(response), part)))
+                    payloads.append(
+                        MessageEntry(message=self._read_result(as_object(response), part))
+                    )
                 case _:
                     content += _read_parts(part)
         if content or calls or not payloads:
-            message = Message(role="user" if role == "user" else "assistant", content=tuple(content), tool_calls=tuple(calls))
+            message = Message(
+                role="user" if role == "user" else "assistant",
+                content=tuple(content),
+                tool_calls=tuple(calls),
+            )
             payloads.append(MessageEntry(message=message))
         extra = omit_fields(turn, {"role", "parts"})
         return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
@@ -276,7 +361,9 @@ class _TurnReader:
         open_calls = self._open_calls.get(name or "")
         if not call_id:
             call_id = open_calls.pop(0) if open_calls else ""
-        message = Message(role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part)))
+        message = Message(
+            role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part))
+        )
         return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
 
 
@@ -301,10 +388,14 @@ def _read_parts(content: Json) -> list[Part]:
                 parts.append(text)
             case {"text": str(text)} if as_object(part).get("thought") is not True:
                 parts.append(text)
-            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
+            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith(
+                "image/"
+            ):
                 parts.append(ImagePart(url=f"data:{kind};base64,{data}", media_type=kind))
             case {"thought": True}:
-                parts.append(OpaquePart(value={"type": "thought", **as_object(part)}, provider=NAME))
+                parts.append(
+                    OpaquePart(value={"type": "thought", **as_object(part)}, provider=NAME)
+                )
             case _:
                 parts.append(OpaquePart(value=part, provider=NAME))
     return parts

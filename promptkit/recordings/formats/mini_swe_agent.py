@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.recordings.reading.json_values import as_object, as_objects, as_text, omit_fields, parse_time
+from promptkit.recordings.reading.json_values import (
+    as_object,
+    as_objects,
+    as_text,
+    omit_fields,
+    parse_time,
+)
 from promptkit.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
@@ -37,7 +43,9 @@ class MiniSweAgentFormat:
         settings = "messages.item.role" in head.json_paths and bool(
             {"info.config", "info.mini_version", "info.exit_status"} & head.json_paths
         )
-        listed = head.name.endswith(".traj.json") and bool({"item.role", "messages.item.role"} & head.json_paths)
+        listed = head.name.endswith(".traj.json") and bool(
+            {"item.role", "messages.item.role"} & head.json_paths
+        )
         return named or settings or listed
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -51,13 +59,19 @@ class MiniSweAgentFormat:
                 time = parse_time(as_object(member.value.get("extra")).get("timestamp"))
                 payloads = _read_responses_item(member.value)
                 is_message = bool(payloads) or isinstance(member.value.get("role"), str)
-                yield writer.add(payloads or _read_message(member.value), messages=int(is_message), time=time)
+                yield writer.add(
+                    payloads or _read_message(member.value), messages=int(is_message), time=time
+                )
             else:
                 yield writer.keep_unreadable(member, "no JSON object.")
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
-    """Read a message. The agent's exit, the last message, is one of the user, as it was before the agent had a role for it."""
+    """Read a message.
+
+    The agent's exit, the last message, is one of the user, as it was before the agent had a role
+    for it.
+    """
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
     finish = as_text(choices[0].get("finish_reason")) if choices else None
@@ -66,16 +80,25 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
         message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, NAME)
         return [message, CustomEntry(name=f"{NAME}.exit", data=omit_fields(record, {"content"}))]
     payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
-    return payloads or [CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)]
+    return payloads or [
+        CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)
+    ]
 
 
 def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
-    """Read a reply of several items or the output of a call, as OpenAI's Responses API has them. Empty for any other record."""
+    """Read a reply of several items or the output of a call, as OpenAI's Responses API has them.
+
+    Empty for any other record.
+    """
     if record.get("type") == "function_call_output":
         text, call = as_text(record.get("output")), as_text(record.get("call_id"))
         if text is None or call is None:
             return []
-        payloads: list[EntryPayload] = [MessageEntry(message=Message(role="tool", tool_call_id=call, content=(text,) if text else ()))]
+        payloads: list[EntryPayload] = [
+            MessageEntry(
+                message=Message(role="tool", tool_call_id=call, content=(text,) if text else ())
+            )
+        ]
         extra = omit_fields(record, {"type", "output", "call_id"})
     elif record.get("object") == "response" and isinstance(record.get("output"), list):
         message = _read_reply(as_objects(record.get("output")))
@@ -92,12 +115,21 @@ def _read_reply(items: list[JsonObject]) -> Message:
     calls: list[ToolCall] = []
     for item in items:
         match item:
-            case {"type": "function_call", "call_id": str(call), "name": str(name), "arguments": str(arguments)}:
+            case {
+                "type": "function_call",
+                "call_id": str(call),
+                "name": str(name),
+                "arguments": str(arguments),
+            }:
                 calls.append(ToolCall(id=call, name=name, arguments=arguments))
             case {"type": "message", "content": list()}:
                 for block in as_objects(item.get("content")):
-                    text = as_text(block.get("text")) if block.get("type") == "output_text" else None
-                    content.append(OpaquePart(value=block, provider=PROVIDER) if text is None else text)
+                    text = (
+                        as_text(block.get("text")) if block.get("type") == "output_text" else None
+                    )
+                    content.append(
+                        OpaquePart(value=block, provider=PROVIDER) if text is None else text
+                    )
             case _:
                 content.append(OpaquePart(value=item, provider=PROVIDER))
     return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))

@@ -28,7 +28,8 @@ LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {
     "item.item.role": ((None, None), 1),
     "role": ((), -1),
 }
-"""For each JSON path of a role the path of the messages and the depth at which conversations begin."""
+"""For each JSON path of a role the path of the messages and the depth at which conversations
+begin."""
 
 
 def find_layout(head: FileHead) -> tuple[PathPattern, int] | None:

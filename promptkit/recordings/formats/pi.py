@@ -1,6 +1,9 @@
-"""pi's session files, versions 1 to 3: one JSON object per line. Since version 2 each line names its parent.
+"""pi's session files, versions 1 to 3: one JSON object per line.
 
-Version 1 has no ids: each line follows the one before it, and a compaction names the first kept line by its index in the file.
+Since version 2 each line names its parent.
+
+Version 1 has no ids: each line follows the one before it, and a compaction names the first kept
+line by its index in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +27,15 @@ from promptkit.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomEntry, CustomMessage, Label, MessageEntry, Setting
+from promptkit.transcript.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomEntry,
+    CustomMessage,
+    Label,
+    MessageEntry,
+    Setting,
+)
 from promptkit.transcript.store import ReadProblem
 
 if TYPE_CHECKING:
@@ -40,7 +51,13 @@ __all__ = ["PiFormat"]
 
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}
-FINISHES = {"stop": "stop", "length": "length", "toolUse": "tool_calls", "error": "error", "aborted": "aborted"}
+FINISHES = {
+    "stop": "stop",
+    "length": "length",
+    "toolUse": "tool_calls",
+    "error": "error",
+    "aborted": "aborted",
+}
 SETTING_TYPES = ("model_change", "thinking_level_change", "session_info")
 MAX_KEPT_MESSAGES = 500
 """Messages that a compaction may keep by their number."""
@@ -55,8 +72,16 @@ class PiFormat:
     def matches(self, head: FileHead) -> bool:
         """Return whether the file has a session header, or messages on lines that name no session."""
         return any(
-            (record.get("type") == "session" and isinstance(record.get("id"), str) and "message" not in record)
-            or (record.get("type") == "message" and isinstance(record.get("message"), Mapping) and "sessionId" not in record)
+            (
+                record.get("type") == "session"
+                and isinstance(record.get("id"), str)
+                and "message" not in record
+            )
+            or (
+                record.get("type") == "message"
+                and isinstance(record.get("message"), Mapping)
+                and "sessionId" not in record
+            )
             for record in head.records
         )
 
@@ -73,7 +98,8 @@ class _Reader:
     def __init__(self) -> None:
         self._chain = EntryChain(IdAllocator())
         self._by_index: list[str | None] = []  # for version 1: the first entry of each line
-        self._by_line_id: dict[str, tuple[str, str]] = {}  # the first and the last entry of each line
+        # the first and the last entry of each line
+        self._by_line_id: dict[str, tuple[str, str]] = {}
         self._latest_messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
         self._has_begun = False
         self._session = 0
@@ -84,7 +110,11 @@ class _Reader:
         record = parse_object(line)
         if isinstance(record, str):
             entries = self._chain.add(keep_bad_line(NAME, number, line, record))
-            return Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),), call_id_scope=str(self._session))
+            return Batch(
+                entries=entries,
+                skipped=(ReadProblem(line=number, detail=record),),
+                call_id_scope=str(self._session),
+            )
         self._relocated = []
         begins = not self._has_begun and record.get("type") != "session"
         if record.get("type") == "session":
@@ -100,8 +130,13 @@ class _Reader:
             self._chain.tail = self._find_parent(record, number)
         payloads = self._read_payloads(record)
         entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=own)
-        is_message = any(isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary) for entry in entries)
-        is_message = is_message or (record.get("type") == "message" and isinstance(record.get("message"), Mapping))
+        is_message = any(
+            isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
+            for entry in entries
+        )
+        is_message = is_message or (
+            record.get("type") == "message" and isinstance(record.get("message"), Mapping)
+        )
         if own is not None:
             self._by_line_id[own] = (entries[0].id, entries[-1].id)
         self._by_index.append(entries[0].id)
@@ -124,7 +159,12 @@ class _Reader:
             return self._by_line_id[parent_id][1]
         if parent_id is not None:
             place = f"after {self._chain.tail!r}" if self._chain.tail else "at the beginning"
-            self._relocated.append(ReadProblem(line=number, detail=f"its parent {parent_id!r} is not before it; it was placed {place}."))
+            self._relocated.append(
+                ReadProblem(
+                    line=number,
+                    detail=f"its parent {parent_id!r} is not before it; it was placed {place}.",
+                )
+            )
         return self._chain.tail
 
     def _read_payloads(self, record: JsonObject) -> list[EntryPayload]:
@@ -135,7 +175,11 @@ class _Reader:
             return [Setting(name=f"{NAME}.session", value=dict(record))]
         if kind in SETTING_TYPES:
             return [Setting(name=f"{NAME}.{kind}", value=extra)]
-        return self._read_visible(record, extra) or self._read_reference(record) or [CustomEntry(name=f"{NAME}.{kind}", data=record)]
+        return (
+            self._read_visible(record, extra)
+            or self._read_reference(record)
+            or [CustomEntry(name=f"{NAME}.{kind}", data=record)]
+        )
 
     def _read_visible(self, record: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
         """Read a line that the model is shown. Empty for any other line."""
@@ -146,30 +190,49 @@ class _Reader:
             case "compaction" if summary is not None:
                 return [
                     self._read_checkpoint(record, summary),
-                    *_keep_fields(omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})),
+                    *_keep_fields(
+                        omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
+                    ),
                 ]
             case "custom_message":
                 name = as_text(record.get("customType")) or NAME
                 custom = Message(role="user", content=_read_parts(record.get("content"), ""))
-                return [CustomMessage(name=name, message=custom), *_keep_fields(omit_fields(extra, {"customType", "content"}))]
+                return [
+                    CustomMessage(name=name, message=custom),
+                    *_keep_fields(omit_fields(extra, {"customType", "content"})),
+                ]
             case _:
                 return []
 
     def _read_reference(self, record: JsonObject) -> list[EntryPayload]:
-        """Read a line about another line: a label or the summary of a branch. Empty for any other line."""
-        target = self._by_line_id.get(as_text(record.get("targetId")) or as_text(record.get("fromId")) or "")
+        """Read a line about another line: a label or the summary of a branch.
+
+        Empty for any other line.
+        """
+        target = self._by_line_id.get(
+            as_text(record.get("targetId")) or as_text(record.get("fromId")) or ""
+        )
         label, summary = as_text(record.get("label")), as_text(record.get("summary"))
         if target and record.get("type") == "branch_summary" and summary is not None:
-            return [BranchSummary(summary=summary, leaf=target[1], facts=as_object(record.get("details")))]
+            return [
+                BranchSummary(
+                    summary=summary, leaf=target[1], facts=as_object(record.get("details"))
+                )
+            ]
         if target and record.get("type") == "label" and label is not None:
             return [Label(target=target[0], label=label)]
         return []
 
     def _read_checkpoint(self, record: JsonObject, summary: str) -> Checkpoint:
-        index, last = as_count(record.get("firstKeptEntryIndex")), as_count(record.get("keepLastMessages"))
+        index, last = (
+            as_count(record.get("firstKeptEntryIndex")),
+            as_count(record.get("keepLastMessages")),
+        )
         first = None
         if (first_kept_id := as_text(record.get("firstKeptEntryId"))) is not None:
-            first = self._by_line_id[first_kept_id][0] if first_kept_id in self._by_line_id else None
+            first = (
+                self._by_line_id[first_kept_id][0] if first_kept_id in self._by_line_id else None
+            )
         elif index is not None:
             first = self._by_index[index] if 0 < index < len(self._by_index) else None
         elif last and self._latest_messages:
@@ -177,7 +240,9 @@ class _Reader:
         return Checkpoint(
             summary=summary,
             first_kept=first,
-            trigger="extension" if record.get("fromHook") is True or record.get("fromExtension") is True else "unknown",
+            trigger="extension"
+            if record.get("fromHook") is True or record.get("fromExtension") is True
+            else "unknown",
             tokens_before=as_count(record.get("tokensBefore")),
             facts=as_object(record.get("details")),
         )
@@ -189,22 +254,37 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
     content = message.get("content")
     match message.get("role"):
         case "user":
-            return [MessageEntry(message=Message(role="user", content=_read_parts(content, ""))), *_keep_fields(extra)]
+            return [
+                MessageEntry(message=Message(role="user", content=_read_parts(content, ""))),
+                *_keep_fields(extra),
+            ]
         case "assistant":
             return _read_reply(message, extra)
         case "toolResult":
             call_id, name = as_text(message.get("toolCallId")), as_text(message.get("toolName"))
-            result = Message(role="tool", content=_read_parts(content, ""), tool_call_id=call_id or "", name=name)
+            result = Message(
+                role="tool", content=_read_parts(content, ""), tool_call_id=call_id or "", name=name
+            )
             result = mark_error(result, failed=message.get("isError") is True)
-            return [MessageEntry(message=result), *_keep_fields(omit_fields(extra, {"toolCallId", "toolName"}))]
+            return [
+                MessageEntry(message=result),
+                *_keep_fields(omit_fields(extra, {"toolCallId", "toolName"})),
+            ]
         case "custom" | "hookMessage":
             name = as_text(message.get("customType")) or NAME
             return [
-                CustomMessage(name=name, message=Message(role="user", content=_read_parts(content, ""))),
+                CustomMessage(
+                    name=name, message=Message(role="user", content=_read_parts(content, ""))
+                ),
                 *_keep_fields(omit_fields(extra, {"customType"})),
             ]
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            return [MessageEntry(message=Message(role="user", content=(_format_shell_command(message),))), *_keep_fields(extra)]
+            return [
+                MessageEntry(
+                    message=Message(role="user", content=(_format_shell_command(message),))
+                ),
+                *_keep_fields(extra),
+            ]
         case _:
             return [CustomEntry(name=f"{NAME}.message", data=message)]
 
@@ -215,17 +295,36 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     extra_by_call: dict[str, Json] = {}
     for block in as_objects(message.get("content")):
         if block.get("type") == "toolCall":
-            name, arguments = as_text(block.get("name")) or "", dump_arguments(block.get("arguments"))
-            calls.append(ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments))
+            name, arguments = (
+                as_text(block.get("name")) or "",
+                dump_arguments(block.get("arguments")),
+            )
+            calls.append(
+                ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments)
+            )
             if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
                 extra_by_call[calls[-1].id] = call_extra
     reply = MessageEntry(
-        message=Message(role="assistant", content=_read_parts(message.get("content"), api), tool_calls=tuple(calls)),
+        message=Message(
+            role="assistant",
+            content=_read_parts(message.get("content"), api),
+            tool_calls=tuple(calls),
+        ),
         usage=_read_usage(as_object(message.get("usage"))),
         model=as_text(message.get("model")),
-        finish=FINISHES.get(as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))),
+        finish=FINISHES.get(
+            as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
+        ),
     )
-    return [reply, *_keep_fields({**omit_fields(extra, {"model", "stopReason"}), **({"calls": extra_by_call} if extra_by_call else {})})]
+    return [
+        reply,
+        *_keep_fields(
+            {
+                **omit_fields(extra, {"model", "stopReason"}),
+                **({"calls": extra_by_call} if extra_by_call else {}),
+            }
+        ),
+    ]
 
 
 def _read_parts(content: Json, api: str) -> tuple[Part, ...]:
@@ -237,10 +336,16 @@ def _read_parts(content: Json, api: str) -> tuple[Part, ...]:
             case str(text) | {"type": "text", "text": str(text)}:
                 parts.append(text)
             case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
-                parts.append(ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type))
+                parts.append(
+                    ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
+                )
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
-                value: JsonObject = {"type": "thinking", "thinking": thinking, **({"signature": signature} if signature else {})}
+                value: JsonObject = {
+                    "type": "thinking",
+                    "thinking": thinking,
+                    **({"signature": signature} if signature else {}),
+                }
                 parts.append(OpaquePart(value=value, provider=ANTHROPIC))
             case _:
                 parts.append(OpaquePart(value=block, provider=f"{NAME}.{api}"))
@@ -263,7 +368,10 @@ def _read_usage(data: JsonObject) -> Usage | None:
 def _format_shell_command(message: JsonObject) -> str:
     """Format a command that the user ran as the model was shown it."""
     output, code = as_text(message.get("output")), as_count(message.get("exitCode"))
-    lines = [f"Ran `{as_text(message.get('command')) or ''}`", f"```\n{output}\n```" if output else "(no output)"]
+    lines = [
+        f"Ran `{as_text(message.get('command')) or ''}`",
+        f"```\n{output}\n```" if output else "(no output)",
+    ]
     if message.get("cancelled") is True:
         lines.append("\n(command cancelled)")
     elif code:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from promptkit.recordings.reading.format import Batch
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
 from promptkit.transcript.jsonl.format import header_from_line
-from promptkit.transcript.jsonl.reader import LineScanner, ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.jsonl.reader import (
+    LineScanner,
+    ReadPosition,
+    StoredEntry,
+    TranscriptReader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,7 +57,9 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         at_root = entry.parent_id is None or entry.parent_id in roots
         if at_root and not is_message:
             roots.add(entry.id)
-        yield Batch(entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message))
+        yield Batch(
+            entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message)
+        )
 
 
 def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
@@ -68,4 +75,6 @@ def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
 
 def _is_message(entry: Entry) -> bool:
     payload = entry.payload
-    return isinstance(payload, MessageEntry | CustomMessage) or (isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary))
+    return isinstance(payload, MessageEntry | CustomMessage) or (
+        isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
+    )

@@ -50,7 +50,10 @@ class SweAgentFormat:
                 yield writer.keep_unreadable(member, "no JSON object.")
             elif member.pattern[0] == "history":
                 payloads = read_chat_message(member.value, NAME)
-                yield writer.add(payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)], messages=int(bool(payloads)))
+                yield writer.add(
+                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
+                    messages=int(bool(payloads)),
+                )
             elif has_history:
                 yield writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
             else:
@@ -61,11 +64,16 @@ class SweAgentFormat:
 def _has_history(source: RecordingSource) -> bool:
     if "history.item" in read_head(source).json_paths:
         return True
-    return any(member.pattern == ("history", None) for member in walk_members(source, [("history", None)]))
+    return any(
+        member.pattern == ("history", None) for member in walk_members(source, [("history", None)])
+    )
 
 
 def _read_step(step: JsonObject) -> tuple[list[EntryPayload], int]:
-    """Read a step as two messages: the action and the observation. Returns the payloads and the number of messages."""
+    """Read a step as two messages: the action and the observation.
+
+    Returns the payloads and the number of messages.
+    """
     payloads: list[EntryPayload] = []
     if response := as_text(step.get("response")) or as_text(step.get("action")):
         payloads.append(MessageEntry(message=Message(role="assistant", content=(response,))))

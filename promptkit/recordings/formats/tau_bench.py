@@ -45,6 +45,9 @@ class TauBenchFormat:
                 yield writer.keep(member)
             elif isinstance(member.value, Mapping):
                 payloads = read_chat_message(member.value, NAME)
-                yield writer.add(payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)], messages=int(bool(payloads)))
+                yield writer.add(
+                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
+                    messages=int(bool(payloads)),
+                )
             else:
                 yield writer.keep_unreadable(member, "no JSON object.")

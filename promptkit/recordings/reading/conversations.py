@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from promptkit.recordings.reading.source import RecordingSource
     from promptkit.transcript.entries import EntryPayload
 
-__all__ = ["ConversationWriter", "EntryChain", "IdAllocator", "JsonMember", "PathPattern", "walk_members"]
+__all__ = [
+    "ConversationWriter",
+    "EntryChain",
+    "IdAllocator",
+    "JsonMember",
+    "PathPattern",
+    "walk_members",
+]
 
 PathPattern: TypeAlias = tuple[str | None, ...]
 """The path of the messages in a JSON text: keys, and None for any index in a list."""
@@ -45,7 +52,9 @@ class JsonMember:
         return next((str(part) for part in reversed(self.path) if isinstance(part, str)), "value")
 
 
-def walk_members(source: RecordingSource, patterns: Sequence[PathPattern], *, depth: int = 0) -> Iterator[JsonMember]:
+def walk_members(
+    source: RecordingSource, patterns: Sequence[PathPattern], *, depth: int = 0
+) -> Iterator[JsonMember]:
     """Yield the values of a file, messages one by one.
 
     Args:
@@ -64,7 +73,12 @@ def walk_members(source: RecordingSource, patterns: Sequence[PathPattern], *, de
     wanted_patterns = set(patterns)
     for path, value in split_members(source, split):
         pattern = _generalize(path)
-        yield JsonMember(path=path, value=value, pattern=pattern if pattern in wanted_patterns else None, conversation=path[: 1 + depth])
+        yield JsonMember(
+            path=path,
+            value=value,
+            pattern=pattern if pattern in wanted_patterns else None,
+            conversation=path[: 1 + depth],
+        )
 
 
 def _generalize(path: JsonPath) -> PathPattern:
@@ -72,7 +86,10 @@ def _generalize(path: JsonPath) -> PathPattern:
 
 
 class ConversationWriter:
-    """Write the conversations of a file one after the other. Each is a root of the tree, and is labelled if there are several."""
+    """Write the conversations of a file one after the other.
+
+    Each is a root of the tree, and is labelled if there are several.
+    """
 
     def __init__(self, format_name: str) -> None:
         self._format_name = format_name
@@ -80,7 +97,8 @@ class ConversationWriter:
         self._number = 0
         self._conversation: JsonPath | None = None
         self._chain = EntryChain(self._ids)
-        self._unlabelled: tuple[str, str] | None = None  # the first message and the label of the first conversation, while it is alone
+        # the first message and the label of the first conversation, while it is alone
+        self._unlabelled: tuple[str, str] | None = None
         self._has_messages = False
         self.title: str | None = None
         """The label of the present conversation; None for a numbered one."""
@@ -94,8 +112,18 @@ class ConversationWriter:
             self.title = None
             self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
 
-    def add(self, payloads: Sequence[EntryPayload], *, messages: int = 0, time: float | None = None, entry_id: str | None = None) -> Batch:
-        """Add entries to the present conversation. `messages` is the number of the recording's messages among them."""
+    def add(
+        self,
+        payloads: Sequence[EntryPayload],
+        *,
+        messages: int = 0,
+        time: float | None = None,
+        entry_id: str | None = None,
+    ) -> Batch:
+        """Add entries to the present conversation.
+
+        `messages` is the number of the recording's messages among them.
+        """
         entries = self._chain.add(*payloads, time=time, entry_id=entry_id)
         begins = bool(messages) and not self._has_messages
         if begins:
@@ -105,10 +133,17 @@ class ConversationWriter:
                 self._unlabelled = (entries[0].id, label)
             else:
                 if self._unlabelled:
-                    entries += self._chain.add(Label(target=self._unlabelled[0], label=self._unlabelled[1]))
+                    entries += self._chain.add(
+                        Label(target=self._unlabelled[0], label=self._unlabelled[1])
+                    )
                     self._unlabelled = None
                 entries += self._chain.add(Label(target=entries[0].id, label=label))
-        return Batch(entries=entries, messages=messages, conversations=int(begins), call_id_scope=f"{self._number}")
+        return Batch(
+            entries=entries,
+            messages=messages,
+            conversations=int(begins),
+            call_id_scope=f"{self._number}",
+        )
 
     def keep(self, member: JsonMember) -> Batch:
         """Keep a value next to the messages in a custom entry."""
@@ -118,17 +153,22 @@ class ConversationWriter:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:]))
-        return attrs.evolve(batch, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),))
+        return attrs.evolve(
+            batch, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),)
+        )
 
 
 class EntryChain:
     """A conversation without branches: each entry is the child of the one before it.
 
-    An entry without an id gets one of its number and its content, so that the same recording always gives the same ids. An entry without
-    a time has the time of the entry before it; the first has 0.
+    An entry without an id gets one of its number and its content, so that the same recording always
+    gives the same ids. An entry without a time has the time of the entry before it; the first
+    has 0.
     """
 
-    def __init__(self, ids: IdAllocator, *, name: str = "", tail: str | None = None, time: float = 0.0) -> None:
+    def __init__(
+        self, ids: IdAllocator, *, name: str = "", tail: str | None = None, time: float = 0.0
+    ) -> None:
         self._ids = ids
         self._prefix = f"{name}-" if name else ""
         self._count = 0
@@ -139,9 +179,14 @@ class EntryChain:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None) -> tuple[Entry, ...]:
+    def add(
+        self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None
+    ) -> tuple[Entry, ...]:
         """Add entries with these payloads. The first one gets `entry_id`, if that is not None."""
-        return tuple(self._add(payload, time, None if index else entry_id) for index, payload in enumerate(payloads))
+        return tuple(
+            self._add(payload, time, None if index else entry_id)
+            for index, payload in enumerate(payloads)
+        )
 
     def _add(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
         self._count += 1
@@ -161,12 +206,15 @@ DIGEST_NAMES: dict[type[EntryPayload], str] = {MessageEntry: "Said", CustomEntry
 
 
 def _digest(payload: EntryPayload) -> str:
-    # Digests are part of ids, so that the same recording must give the same ones after a class has been renamed.
+    # Digests are part of ids, so that the same recording must give the same ones after a class has
+    # been renamed.
     text = repr(payload)
     if name := DIGEST_NAMES.get(type(payload)):
         text = name + text[len(type(payload).__name__) :]
     text = text.replace("CacheBreakpointPart(", "BoundaryPart(")
-    return hashlib.blake2s(text.encode("utf-8", errors="backslashreplace"), digest_size=4).hexdigest()
+    return hashlib.blake2s(
+        text.encode("utf-8", errors="backslashreplace"), digest_size=4
+    ).hexdigest()
 
 
 class IdAllocator:

@@ -41,9 +41,12 @@ class RecordingFormat(Protocol):
         ...
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a recording in its order. Keeps ids and the answer that is being read, never the whole file.
+        """Yield the entries of a recording in its order.
 
-        Raises TranscriptFormatError if the file stops being of this format. All batches before were yielded.
+        Keeps ids and the answer that is being read, never the whole file.
+
+        Raises TranscriptFormatError if the file stops being of this format. All batches before were
+        yielded.
         """
         ...
 
@@ -53,7 +56,8 @@ class Batch:
     """The entries of a part of a recording."""
 
     entries: tuple[Entry, ...] = ()
-    """The entries, in the order in which they are written. A parent is before its children, in this batch or an earlier one."""
+    """The entries, in the order in which they are written. A parent is before its children, in this
+    batch or an earlier one."""
     messages: int = 0
     """Messages as the recording counts them: its own records, however many entries they became."""
     attachments: int = 0
@@ -77,7 +81,8 @@ class FileHead:
     records: tuple[JsonObject, ...]
     """The first lines that are JSON objects."""
     json_paths: frozenset[str]
-    """Paths in the JSON text such as `messages.item.role`, some also with their value: `messages.item.role=user`.
+    """Paths in the JSON text such as `messages.item.role`, some also with their value:
+    `messages.item.role=user`.
 
     The members of a list are called `item`. A file that is not JSON has no paths.
     """
@@ -102,7 +107,11 @@ FIELDS_WITH_VALUE = ("role", "type", "trajectory_format", "source")
 
 def read_head(source: RecordingSource) -> FileHead:
     """Read the beginning of a file. Raises nothing for a file that is not JSON."""
-    return FileHead(name=source.name, records=tuple(_until_damage(_read_records(source))), json_paths=frozenset(_find_paths(source)))
+    return FileHead(
+        name=source.name,
+        records=tuple(_until_damage(_read_records(source))),
+        json_paths=frozenset(_find_paths(source)),
+    )
 
 
 def _until_damage(records: Iterator[JsonObject]) -> Iterator[JsonObject]:
@@ -115,7 +124,11 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
     found = 0
     for _ in range(4 * MAX_RECORDS):
         line = file.readline(MAX_LINE_BYTES)
-        if not line or found == MAX_RECORDS or (len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")):
+        if (
+            not line
+            or found == MAX_RECORDS
+            or (len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"))
+        ):
             return
         try:
             value = parse_json(line)
@@ -134,6 +147,10 @@ def _find_paths(source: RecordingSource) -> set[str]:
                 break
             if len(path) <= MAX_PATH_CHARACTERS:
                 paths.add(path)
-                if isinstance(value, str) and len(value) <= MAX_PATH_CHARACTERS and path.rpartition(".")[2] in FIELDS_WITH_VALUE:
+                if (
+                    isinstance(value, str)
+                    and len(value) <= MAX_PATH_CHARACTERS
+                    and path.rpartition(".")[2] in FIELDS_WITH_VALUE
+                ):
                     paths.add(f"{path}={value}")
     return paths

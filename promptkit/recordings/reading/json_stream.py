@@ -1,4 +1,7 @@
-"""JSON files that are too large for memory, parsed piece by piece. This is the only module that imports ijson."""
+"""JSON files that are too large for memory, parsed piece by piece.
+
+This is the only module that imports ijson.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +28,41 @@ if TYPE_CHECKING:
 __all__ = ["JsonPath", "split_members", "walk_paths"]
 
 JsonPath: TypeAlias = tuple[str | int, ...]
-"""The path of a value: the index of the JSON text in the file, then the keys and list indices that lead to the value."""
+"""The path of a value: the index of the JSON text in the file, then the keys and list indices that
+lead to the value."""
 
 CHUNK_BYTES = 1 << 16
-"""Bytes that the parser reads at once. Within a long text they double, because the parser scans the text again from its beginning."""
+"""Bytes that the parser reads at once. Within a long text they double, because the parser scans the
+text again from its beginning."""
 
 MAX_CHUNK_BYTES = 1 << 25
 
 SEARCH_CHUNK_BYTES = 1 << 20
 """Bytes that are searched for long numbers at once."""
 
-_DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256))
+_DIGITS = bytes(
+    ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256)
+)
 """Makes every digit a 0, and every other byte a space."""
 
 MAX_WALK_DEPTH = 8
-"""Levels of nested lists and objects that `walk_paths` reports. No format needs more to be recognized."""
+"""Levels of nested lists and objects that `walk_paths` reports. No format needs more to be
+recognized."""
 
 STARTS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
 
 
-def split_members(source: RecordingSource, split: Callable[[JsonPath], bool]) -> Iterator[tuple[JsonPath, Json]]:
+def split_members(
+    source: RecordingSource, split: Callable[[JsonPath], bool]
+) -> Iterator[tuple[JsonPath, Json]]:
     """Yield the values of a file with their paths, in file order.
 
     A value that is nested too deeply is replaced by a text that says so.
 
     Args:
         source: The file. It may hold several JSON texts, one after the other.
-        split: Return whether the list or object at a path is to be yielded member by member instead of as a whole.
+        split: Return whether the list or object at a path is to be yielded member by member instead
+            of as a whole.
 
     Raises:
         TranscriptFormatError: The text stops being JSON. All values before were yielded.
@@ -79,7 +90,8 @@ class _Place:
     """The path of the next value."""
 
     def __init__(self) -> None:
-        self._parts: list[str | int] = [-1]  # an index is that of the previous member until `advance` is called
+        # an index is that of the previous member until `advance` is called
+        self._parts: list[str | int] = [-1]
 
     @property
     def path(self) -> JsonPath:
@@ -167,18 +179,23 @@ def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
 def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """Yield the events of the parser (`start_map`, `map_key`, `string` and so on) with their values.
 
-    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it stops being JSON, or where one text or
-    number has more than `MAX_LINE_BYTES`.
+    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it
+    stops being JSON, or where one text or number has more than `MAX_LINE_BYTES`.
     """
     with _translate_errors(source):
-        # ijson has no types: an event comes with a JSON value, or with a Decimal that has all digits of a number.
+        # ijson has no types: an event comes with a JSON value, or with a Decimal that has all
+        # digits of a number.
         events: list[tuple[str, Json | Decimal]] = ijson.sendable_list()
         parser = _backend(source).basic_parse_coro(events, multiple_values=True)
         reader = _Utf8Reader(source.open())
         size, waiting = CHUNK_BYTES, 0
         while chunk := reader.read(size):
             failure = _send(parser, chunk)
-            size, waiting = (CHUNK_BYTES, 0) if events else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            size, waiting = (
+                (CHUNK_BYTES, 0)
+                if events
+                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            )
             yield from _take(events)
             if failure is not None:
                 raise failure
@@ -190,7 +207,10 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
 
 
 def _send(parser: Any, chunk: bytes) -> Exception | None:  # noqa: ANN401  # Any: ijson has no types
-    """Give the parser a chunk. Returns its error, which is raised when the events before it were taken."""
+    """Give the parser a chunk.
+
+    Returns its error, which is raised when the events before it were taken.
+    """
     try:
         parser.send(chunk)
     except (ijson.JSONError, ValueError) as error:
@@ -245,7 +265,10 @@ class _Utf8Reader:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self, size: int = CHUNK_BYTES) -> bytes:
-        """Return some bytes; none at the end. Continues reading if a chunk holds only a part of a character."""
+        """Return some bytes; none at the end.
+
+        Continues reading if a chunk holds only a part of a character.
+        """
         while size and (chunk := self._file.read(size)):
             if text := self._decoder.decode(chunk):
                 return text.encode()

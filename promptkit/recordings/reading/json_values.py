@@ -35,7 +35,8 @@ JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
 
 MAX_DEPTH = 200
-"""Levels of nested objects and lists. A deeper value is kept as text, because not every JSON reader can read it."""
+"""Levels of nested objects and lists. A deeper value is kept as text, because not every JSON reader
+can read it."""
 
 MIN_MILLISECONDS = 1e11
 """A larger time is in milliseconds: as seconds it would be more than 3,000 years after 1970."""
@@ -63,7 +64,12 @@ def as_text(value: Json) -> str | None:
 
 def as_count(value: Json) -> int | None:
     """Return the value as a whole number if it is a number of at least 0, else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value < 0
+    ):
         return None
     return int(value)
 
@@ -83,7 +89,11 @@ def parse_time(value: Json) -> float | None:
 
 def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
     """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
-    return {key: value for key, value in record.items() if key not in known and value not in (None, [], {}, "")}
+    return {
+        key: value
+        for key, value in record.items()
+        if key not in known and value not in (None, [], {}, "")
+    }
 
 
 def dump_json(value: Json) -> str:
@@ -92,14 +102,23 @@ def dump_json(value: Json) -> str:
 
 
 def parse_json(text: bytes) -> Json:
-    """Parse a JSON text. NaN and numbers beyond the range of doubles become strings, because they cannot be written as JSON.
+    """Parse a JSON text.
 
-    Invalid UTF-8 becomes replacement characters. Raises ValueError, with the reason, for text that is not JSON or is nested too deeply.
+    NaN and numbers beyond the range of doubles become strings, because they cannot be written as
+    JSON.
+
+    Invalid UTF-8 becomes replacement characters. Raises ValueError, with the reason, for text that
+    is not JSON or is nested too deeply.
     """
     # The reasons are stored in transcripts, beside the line, so that they must not change.
     try:
         value = cast(
-            "Json", json.loads(text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number)
+            "Json",
+            json.loads(
+                text.decode("utf-8", errors="replace"),
+                parse_constant=str,
+                parse_float=_parse_number,
+            ),
         )  # it is JSON
     except json.JSONDecodeError as error:
         message = f"no JSON: {error.msg} at column {error.colno:,}"
@@ -125,7 +144,9 @@ def is_too_deep(value: Json) -> bool:
         children: list[Json] = []
         for item in level:
             if isinstance(item, Mapping):
-                children.extend(child for child in item.values() if isinstance(child, Mapping | list))
+                children.extend(
+                    child for child in item.values() if isinstance(child, Mapping | list)
+                )
             elif isinstance(item, list):
                 children.extend(child for child in item if isinstance(child, Mapping | list))
         if not children:
@@ -146,4 +167,6 @@ def parse_object(line: bytes) -> JsonObject | str:
 def keep_bad_line(format_name: str, number: int, line: bytes, problem: str) -> CustomEntry:
     """Return an entry that keeps a line that could not be read, as text."""
     text = line.decode("utf-8", errors="backslashreplace").rstrip("\r\n")
-    return CustomEntry(name=f"{format_name}.bad_line", data={"line": number, "problem": problem, "text": text})
+    return CustomEntry(
+        name=f"{format_name}.bad_line", data={"line": number, "problem": problem, "text": text}
+    )

@@ -8,9 +8,27 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    ToolCall,
+    Usage,
+)
 from promptkit.providers.anthropic.response import read_usage
-from promptkit.recordings.reading.json_values import as_count, as_list, as_object, as_objects, as_text, dump_json, omit_fields
+from promptkit.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    dump_json,
+    omit_fields,
+)
 from promptkit.tools import ERROR_MARK
 from promptkit.transcript.entries import CustomEntry, MessageEntry
 
@@ -40,7 +58,16 @@ ROLES: Mapping[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-CHAT_FIELDS = {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "reasoning_content", "thinking_blocks"}
+CHAT_FIELDS = {
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "reasoning_content",
+    "thinking_blocks",
+}
 ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
 
 ANTHROPIC = "anthropic"
@@ -48,7 +75,12 @@ ANTHROPIC = "anthropic"
 
 
 def read_chat_message(
-    record: JsonObject, format_name: str, *, usage: Usage | None = None, model: str | None = None, finish: str | None = None
+    record: JsonObject,
+    format_name: str,
+    *,
+    usage: Usage | None = None,
+    model: str | None = None,
+    finish: str | None = None,
 ) -> list[EntryPayload]:
     """Read an OpenAI chat message.
 
@@ -60,13 +92,18 @@ def read_chat_message(
         finish: The finish reason of the reply, likewise.
 
     Returns:
-        The message, then a custom entry with the fields that promptkit's messages do not have. Empty for an unknown role.
+        The message, then a custom entry with the fields that promptkit's messages do not have.
+        Empty for an unknown role.
     """
     role = ROLES.get(as_text(record.get("role")) or "")
     if role is None:
         return []
     content = record.get("content")
-    results = read_anthropic_content(content).results if role == "user" and isinstance(content, list) else []
+    results = (
+        read_anthropic_content(content).results
+        if role == "user" and isinstance(content, list)
+        else []
+    )
     message = Message(
         role=role,
         content=(*_read_thinking(record), *_read_chat_content(content)),
@@ -87,22 +124,39 @@ def read_chat_message(
 
 
 def _find_tool_call_id(record: JsonObject) -> str:
-    """Return the id of the call that a tool result answers. For the older functions it is their name."""
+    """Return the id of the call that a tool result answers.
+
+    For the older functions it is their name.
+    """
     ids = [call_id for call_id in as_list(record.get("tool_call_ids")) if isinstance(call_id, str)]
-    return as_text(record.get("tool_call_id")) or (ids[0] if ids else as_text(record.get("name")) or "")
+    return as_text(record.get("tool_call_id")) or (
+        ids[0] if ids else as_text(record.get("name")) or ""
+    )
 
 
 def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
     for call in as_objects(record.get("tool_calls")):
         function, custom = as_object(call.get("function")), as_object(call.get("custom"))
-        arguments = {"input": custom.get("input")} if custom and not function else function.get("arguments")
+        arguments = (
+            {"input": custom.get("input")} if custom and not function else function.get("arguments")
+        )
         name = as_text(function.get("name")) or as_text(custom.get("name")) or ""
-        calls.append(ToolCall(id=as_text(call.get("id")) or "", name=name, arguments=dump_arguments(arguments)))
+        calls.append(
+            ToolCall(
+                id=as_text(call.get("id")) or "", name=name, arguments=dump_arguments(arguments)
+            )
+        )
     if function := as_object(record.get("function_call")):
         name = as_text(function.get("name")) or ""
-        calls.append(ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments"))))
-    calls += read_anthropic_content(record.get("content")).calls if isinstance(record.get("content"), list) else []
+        calls.append(
+            ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments")))
+        )
+    calls += (
+        read_anthropic_content(record.get("content")).calls
+        if isinstance(record.get("content"), list)
+        else []
+    )
     return tuple(calls)
 
 
@@ -112,7 +166,11 @@ def _read_thinking(record: JsonObject) -> list[Part]:
     text = as_text(record.get("reasoning_content"))
     if blocks:
         return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
-    return [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")] if text else []
+    return (
+        [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")]
+        if text
+        else []
+    )
 
 
 def _read_chat_content(content: Json) -> list[Part]:
@@ -133,7 +191,9 @@ def _read_chat_block(block: Json) -> list[Part]:
         case Mapping():
             part = _read_chat_part(block)
             parts: list[Part] = [part] if part != "" else []
-            return parts if isinstance(part, OpaquePart) else [*parts, *_read_cache_breakpoints(block)]
+            return (
+                parts if isinstance(part, OpaquePart) else [*parts, *_read_cache_breakpoints(block)]
+            )
         case _:
             return [dump_json(block)]
 
@@ -144,24 +204,45 @@ def _read_chat_part(block: JsonObject) -> Part:
         case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
             return text
         case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return ImagePart(url=url, detail=as_text(as_object(block.get("image_url")).get("detail")))
+            return ImagePart(
+                url=url, detail=as_text(as_object(block.get("image_url")).get("detail"))
+            )
         case {"type": "image_url", "image_url": str(url)}:
             return ImagePart(url=url)
-        case {"type": "file", "file": {"file_data": str(data)}} if data.startswith("data:") and ";base64," in data:
+        case {"type": "file", "file": {"file_data": str(data)}} if (
+            data.startswith("data:") and ";base64," in data
+        ):
             kind, _, content = data.removeprefix("data:").partition(";base64,")
-            return DocumentPart(data=content, media_type=kind, name=as_text(as_object(block.get("file")).get("filename")))
+            return DocumentPart(
+                data=content,
+                media_type=kind,
+                name=as_text(as_object(block.get("file")).get("filename")),
+            )
         case _:
             return OpaquePart(value=block, provider=CHAT)
 
 
 def _read_cache_breakpoints(block: JsonObject) -> list[Part]:
-    marks = [block[name] for name in ("cache_control", "prompt_cache_breakpoint") if isinstance(block.get(name), Mapping)]
-    return [CacheBreakpointPart(kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))) for mark in marks]
+    marks = [
+        block[name]
+        for name in ("cache_control", "prompt_cache_breakpoint")
+        if isinstance(block.get(name), Mapping)
+    ]
+    return [
+        CacheBreakpointPart(
+            kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))
+        )
+        for mark in marks
+    ]
 
 
 def dump_arguments(arguments: Json) -> str:
     """Return tool call arguments as text: a string unchanged, any other value as JSON text, None as an empty object."""
-    return arguments if isinstance(arguments, str) else dump_json(arguments if arguments is not None else {})
+    return (
+        arguments
+        if isinstance(arguments, str)
+        else dump_json(arguments if arguments is not None else {})
+    )
 
 
 @attrs.define
@@ -177,7 +258,10 @@ class ContentBlocks:
 
 
 def read_anthropic_content(content: Json) -> ContentBlocks:
-    """Read the content of an Anthropic message: a text, or a list of blocks. An unknown block becomes an opaque part."""
+    """Read the content of an Anthropic message: a text, or a list of blocks.
+
+    An unknown block becomes an opaque part.
+    """
     blocks = ContentBlocks()
     for block in as_list(content) if isinstance(content, list) else [content]:
         match block:
@@ -192,7 +276,10 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
 
 
 def parts_from_block(block: Json) -> list[Part]:
-    """Read a block that is neither a call nor a result: its part, and a cache breakpoint after it. Empty text gives no part."""
+    """Read a block that is neither a call nor a result: its part, and a cache breakpoint after it.
+
+    Empty text gives no part.
+    """
     match block:
         case None | "":
             return []
@@ -204,7 +291,9 @@ def parts_from_block(block: Json) -> list[Part]:
             parts: list[Part] = [text] if text else []
         case {"type": "image", "source": Mapping() as source} if url := _image_url(source):
             parts = [ImagePart(url=url, media_type=as_text(source.get("media_type")))]
-        case {"type": "document", "source": Mapping() as source} if document := _document(source, as_text(as_object(block).get("title"))):
+        case {"type": "document", "source": Mapping() as source} if document := _document(
+            source, as_text(as_object(block).get("title"))
+        ):
             parts = [document]
         case Mapping():
             return [OpaquePart(value=block, provider=ANTHROPIC)]
@@ -215,9 +304,14 @@ def parts_from_block(block: Json) -> list[Part]:
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     content = block.get("content")
-    parts = [part for item in (content if isinstance(content, list) else [content]) for part in parts_from_block(item)]
+    parts = [
+        part
+        for item in (content if isinstance(content, list) else [content])
+        for part in parts_from_block(item)
+    ]
     return mark_error(
-        Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block))), failed=block.get("is_error") is True
+        Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block))),
+        failed=block.get("is_error") is True,
     )
 
 
@@ -246,7 +340,11 @@ def _image_url(source: JsonObject) -> str | None:
 def _document(source: JsonObject, title: str | None) -> DocumentPart | None:
     match source:
         case {"type": "base64", "data": str(data)}:
-            return DocumentPart(data=data, media_type=as_text(source.get("media_type")) or "application/pdf", name=title)
+            return DocumentPart(
+                data=data,
+                media_type=as_text(source.get("media_type")) or "application/pdf",
+                name=title,
+            )
         case {"type": "text", "data": str(text)}:
             data = base64.b64encode(text.encode("utf-8", errors="backslashreplace")).decode("ascii")
             return DocumentPart(data=data, media_type="text/plain", name=title)
@@ -255,15 +353,28 @@ def _document(source: JsonObject, title: str | None) -> DocumentPart | None:
 
 
 def usage_from_openai(value: Json) -> Usage | None:
-    """Read the usage that OpenAI's APIs and similar ones report. Their input tokens include the cached ones."""
+    """Read the usage that OpenAI's APIs and similar ones report.
+
+    Their input tokens include the cached ones.
+    """
     data = as_object(value)
     input_tokens = _first_count(data, "prompt_tokens", "input_tokens")
     if input_tokens is None:
         return None
-    details = as_object(data.get("prompt_tokens_details")) or as_object(data.get("input_tokens_details"))
-    cached = _first_count(details, "cached_tokens") or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens") or 0
+    details = as_object(data.get("prompt_tokens_details")) or as_object(
+        data.get("input_tokens_details")
+    )
+    cached = (
+        _first_count(details, "cached_tokens")
+        or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens")
+        or 0
+    )
     output_tokens = _first_count(data, "completion_tokens", "output_tokens") or 0
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=min(cached, input_tokens))
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=min(cached, input_tokens),
+    )
 
 
 def _first_count(data: JsonObject, *names: str) -> int | None:

@@ -1,6 +1,7 @@
 """Files behind URLs: `s3://`, `gs://`, `az://` and `https://` through obstore, `hf://` through the library of Hugging Face.
 
-A file is copied into a temporary folder, and read there like any other: most formats are read more than once.
+A file is copied into a temporary folder, and read there like any other: most formats are read more
+than once.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ def is_remote(address: Path | str) -> bool:
 
 @contextmanager
 def fetch_file(address: Path | str) -> Generator[Path | str]:
-    """Copy the file behind a URL into a temporary folder, and give its path. Another address is given as it is.
+    """Copy the file behind a URL into a temporary folder, and give its path.
 
-    The copy has the file's name, and is deleted after the block. Raises TranscriptError if the file cannot be read or the library that the
-    URL needs is missing, InvalidArgumentError if the URL names no file.
+    Another address is given as it is.
+
+    The copy has the file's name, and is deleted after the block. Raises TranscriptError if the file
+    cannot be read or the library that the URL needs is missing, InvalidArgumentError if the URL
+    names no file.
     """
     if not isinstance(address, str) or not is_remote(address):
         yield address
@@ -73,15 +77,22 @@ def _copy_object(url: str, copy: Path) -> None:
 
 
 def _copy_from_hub(url: str, copy: Path) -> None:
-    with _hub_errors(url) as (files, path), files.open(path, "rb") as source, copy.open("wb") as file:
+    with (
+        _hub_errors(url) as (files, path),
+        files.open(path, "rb") as source,
+        copy.open("wb") as file,
+    ):
         while chunk := source.read(CHUNK_SIZE):
             file.write(chunk)
 
 
 def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
-    """Yield the URLs of the files below a URL whose path, from there on, matches. They come in no order.
+    """Yield the URLs of the files below a URL whose path, from there on, matches.
 
-    Raises TranscriptError if the place cannot be listed, InvalidArgumentError for `https://`, which has no lists.
+    They come in no order.
+
+    Raises TranscriptError if the place cannot be listed, InvalidArgumentError for `https://`, which
+    has no lists.
     """
     scheme = urlsplit(url).scheme
     if scheme in _WEB:
@@ -109,7 +120,10 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
 
 
 def remote_exists(url: str) -> bool:
-    """Return whether there is a file behind the URL of an output. Raises what `write_remote` raises."""
+    """Return whether there is a file behind the URL of an output.
+
+    Raises what `write_remote` raises.
+    """
     bucket, path = _open(url, for_writing=True)
     import obstore
 
@@ -126,7 +140,8 @@ def remote_exists(url: str) -> bool:
 def write_remote(url: str, write: Callable[[BinaryIO], object]) -> None:
     """Write the file behind a URL, completely or not at all.
 
-    Raises TranscriptError if it cannot be written, InvalidArgumentError for a URL that can only be read.
+    Raises TranscriptError if it cannot be written, InvalidArgumentError for a URL that can only be
+    read.
     """
     bucket, path = _open(url, for_writing=True)
     import obstore
@@ -150,7 +165,10 @@ class _HubFiles(Protocol):
 
 @contextmanager
 def _hub_errors(url: str) -> Generator[tuple[_HubFiles, str]]:
-    """Open the files of Hugging Face, and give them with the path of a URL there. Errors become sentences."""
+    """Open the files of Hugging Face, and give them with the path of a URL there.
+
+    Errors become sentences.
+    """
     try:
         from huggingface_hub import HfFileSystem
     except ImportError as error:
@@ -174,7 +192,9 @@ def _open(url: str, *, for_writing: bool = False) -> tuple[Bucket, str]:
     """Return the place of a URL, and the path of the file there."""
     parts = urlsplit(url)
     if for_writing and parts.scheme in (*_WEB, _HUB):
-        problem = f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
+        problem = (
+            f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
+        )
         raise InvalidArgumentError(problem)
     place = f"{parts.scheme}://{parts.netloc}"
     path = url.removeprefix(place).removeprefix("/")

@@ -23,7 +23,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @contextmanager
 def open_source(path: Path, *, address: str | None = None) -> Generator[RecordingSource]:
-    """Open a recording. Raises TranscriptError, with a message of one line, if it cannot be opened or read.
+    """Open a recording.
+
+    Raises TranscriptError, with a message of one line, if it cannot be opened or read.
 
     `address` is how errors name the file; by default its path.
     """
@@ -33,7 +35,9 @@ def open_source(path: Path, *, address: str | None = None) -> Generator[Recordin
             raise TranscriptError(problem)
         with path.open("rb") as raw:
             name = path.name.removesuffix(".gz")
-            yield RecordingSource(raw, path=address or str(path), name=name, size=path.stat().st_size)
+            yield RecordingSource(
+                raw, path=address or str(path), name=name, size=path.stat().st_size
+            )
     except FileNotFoundError as error:
         problem = f"there is no file {path}."
         raise TranscriptError(problem) from error
@@ -43,7 +47,11 @@ def open_source(path: Path, *, address: str | None = None) -> Generator[Recordin
 
 
 class RecordingSource:
-    """A recording. `name` is the file's name without the suffix of compression; `size` is its size on the disk, in bytes."""
+    """A recording.
+
+    `name` is the file's name without the suffix of compression; `size` is its size on the disk, in
+    bytes.
+    """
 
     def __init__(self, raw: BinaryIO, *, path: str, name: str, size: int) -> None:
         self._raw = raw
@@ -51,7 +59,8 @@ class RecordingSource:
         self.name = name
         self.size = size
         self.has_long_number: bool | None = None
-        """Whether the file contains more digits in a row than Python converts to a number; None if it was not searched yet."""
+        """Whether the file contains more digits in a row than Python converts to a number; None if
+        it was not searched yet."""
 
     @property
     def position(self) -> int:
@@ -75,7 +84,10 @@ class RecordingSource:
         return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not blank, numbered from 1. Only a line feed ends a line; texts may contain other line breaks."""
+        """Yield the lines that are not blank, numbered from 1.
+
+        Only a line feed ends a line; texts may contain other line breaks.
+        """
         file = self.open()
         number = 0
         while line := file.readline(MAX_LINE_BYTES):
@@ -85,7 +97,10 @@ class RecordingSource:
 
 
 class Readable(Protocol):
-    """The content of a recording. Its methods raise TranscriptFormatError if compressed data is damaged or cut short."""
+    """The content of a recording.
+
+    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
+    """
 
     def read(self, size: int = -1, /) -> bytes:
         """Return some bytes; none at the end."""

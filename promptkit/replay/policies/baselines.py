@@ -1,6 +1,7 @@
 """Baselines for comparison: the documented rules of other libraries, reimplemented with their weaknesses.
 
-All of them have the same limit, use the same tokenizer unless their own rule counts differently, and keep no transcript.
+All of them have the same limit, use the same tokenizer unless their own rule counts differently,
+and keep no transcript.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Usage
     from promptkit.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
 
-__all__ = ["BASELINE_POLICIES", "BaselinePolicy", "CountedMessages", "Trim", "drop_oldest", "trim_last", "truncate_in_steps"]
+__all__ = [
+    "BASELINE_POLICIES",
+    "BaselinePolicy",
+    "CountedMessages",
+    "Trim",
+    "drop_oldest",
+    "trim_last",
+    "truncate_in_steps",
+]
 
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
@@ -26,7 +35,10 @@ TRUNCATION_STEP = 4_000
 
 @attrs.frozen(kw_only=True)
 class BaselinePolicy:
-    """A rule of another library. `trim` is called for every request, with all messages of the conversation."""
+    """A rule of another library.
+
+    `trim` is called for every request, with all messages of the conversation.
+    """
 
     name: str
     trim: Trim | None = None
@@ -38,14 +50,16 @@ class BaselinePolicy:
 
 
 Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
-"""(all messages of the conversation, the tokens that the request's messages may have) → the messages that are sent."""
+"""(all messages of the conversation, the tokens that the request's messages may have) → the
+messages that are sent."""
 
 
 def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
     """Drop the oldest messages until the rest fits and starts with a user message.
 
-    Many early chat programs have this rule. Here its requests are always valid: tool calls are dropped with their results, and in a long
-    turn of tool calls the user message stays before the newest of them.
+    Many early chat programs have this rule. Here its requests are always valid: tool calls are
+    dropped with their results, and in a long turn of tool calls the user message stays before the
+    newest of them.
     """
     start = conversation.place_fitting(max_tokens)
     user_place = conversation.next_user_place(start)
@@ -54,9 +68,14 @@ def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Mess
     if not conversation.user_places:
         return conversation.messages[_after_results(conversation, start) :]
     user_place = conversation.user_places[-1]
-    user_tokens = conversation.tokens_before[user_place + 1] - conversation.tokens_before[user_place]
+    user_tokens = (
+        conversation.tokens_before[user_place + 1] - conversation.tokens_before[user_place]
+    )
     start = conversation.place_fitting(max_tokens - user_tokens)
-    return [conversation.messages[user_place], *conversation.messages[_after_results(conversation, start) :]]
+    return [
+        conversation.messages[user_place],
+        *conversation.messages[_after_results(conversation, start) :],
+    ]
 
 
 def _after_results(conversation: CountedMessages, place: int) -> int:
@@ -69,8 +88,9 @@ def _after_results(conversation: CountedMessages, place: int) -> int:
 def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
     """Keep the newest messages that fit, starting with a user message.
 
-    Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as its documentation recommends it for
-    chat models. If a turn has many tool calls, the newest messages contain no user message, and only the system messages are left.
+    Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as
+    its documentation recommends it for chat models. If a turn has many tool calls, the newest
+    messages contain no user message, and only the system messages are left.
     """
     user_place = conversation.next_user_place(conversation.place_fitting(max_tokens))
     return () if user_place is None else conversation.messages[user_place:]
@@ -79,9 +99,9 @@ def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Messag
 def truncate_in_steps(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
     """Drop a multiple of TRUNCATION_STEP tokens from the front, message by message, so that the prefix seldom changes.
 
-    Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the oldest parts are dropped until their
-    tokens reach it. The system message and the last message have priority 0, and are never dropped. Parts are not aware of tool calls and
-    results.
+    Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the
+    oldest parts are dropped until their tokens reach it. The system message and the last message
+    have priority 0, and are never dropped. Parts are not aware of tool calls and results.
     """
     surplus = max(0, conversation.tokens_before[-1] - max_tokens)
     place = conversation.place_after(math.ceil(surplus / TRUNCATION_STEP) * TRUNCATION_STEP)
@@ -146,7 +166,11 @@ class _BaselineRun:
     async def request(self) -> Sequence[Message]:
         """Return the trimmed messages."""
         limit = self._terms.budget.limit
-        return self._conversation.messages if limit is None else self._trim(self._conversation, limit - self._terms.fixed_tokens)
+        return (
+            self._conversation.messages
+            if limit is None
+            else self._trim(self._conversation, limit - self._terms.fixed_tokens)
+        )
 
     async def add_reply(self, reply: Message, usage: Usage | None) -> None:  # noqa: ARG002  # this policy counts itself
         """Append the reply."""

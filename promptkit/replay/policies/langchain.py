@@ -1,8 +1,9 @@
 """LangChain's summarizing middleware, by its documented rules and with its defaults.
 
-Source: langchain 1.5.0, `SummarizationMiddleware`. It keeps the newest 20 messages (`keep=("messages", 20)`), summarizes the last 4,000
-tokens of the others, starting with a user message (`trim_tokens_to_summarize=4000`), and counts a token for four characters. It has no
-default for the threshold: deepagents, by the same authors, sets 0.85 of the window.
+Source: langchain 1.5.0, `SummarizationMiddleware`. It keeps the newest 20 messages
+(`keep=("messages", 20)`), summarizes the last 4,000 tokens of the others, starting with a user
+message (`trim_tokens_to_summarize=4000`), and counts a token for four characters. It has no default
+for the threshold: deepagents, by the same authors, sets 0.85 of the window.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import math
 from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.defaults import SummarizerContext, make_fallback_factory, make_simple_summarizer
+from promptkit.compaction.summarizers.defaults import (
+    SummarizerContext,
+    make_fallback_factory,
+    make_simple_summarizer,
+)
 from promptkit.errors import SummaryError
 from promptkit.messages import Message, Usage
 from promptkit.replay.policies.strategy import SummaryCall
@@ -83,7 +88,12 @@ class LangChainRun:
         if selected:
             text = await self._write_summary(selected)
             output = self._terms.tokenizer.count(text)
-            self.summary_calls.append(SummaryCall(uncached_tokens=INSTRUCTION_TOKENS + self._terms.count(selected), output_tokens=output))
+            self.summary_calls.append(
+                SummaryCall(
+                    uncached_tokens=INSTRUCTION_TOKENS + self._terms.count(selected),
+                    output_tokens=output,
+                )
+            )
         self._messages = [Message(role="user", content=(OPENING + text,)), *kept]
         self._tokens = sum(map(_approximate_tokens, (*self._terms.system, *self._messages)))
         self.checkpoints += 1
@@ -101,8 +111,15 @@ class LangChainRun:
 
     async def _write_summary(self, selected: Sequence[Message]) -> str:
         """Summarize with the model. Without one, extract the summary from the messages."""
-        max_tokens = max(1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION))
-        plan = Plan(leaf="", dropped=tuple(ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(selected)))
+        max_tokens = max(
+            1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION)
+        )
+        plan = Plan(
+            leaf="",
+            dropped=tuple(
+                ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(selected)
+            ),
+        )
         task = SummaryTask(plan=plan, max_tokens=max_tokens)
         terms = self._terms
         summarizer = make_fallback_factory(make_simple_summarizer)(
@@ -116,7 +133,9 @@ class LangChainRun:
 
 def _approximate_tokens(message: Message) -> int:
     """Count the tokens of a message as the middleware does."""
-    characters = len(message.text) + sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+    characters = len(message.text) + sum(
+        len(call.name) + len(call.arguments) for call in message.tool_calls
+    )
     return math.ceil(characters / CHARACTERS_PER_TOKEN) + FRAMING
 
 

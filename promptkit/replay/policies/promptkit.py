@@ -58,7 +58,9 @@ def _build(preset: Callable[[], Preset]) -> PresetPolicy:
     return PresetPolicy(preset=preset())
 
 
-PRESET_POLICIES: Mapping[str, Callable[[], PresetPolicy]] = {name: partial(_build, preset) for name, preset in PRESETS.items()}
+PRESET_POLICIES: Mapping[str, Callable[[], PresetPolicy]] = {
+    name: partial(_build, preset) for name, preset in PRESETS.items()
+}
 """All presets by name, with their default settings."""
 
 
@@ -71,13 +73,19 @@ class _PresetRun:
         self.transcript_path: str | None = TRANSCRIPT_PATH
         self._waited = False
         ids = iter(range(1, 1 << 62))
-        context = SummarizerContext(model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer)
-        summarizer = make_metered_summarizer(preset, context, terms=terms, calls=self.summary_calls, restore=self._restore)
+        context = SummarizerContext(
+            model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer
+        )
+        summarizer = make_metered_summarizer(
+            preset, context, terms=terms, calls=self.summary_calls, restore=self._restore
+        )
         self._originals: dict[int, tuple[Message, Message]] = {}
         self._terms = terms
         self._window = ContextWindow(
             model=terms.budget.model or "",
-            transcript=Transcript(_ReplayStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}"),
+            transcript=Transcript(
+                _ReplayStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}"
+            ),
             prompt=_ReplayPrompt(terms, lambda: self._window.budget.render_budget),
             tools=terms.tools,
             budget=terms.budget,
@@ -126,7 +134,9 @@ class _PresetRun:
         items = match_items(request.messages[len(system) :], self._window.view.items)
         recorded = [*system, *(None if item is None else item.message for item in items)]
         pairs = zip(request.messages, recorded, strict=True)
-        self._originals = {id(message): (message, original) for message, original in pairs if original is not None}
+        self._originals = {
+            id(message): (message, original) for message, original in pairs if original is not None
+        }
 
     def _restore(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Replace rendered messages by the recorded ones, which are counted and found in the simulated cache by their identity."""
@@ -148,10 +158,15 @@ class _ReplayStore(InMemoryStore):
 
 
 class _ReplayPrompt(ConversationPrompt):
-    """The recorded system messages and the conversation. A pruned request gets only the messages that it can contain."""
+    """The recorded system messages and the conversation.
+
+    A pruned request gets only the messages that it can contain.
+    """
 
     def __init__(self, terms: ReplayTerms, limit: Callable[[], int | None]) -> None:
-        super().__init__(Group(required=True)[[element_from_message(message) for message in terms.system]])
+        super().__init__(
+            Group(required=True)[[element_from_message(message) for message in terms.system]]
+        )
         self._terms = terms
         self._limit = limit
 
@@ -166,15 +181,25 @@ class _ReplayPrompt(ConversationPrompt):
 def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> tuple[Message, ...]:
     """Return the messages that a pruned request of at most `limit` tokens can contain.
 
-    These are the newest messages, until they exceed the limit, the user message of their turn, and the messages that are always kept. The
-    oldest messages are pruned first, so the request is the same as with all messages, but its cost depends on what it contains.
+    These are the newest messages, until they exceed the limit, the user message of their turn, and
+    the messages that are always kept. The oldest messages are pruned first, so the request is the
+    same as with all messages, but its cost depends on what it contains.
     """
     start, tokens = len(messages), 0
     while start > 0 and (tokens <= limit or messages[start].role == "tool"):
         start -= 1
         tokens += terms.count(messages[start : start + 1])
-    last_user = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None)
+    last_user = next(
+        (at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), None
+    )
     turn_start = next((at for at in range(start - 1, -1, -1) if messages[at].role == "user"), None)
-    summary = next((at for at, message in enumerate(messages) if extract_summary_text(message) is not None), None)
-    kept = (at for at in range(start) if at in {last_user, turn_start, summary} or messages[at].role == "system")
+    summary = next(
+        (at for at, message in enumerate(messages) if extract_summary_text(message) is not None),
+        None,
+    )
+    kept = (
+        at
+        for at in range(start)
+        if at in {last_user, turn_start, summary} or messages[at].role == "system"
+    )
     return (*(messages[at] for at in kept), *messages[start:])

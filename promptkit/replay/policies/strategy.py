@@ -24,7 +24,10 @@ TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
 
 
 class ReplayPolicy(Protocol):
-    """A policy that can be replayed. It must be picklable, because files are played in several processes."""
+    """A policy that can be replayed.
+
+    It must be picklable, because files are played in several processes.
+    """
 
     @property
     def name(self) -> str:
@@ -53,15 +56,21 @@ class PolicyRun(Protocol):
         ...
 
     async def request(self) -> Sequence[Message]:
-        """Return the messages of the next request, without system messages. If they exceed the window, an overflow is counted."""
+        """Return the messages of the next request, without system messages.
+
+        If they exceed the window, an overflow is counted.
+        """
         ...
 
     async def add_reply(self, reply: Message, usage: Usage | None) -> None:
-        """Append the model's reply. Returns when the policy has finished its work in the background.
+        """Append the model's reply.
+
+        Returns when the policy has finished its work in the background.
 
         Args:
             reply: The reply.
-            usage: What a provider with the simulated prompt cache reports for the request. None: it would have refused the request.
+            usage: What a provider with the simulated prompt cache reports for the request. None: it
+                would have refused the request.
         """
         ...
 
@@ -75,7 +84,8 @@ class ReplayTerms:
     """The settings of a conversation, the same for every policy."""
 
     budget: ContextBudget
-    """The budget of the window. Policies may use its `limit`: the window without the tokens reserved for the reply."""
+    """The budget of the window. Policies may use its `limit`: the window without the tokens
+    reserved for the reply."""
     tokenizer: Tokenizer
     counts: MessageCounts
     tools: tuple[ToolDefinition, ...]
@@ -105,7 +115,8 @@ class SummaryCall:
     """The request for a summary. If no model wrote the summary, it is billed as if one had."""
 
     request: tuple[Message, ...] = ()
-    """The messages of the request at whose end the summary was requested. The prompt cache serves them as in any other request."""
+    """The messages of the request at whose end the summary was requested. The prompt cache serves
+    them as in any other request."""
     uncached_tokens: int = 0
     """Input tokens after these messages, or of a request of its own. They are never cached."""
     output_tokens: int = 0

@@ -39,21 +39,25 @@ def make_metered_summarizer(
 ) -> Summarizer:
     """Make a preset's summarizer, with a record of the cost of each of its requests in `calls`.
 
-    Without a model, the summaries are extracted from the conversation. The preset's summarizers build their requests all the same, and
-    these are counted as if a model had answered them with the extracted text.
+    Without a model, the summaries are extracted from the conversation. The preset's summarizers
+    build their requests all the same, and these are counted as if a model had answered them with
+    the extracted text.
 
     Args:
         preset: The preset.
         context: What the preset's summarizer is made of.
         terms: The settings of the conversation.
         calls: The requests for summaries.
-        restore: Returns the recorded messages behind those of the last request, which are found in the simulated prompt cache.
+        restore: Returns the recorded messages behind those of the last request, which are found in
+            the simulated prompt cache.
     """
     if context.model is not None:
         return _BilledSummarizer(summarizer=preset.summarizer(context), calls=calls)
     meter = _Meter(tokenizer=terms.tokenizer, calls=calls, restore=restore)
     model = _CountingModel(name=terms.budget.model or "", meter=meter)
-    return _SimulatedSummarizer(summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model))
+    return _SimulatedSummarizer(
+        summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model)
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -78,7 +82,10 @@ class _BilledSummarizer:
 
 @attrs.frozen(kw_only=True)
 class _SimulatedSummarizer:
-    """A summarizer whose models are simulated. They answer at once, so that no time limit applies: the same file has the same figures."""
+    """A summarizer whose models are simulated.
+
+    They answer at once, so that no time limit applies: the same file has the same figures.
+    """
 
     summarizer: Summarizer
 
@@ -95,7 +102,12 @@ class _Meter:
     restore: Callable[[Sequence[Message]], Sequence[Message]]
 
     def record(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], last_request: LastRequest | None, *, output_tokens: int
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+        last_request: LastRequest | None,
+        *,
+        output_tokens: int,
     ) -> None:
         """Record a request. The prompt cache holds the last request, if this one begins with it."""
         sent = () if last_request is None else last_request.messages
@@ -106,7 +118,9 @@ class _Meter:
             system = next((message.text for message in messages if message.role == "system"), False)
             tokens += self.tokenizer.count_overhead(tools, system=system).tokens
         request = tuple(self.restore(sent)) if is_live else ()
-        self.calls.append(SummaryCall(request=request, uncached_tokens=tokens, output_tokens=output_tokens))
+        self.calls.append(
+            SummaryCall(request=request, uncached_tokens=tokens, output_tokens=output_tokens)
+        )
 
 
 def _is_same(message: Message, other: Message) -> bool:
@@ -122,30 +136,50 @@ class _CountingModel:
     answer: str = "Done."
     last_request: LastRequest | None = None
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         """Count a request."""
         self._record(messages, tools)
         text = f"<summary>{self.answer}</summary>"
-        return Reply(message=Message(role="assistant", content=(text,)), usage=Usage(input_tokens=0), finish="stop")
+        return Reply(
+            message=Message(role="assistant", content=(text,)),
+            usage=Usage(input_tokens=0),
+            finish="stop",
+        )
 
     async def compact(self, messages: Sequence[Message]) -> CompactedInput:
         """Count a request for the provider's own compaction: a copy of the messages."""
         self._record(messages, ())
-        return CompactedInput(messages=(Message(role="user", content=(self.answer,)),), usage=Usage(input_tokens=0))
+        return CompactedInput(
+            messages=(Message(role="user", content=(self.answer,)),), usage=Usage(input_tokens=0)
+        )
 
     def _record(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> None:
-        self.meter.record(messages, tools, self.last_request, output_tokens=self.meter.tokenizer.count(self.answer))
+        self.meter.record(
+            messages,
+            tools,
+            self.last_request,
+            output_tokens=self.meter.tokenizer.count(self.answer),
+        )
 
 
 def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer:
-    """Return a preset's summarizer with extracted texts in place of those of the model. Its other summarizers stay as they are."""
+    """Return a preset's summarizer with extracted texts in place of those of the model.
+
+    Its other summarizers stay as they are.
+    """
     if isinstance(summarizer, FallbackSummarizer):
         return FallbackSummarizer([_simulate_model(each, model) for each in summarizer.summarizers])
     if not attrs.has(type(summarizer)):
         return summarizer
     if getattr(summarizer, "model", None) is model:
         return _ExtractedAnswer(summarizer=summarizer, model=model)
-    inner = {name: each for name in ("summarizer", "prefix_summarizer") if (each := getattr(summarizer, name, None)) is not None}
+    inner = {
+        name: each
+        for name in ("summarizer", "prefix_summarizer")
+        if (each := getattr(summarizer, name, None)) is not None
+    }
     if not inner:
         return summarizer
     simulated = {name: _simulate_model(each, model) for name, each in inner.items()}
@@ -154,7 +188,10 @@ def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer
 
 @attrs.frozen(kw_only=True)
 class _ExtractedAnswer:
-    """A summarizer that asks a simulated model. The model's answer is extracted from the messages that the summarizer is given."""
+    """A summarizer that asks a simulated model.
+
+    The model's answer is extracted from the messages that the summarizer is given.
+    """
 
     summarizer: Summarizer
     model: _CountingModel
@@ -163,7 +200,8 @@ class _ExtractedAnswer:
         """Have the summarizer build and send its requests, and return the extracted summary."""
         summary = await ExtractiveSummarizer(tokenizer=self.model.meter.tokenizer).summarize(task)
         model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
-        # The answer has the headings of another template, and what is checked is the summary that is returned.
+        # The answer has the headings of another template, and what is checked is the summary that
+        # is returned.
         asked = attrs.evolve(task, headings=False, check=None, report=None, observe=None)
         await attrs.evolve(self.summarizer, model=model).summarize(asked)  # type: ignore[misc]  # an attrs class: `_simulate_model` takes no other
         return summary

@@ -1,4 +1,7 @@
-"""Run the server as a program: `python -m promptkit.testing.server --port 8123 --window 16000`. It prints its URL and runs until interrupted."""
+"""Run the server as a program: `python -m promptkit.testing.server --port 8123 --window 16000`.
+
+It prints its URL and runs until interrupted.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,40 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the server. The exit code is 0 after an interrupt, and 2 with a line on stderr if it cannot start."""
+    """Run the server.
+
+    The exit code is 0 after an interrupt, and 2 with a line on stderr if it cannot start.
+    """
     parser = _Parser(
-        prog="python -m promptkit.testing.server", description="A server that speaks OpenAI's protocol and Anthropic's, for tests."
+        prog="python -m promptkit.testing.server",
+        description="A server that speaks OpenAI's protocol and Anthropic's, for tests.",
     )
-    parser.add_argument("--port", type=int, default=0, help="the port that it listens on; default: a free port")
-    parser.add_argument("--window", type=int, help="context window in tokens; larger requests are refused; default: no limit")
-    parser.add_argument("--script", type=Path, metavar="FILE", help="a JSON file with its answers; default: it repeats the last message")
-    parser.add_argument("--model", action="append", dest="models", metavar="NAME", help="a name in its list of models; may be repeated")
+    parser.add_argument(
+        "--port", type=int, default=0, help="the port that it listens on; default: a free port"
+    )
+    parser.add_argument(
+        "--window",
+        type=int,
+        help="context window in tokens; larger requests are refused; default: no limit",
+    )
+    parser.add_argument(
+        "--script",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file with its answers; default: it repeats the last message",
+    )
+    parser.add_argument(
+        "--model",
+        action="append",
+        dest="models",
+        metavar="NAME",
+        help="a name in its list of models; may be repeated",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="the address that it listens on")
     parser.add_argument(
-        "--remote", action="store_true", help="allow a --host that other machines can reach; the server answers every client"
+        "--remote",
+        action="store_true",
+        help="allow a --host that other machines can reach; the server answers every client",
     )
     options = parser.parse_args(arguments)
     if options.window is not None and options.window < 1:

@@ -54,23 +54,45 @@ def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
         return answer
     kind = _ERROR_TYPES.get(answer.status, "api_error")
     details = {} if error["code"] is None else {"details": {"error_code": error["code"]}}
-    body: JsonObject = {"type": "error", "error": {"type": kind, "message": error["message"], **details}, "request_id": f"req_{number}"}
+    body: JsonObject = {
+        "type": "error",
+        "error": {"type": kind, "message": error["message"], **details},
+        "request_id": f"req_{number}",
+    }
     return attrs.evolve(answer, body=body)
 
 
 def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
     """Encode a reply as a complete message."""
     blocks = [_complete_block(block) for block in _iter_blocks(reply, checked)]
-    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None, "stop_details": None}
-    return {**_message_head(reply, checked), "content": blocks, **stop, "usage": _encode_usage(reply)}
+    stop = {
+        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "stop_sequence": None,
+        "stop_details": None,
+    }
+    return {
+        **_message_head(reply, checked),
+        "content": blocks,
+        **stop,
+        "usage": _encode_usage(reply),
+    }
 
 
 def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
     """Encode a reply as the events of a stream."""
     usage = _encode_usage(reply)
-    stop = {"stop_reason": _STOP_REASONS.get(reply.finish, reply.finish), "stop_sequence": None, "stop_details": None}
+    stop = {
+        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "stop_sequence": None,
+        "stop_details": None,
+    }
     begun = {**usage, "output_tokens": 1}
-    head = {**_message_head(reply, checked), "content": list[JsonObject](), **dict.fromkeys(stop), "usage": begun}
+    head = {
+        **_message_head(reply, checked),
+        "content": list[JsonObject](),
+        **dict.fromkeys(stop),
+        "usage": begun,
+    }
     yield {"type": "message_start", "message": head}
     yield {"type": "ping"}
     for index, block in enumerate(_iter_blocks(reply, checked)):
@@ -84,19 +106,32 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
 
 
 def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
-    dropped = [{"type": "thinking_dropped", "path": path, "reason": "prefix_binding_mismatch"} for path in checked.dropped]
-    head: JsonObject = {"id": f"msg_{reply.number}", "type": "message", "role": "assistant", "model": reply.model}
+    dropped = [
+        {"type": "thinking_dropped", "path": path, "reason": "prefix_binding_mismatch"}
+        for path in checked.dropped
+    ]
+    head: JsonObject = {
+        "id": f"msg_{reply.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+    }
     return {**head, "input_transformations": dropped} if dropped else head
 
 
 def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
-    """Yield the blocks of a reply in order. Thinking is signed; the `input` of a tool call is still the text that was scripted."""
+    """Yield the blocks of a reply in order.
+
+    Thinking is signed; the `input` of a tool call is still the text that was scripted.
+    """
     calls = {call.id: call for call in reply.message.tool_calls}
     for part in reply.message.content:
         if isinstance(part, str):
             yield {"type": "text", "text": part, "citations": None}
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
-            if part.provider == "anthropic.call" and (call := calls.pop(str(part.value.get("call")), None)):
+            if part.provider == "anthropic.call" and (
+                call := calls.pop(str(part.value.get("call")), None)
+            ):
                 yield _encode_call(call)
             elif part.provider == "anthropic":
                 block: JsonObject = dict(part.value)
@@ -105,11 +140,21 @@ def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonO
 
 
 def _encode_call(call: ToolCall) -> JsonObject:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments, "caller": {"type": "direct"}}
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.name,
+        "input": call.arguments,
+        "caller": {"type": "direct"},
+    }
 
 
 def _sign(block: JsonObject, checked: CheckedMessages) -> JsonObject:
-    return {"signature": sign_thinking(str(block.get("thinking", "")), checked.prefix)} if block.get("type") == "thinking" else {}
+    return (
+        {"signature": sign_thinking(str(block.get("thinking", "")), checked.prefix)}
+        if block.get("type") == "thinking"
+        else {}
+    )
 
 
 def _complete_block(block: JsonObject) -> JsonObject:
@@ -125,12 +170,23 @@ def _split_block(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
     """Return the empty block that a stream begins with, and the deltas that fill it."""
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": delta} for delta in split_deltas(block["text"])]
+            return {**block, "text": ""}, [
+                {"type": "text_delta", "text": delta} for delta in split_deltas(block["text"])
+            ]
         case "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": delta} for delta in split_deltas(str(block.get("thinking", "")))]
-            return {**block, "thinking": "", "signature": ""}, [*deltas, {"type": "signature_delta", "signature": block["signature"]}]
+            deltas = [
+                {"type": "thinking_delta", "thinking": delta}
+                for delta in split_deltas(str(block.get("thinking", "")))
+            ]
+            return {**block, "thinking": "", "signature": ""}, [
+                *deltas,
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
         case "tool_use":
-            deltas = [{"type": "input_json_delta", "partial_json": delta} for delta in ("", *split_deltas(block["input"]))]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": delta}
+                for delta in ("", *split_deltas(block["input"]))
+            ]
             return {**block, "input": {}}, deltas
         case _:
             return block, []

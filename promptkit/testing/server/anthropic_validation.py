@@ -12,16 +12,33 @@ import attrs
 
 from promptkit.providers.anthropic.capabilities import capabilities_of
 from promptkit.providers.anthropic.request import BINDING_BETA
-from promptkit.testing.server.validation import IllFormedRequestError, as_mapping, as_sequence, load_parameters
+from promptkit.testing.server.validation import (
+    IllFormedRequestError,
+    as_mapping,
+    as_sequence,
+    load_parameters,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.providers.anthropic.capabilities import Capabilities
 
-__all__ = ["CheckedMessages", "check_messages", "convert_messages_to_chat", "list_blocks", "sign_thinking"]
+__all__ = [
+    "CheckedMessages",
+    "check_messages",
+    "convert_messages_to_chat",
+    "list_blocks",
+    "sign_thinking",
+]
 
-_RESULTS = ("server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "tool_search_tool_result")
+_RESULTS = (
+    "server_tool_use",
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "tool_search_tool_result",
+)
 _BLOCKS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use", *_RESULTS),
@@ -35,7 +52,8 @@ _MAX_BREAKPOINTS = 4
 _MIN_BUDGET = 1_024  # tokens of thinking
 _SAMPLING = ("temperature", "top_p", "top_k")
 _LAST_SAMPLING_VERSION = "2023-06-01"
-"""The last value of the header `anthropic-version` with which a request may have sampling parameters."""
+"""The last value of the header `anthropic-version` with which a request may have sampling
+parameters."""
 
 
 @attrs.frozen(kw_only=True)
@@ -48,7 +66,10 @@ class CheckedMessages:
     """The places of thinking blocks that are left out, since what is before them has changed."""
 
 
-def check_messages(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> CheckedMessages:  # Any: JSON
+# Any stands for JSON
+def check_messages(
+    body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool
+) -> CheckedMessages:
     """Check a request to the Messages API: its parameters, blocks, cache breakpoints, and that tool calls and results match.
 
     Args:
@@ -64,15 +85,28 @@ def check_messages(body: Mapping[str, Any], headers: Mapping[str, str], *, count
     _check_tools(body, known)
     _check_thinking(body, headers, known)
     if not isinstance(body.get("messages"), list) or not body["messages"]:
-        _refuse("messages: at least one message is required" if body.get("messages") == [] else "messages: Field required")
+        _refuse(
+            "messages: at least one message is required"
+            if body.get("messages") == []
+            else "messages: Field required"
+        )
     _check_breakpoints(body)
-    drops = as_mapping(as_mapping(body.get("thinking")).get("block_binding")).get("prefix_mismatch_behavior") == "drop_block"
-    turns = _Turns(digest=_digest("", body.get("tools"), body.get("system")), is_bound=known.bound, drops=drops)
+    drops = (
+        as_mapping(as_mapping(body.get("thinking")).get("block_binding")).get(
+            "prefix_mismatch_behavior"
+        )
+        == "drop_block"
+    )
+    turns = _Turns(
+        digest=_digest("", body.get("tools"), body.get("system")), is_bound=known.bound, drops=drops
+    )
     for place, message in enumerate(map(as_mapping, as_sequence(body["messages"]))):
         turns.add(place, message, is_last=place == len(body["messages"]) - 1)
     turns.end_turn()
     if turns.role == "assistant" and not known.prefill:
-        _refuse("This model does not support assistant message prefill. The conversation must end with a user message.")
+        _refuse(
+            "This model does not support assistant message prefill. The conversation must end with a user message."
+        )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
         _check_last_round(as_sequence(body["messages"]))
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
@@ -82,7 +116,8 @@ def _refuse(message: str) -> NoReturn:
     raise IllFormedRequestError(message)
 
 
-def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:  # Any: as above
+# Any stands for as above
+def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:
     if "anthropic-version" not in headers:
         _refuse("anthropic-version: header is required")
     allowed = load_parameters()["count_tokens" if counts else "messages"]
@@ -104,8 +139,13 @@ def _check_tools(body: Mapping[str, Any], known: Capabilities) -> None:  # Any: 
     tools = [as_mapping(tool) for tool in as_sequence(body.get("tools"))]
     for place, tool in enumerate(tools):
         if not (isinstance(tool.get("name"), str) and _NAME.fullmatch(tool["name"])):
-            _refuse(f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
-        if tool.get("type", "custom") == "custom" and as_mapping(tool.get("input_schema")).get("type") != "object":
+            _refuse(
+                f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+            )
+        if (
+            tool.get("type", "custom") == "custom"
+            and as_mapping(tool.get("input_schema")).get("type") != "object"
+        ):
             _refuse(f"tools.{place}.custom.input_schema.type: Field required")
     if len({tool["name"] for tool in tools}) < len(tools):
         _refuse("tools: Tool names must be unique.")
@@ -120,7 +160,9 @@ def _check_tool_choice(
         _refuse("tool_choice: may only be specified while providing tools")
     kind = choice.get("type")
     if kind not in {"auto", "any", "tool", "none"}:
-        _refuse(f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags")
+        _refuse(
+            f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags"
+        )
     if kind == "tool" and choice.get("name") not in names:
         _refuse(f"tool_choice: Tool {choice.get('name')!r} not found in provided tools")
     if kind in {"any", "tool"}:
@@ -130,10 +172,17 @@ def _check_tool_choice(
             _refuse("Thinking may not be enabled when tool_choice forces tool use.")
 
 
-def _check_thinking(body: Mapping[str, Any], headers: Mapping[str, str], known: Capabilities) -> None:  # Any: as above
+# Any stands for as above
+def _check_thinking(
+    body: Mapping[str, Any], headers: Mapping[str, str], known: Capabilities
+) -> None:
     thinking = as_mapping(body.get("thinking"))
     kind = thinking.get("type")
-    accepted = {None, known.off, "adaptive"} if known.thinking == "adaptive" else {None, known.off, "enabled"}
+    accepted = (
+        {None, known.off, "adaptive"}
+        if known.thinking == "adaptive"
+        else {None, known.off, "enabled"}
+    )
     if kind not in accepted:
         _refuse(
             f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
@@ -141,7 +190,9 @@ def _check_thinking(body: Mapping[str, Any], headers: Mapping[str, str], known: 
     if kind == "enabled":
         budget, limit = thinking.get("budget_tokens"), body.get("max_tokens")
         if not isinstance(budget, int) or budget < _MIN_BUDGET:
-            _refuse(f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}")
+            _refuse(
+                f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}"
+            )
         if isinstance(limit, int) and budget >= limit:
             _refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
     if "block_binding" in thinking and BINDING_BETA not in headers.get("anthropic-beta", ""):
@@ -158,19 +209,28 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
         if control is None:
             continue
         count += 1
-        if as_mapping(control).get("type") != "ephemeral" or as_mapping(control).get("ttl", "5m") not in {"5m", "1h"}:
-            _refuse(f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'")
+        if as_mapping(control).get("type") != "ephemeral" or as_mapping(control).get(
+            "ttl", "5m"
+        ) not in {"5m", "1h"}:
+            _refuse(
+                f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'"
+            )
         if block.get("type") in {"thinking", "redacted_thinking"}:
             _refuse(f"{where}.{block['type']}.cache_control: Extra inputs are not permitted")
         is_long = as_mapping(control).get("ttl") == "1h"
         if is_long and has_short:
-            _refuse(f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block.")
+            _refuse(
+                f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
+            )
         has_short = has_short or not is_long
     if count > _MAX_BREAKPOINTS:
-        _refuse(f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.")
+        _refuse(
+            f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}."
+        )
 
 
-def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:  # Any: as above
+# Any stands for as above
+def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
     for place, tool in enumerate(as_sequence(body.get("tools"))):
         yield f"tools.{place}", as_mapping(tool)
@@ -206,7 +266,8 @@ class _Turns:
     takes_results: bool = False
     """Whether a result may come next: only at the start of the turn after its call."""
 
-    def add(self, place: int, message: Mapping[str, Any], *, is_last: bool) -> None:  # Any: as above
+    # Any stands for as above
+    def add(self, place: int, message: Mapping[str, Any], *, is_last: bool) -> None:
         role = message.get("role")
         if not isinstance(role, str) or role not in _BLOCKS:
             _refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
@@ -218,10 +279,14 @@ class _Turns:
         if not isinstance(message.get("content"), str | list):
             _refuse(f"messages.{place}.content: Input should be a valid list")
         if not blocks and not (is_last and role == "assistant"):
-            _refuse(f"messages.{place}: all messages must have non-empty content except for the optional final assistant message")
+            _refuse(
+                f"messages.{place}: all messages must have non-empty content except for the optional final assistant message"
+            )
         for index, block in enumerate(map(as_mapping, blocks)):
             self._add_block(f"messages.{place}.content.{index}", block)
-            self.digest = _digest(self.digest, {key: value for key, value in block.items() if key != "cache_control"})
+            self.digest = _digest(
+                self.digest, {key: value for key, value in block.items() if key != "cache_control"}
+            )
         self.place = place
 
     def end_turn(self) -> None:
@@ -237,7 +302,9 @@ class _Turns:
         kind = block.get("type")
         if kind not in _BLOCKS[self.role or "user"]:
             expected = ", ".join(f"'{each}'" for each in _BLOCKS[self.role or "user"])
-            _refuse(f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {expected}")
+            _refuse(
+                f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {expected}"
+            )
         self.takes_results = self.takes_results and kind == "tool_result"
         match kind:
             case "text":
@@ -258,7 +325,9 @@ class _Turns:
         if not (isinstance(call_id, str) and _CALL_ID.fullmatch(call_id)):
             _refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
         if not (isinstance(block.get("name"), str) and _NAME.fullmatch(block["name"])):
-            _refuse(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            _refuse(
+                f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+            )
         if not isinstance(block.get("input"), Mapping):
             _refuse(f"{where}.tool_use.input: Input should be a valid dictionary")
         if call_id in self.seen:
@@ -309,14 +378,18 @@ def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
         message = as_mapping(messages[place])
         kinds = [as_mapping(block).get("type") for block in _as_blocks(message.get("content"))]
         if message.get("role") == "assistant":
-            if {"thinking", "redacted_thinking"} & set(kinds) or (calling is None and "tool_use" not in kinds):
+            if {"thinking", "redacted_thinking"} & set(kinds) or (
+                calling is None and "tool_use" not in kinds
+            ):
                 return
             calling = place if calling is None else calling
         elif calling is not None and set(kinds) != {"tool_result"}:
             break
     if calling is not None:
         first = as_mapping(_as_blocks(messages[calling]["content"])[0]).get("type")
-        _refuse(f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`.")
+        _refuse(
+            f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`."
+        )
 
 
 def sign_thinking(text: str, prefix: str) -> str:
@@ -337,14 +410,26 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
     for message in map(as_mapping, as_sequence(body.get("messages"))):
         blocks = [as_mapping(block) for block in _as_blocks(message.get("content"))]
         messages += (
-            {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": _convert_content(block.get("content", ""))}
+            {
+                "role": "tool",
+                "tool_call_id": block.get("tool_use_id"),
+                "content": _convert_content(block.get("content", "")),
+            }
             for block in blocks
             if block.get("type") == "tool_result"
         )
-        content = _convert_content([block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}])
+        content = _convert_content(
+            [block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}]
+        )
         calls = [_convert_call(block) for block in blocks if block.get("type") == "tool_use"]
         if content or calls:
-            messages.append({"role": message.get("role"), "content": content or None, **({"tool_calls": calls} if calls else {})})
+            messages.append(
+                {
+                    "role": message.get("role"),
+                    "content": content or None,
+                    **({"tool_calls": calls} if calls else {}),
+                }
+            )
     tools = [
         {
             "type": "function",
@@ -360,7 +445,10 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
 
 
 def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
-    function = {"name": block.get("name"), "arguments": json.dumps(block.get("input"), ensure_ascii=False)}
+    function = {
+        "name": block.get("name"),
+        "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+    }
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
@@ -380,7 +468,9 @@ def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as ab
             return {"type": "text", "text": ""}
         case "image":
             source = as_mapping(block.get("source"))
-            url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+            url = (
+                source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+            )
             return {"type": "image_url", "image_url": {"url": url}}
         case _:
             return block

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.testing.server.anthropic_encoding import convert_error, encode_message, encode_message_events
+from promptkit.testing.server.anthropic_encoding import (
+    convert_error,
+    encode_message,
+    encode_message_events,
+)
 from promptkit.testing.server.anthropic_validation import CheckedMessages, check_messages
-from promptkit.testing.server.encoding import encode_chat, encode_chat_chunks, encode_response, encode_response_events
+from promptkit.testing.server.encoding import (
+    encode_chat,
+    encode_chat_chunks,
+    encode_response,
+    encode_response_events,
+)
 from promptkit.testing.server.journal import CHAT, COUNT_TOKENS, MESSAGES
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
@@ -30,15 +39,19 @@ class Api:
     check: Callable[[Exchange], None]
     """Raises IllFormedRequestError for a request that the API would refuse."""
     refuse_size: Callable[[int, int, int], HttpAnswer | None]
-    """Takes the tokens of a request, those that it reserves for the reply, and the window. Returns the refusal of one that does not fit."""
+    """Takes the tokens of a request, those that it reserves for the reply, and the window. Returns
+    the refusal of one that does not fit."""
     write_count: Callable[[int], JsonObject]
     """Write the answer to a request for the number of tokens."""
     write: Callable[[Exchange, ServerReply], JsonObject]
     """Write a complete reply."""
     write_events: Callable[[Exchange, ServerReply], Iterator[bytes]]
     """Write a reply as a stream."""
-    convert_error: Callable[[HttpAnswer, int], HttpAnswer] = attrs.field(default=lambda answer, _: answer)
-    """Return an error in the form of the API. Takes the error in OpenAI's form, and the number of the request."""
+    convert_error: Callable[[HttpAnswer, int], HttpAnswer] = attrs.field(
+        default=lambda answer, _: answer
+    )
+    """Return an error in the form of the API. Takes the error in OpenAI's form, and the number of
+    the request."""
     cuts_at_window: bool = False
     """Whether a reply ends where the window is full, so that only the request itself has to fit."""
 
@@ -62,11 +75,17 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
 
 def _refuse_messages(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     _ = reserved
-    return None if tokens <= window else api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
+    return (
+        None
+        if tokens <= window
+        else api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
+    )
 
 
 def _check_messages(exchange: Exchange) -> None:
-    exchange.checked = check_messages(exchange.body, exchange.headers, counts=exchange.path == COUNT_TOKENS)
+    exchange.checked = check_messages(
+        exchange.body, exchange.headers, counts=exchange.path == COUNT_TOKENS
+    )
 
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
@@ -99,14 +118,20 @@ _RESPONSES = Api(
     refuse_size=_refuse_response,
     write_count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
     write=lambda exchange, reply: encode_response(reply, exchange.body),
-    write_events=lambda exchange, reply: _write_named_events(encode_response_events(reply, exchange.body)),
+    write_events=lambda exchange, reply: _write_named_events(
+        encode_response_events(reply, exchange.body)
+    ),
 )
 _MESSAGES = Api(
     check=_check_messages,
     refuse_size=_refuse_messages,
     write_count=lambda tokens: {"input_tokens": tokens},
-    write=lambda exchange, reply: encode_message(reply, exchange.checked or CheckedMessages(prefix="")),
-    write_events=lambda exchange, reply: _write_named_events(encode_message_events(reply, exchange.checked or CheckedMessages(prefix=""))),
+    write=lambda exchange, reply: encode_message(
+        reply, exchange.checked or CheckedMessages(prefix="")
+    ),
+    write_events=lambda exchange, reply: _write_named_events(
+        encode_message_events(reply, exchange.checked or CheckedMessages(prefix=""))
+    ),
     convert_error=convert_error,
     cuts_at_window=True,
 )

@@ -14,7 +14,14 @@ import attrs
 from promptkit.messages import Message, Usage
 from promptkit.testing.server.apis import api_of
 from promptkit.testing.server.encoding import ServerReply, encode_compaction
-from promptkit.testing.server.journal import COMPACT, COUNT_TOKENS, INPUT_TOKENS, MESSAGES, Exchange, ServerStats
+from promptkit.testing.server.journal import (
+    COMPACT,
+    COUNT_TOKENS,
+    INPUT_TOKENS,
+    MESSAGES,
+    Exchange,
+    ServerStats,
+)
 from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
 from promptkit.testing.server.replies import (
     ConnectionReset,
@@ -46,7 +53,10 @@ OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """The parameters that limit the tokens of an answer."""
 
 PLACEHOLDER_REPLY = ScriptedReply(
-    message=Message(role="assistant", content=("This answer does not arrive as a whole: its connection is cut.",))
+    message=Message(
+        role="assistant",
+        content=("This answer does not arrive as a whole: its connection is cut.",),
+    )
 )
 JSON = {"Content-Type": "application/json"}
 NO_RETRY = {"x-should-retry": "false"}
@@ -104,7 +114,11 @@ class Backend:
             self.queue.remove(exchange.number)
 
     def _answer(self, exchange: Exchange) -> HttpResponse:
-        fault = self._faults(exchange.number) if callable(self._faults) else self._faults.get(exchange.number)
+        fault = (
+            self._faults(exchange.number)
+            if callable(self._faults)
+            else self._faults.get(exchange.number)
+        )
         if isinstance(fault, Delay) and fault.answer is None:
             self._delay(exchange, fault)
         elif fault is not None:
@@ -124,19 +138,31 @@ class Backend:
             return _json_response(encode_compaction(exchange, exchange.usage, int(self._clock())))
         return self._respond(exchange, self._next_answer(exchange), tokens)
 
-    def refuse(self, exchange: Exchange, problem: IllFormedRequestError, status: int = 400) -> HttpResponse:
+    def refuse(
+        self, exchange: Exchange, problem: IllFormedRequestError, status: int = 400
+    ) -> HttpResponse:
         """Answer an ill-formed request, and count it."""
         exchange.problem = problem.message
         self.counters.add(invalid=1)
-        return _http_response(api_error(status, problem.message, param=problem.param, code=problem.code), exchange)
+        return _http_response(
+            api_error(status, problem.message, param=problem.param, code=problem.code), exchange
+        )
 
     def _check_window(self, exchange: Exchange, tokens: int) -> HttpAnswer | None:
         """Return the refusal of a request that does not fit the window together with its reserved output, otherwise None."""
         window = self._find_window(exchange)
-        return None if window is None else api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
+        return (
+            None
+            if window is None
+            else api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
+        )
 
     def _find_window(self, exchange: Exchange) -> int | None:
-        return self._window.get(str(exchange.body.get("model"))) if isinstance(self._window, Mapping) else self._window
+        return (
+            self._window.get(str(exchange.body.get("model")))
+            if isinstance(self._window, Mapping)
+            else self._window
+        )
 
     def _next_answer(self, exchange: Exchange) -> ScriptedReply | Fault:
         """Choose the answer: of the first rule that matches, otherwise of the script, otherwise of the function after it."""
@@ -151,9 +177,13 @@ class Backend:
                 return self._resolve(exchange, step)
         except Exception as error:  # noqa: BLE001  # a test's own function may raise anything, and the client gets the error
             message = f"A step or a rule of the script raised {type(error).__name__}: {error}"
-            return attrs.evolve(api_error(500, message, kind="server_error", code="script_raised"), headers=NO_RETRY)
+            return attrs.evolve(
+                api_error(500, message, kind="server_error", code="script_raised"), headers=NO_RETRY
+            )
         self.counters.add(beyond_script=1)
-        message = f"The script of this server is used up: request {exchange.number} is one too many."
+        message = (
+            f"The script of this server is used up: request {exchange.number} is one too many."
+        )
         return attrs.evolve(api_error(400, message, code="script_used_up"), headers=NO_RETRY)
 
     def _resolve(self, exchange: Exchange, step: Step) -> ScriptedReply | Fault:
@@ -165,7 +195,9 @@ class Backend:
             answer = normalize_answer(then(exchange) if callable(then) else then)
         return answer
 
-    def _respond(self, exchange: Exchange, answer: ScriptedReply | Fault, tokens: int) -> HttpResponse:
+    def _respond(
+        self, exchange: Exchange, answer: ScriptedReply | Fault, tokens: int
+    ) -> HttpResponse:
         if isinstance(answer, ScriptedReply):
             return self._encode(exchange, self._build_reply(exchange, answer, tokens))
         exchange.fault = type(answer).__name__
@@ -175,10 +207,18 @@ class Backend:
         if isinstance(answer, MalformedBody):
             broken = b'{"id": "broken", "choi'
             event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
-            return HttpResponse(status=200, body=iter([event + broken + b"\n\n"]) if exchange.stream else broken, headers=JSON)
+            return HttpResponse(
+                status=200,
+                body=iter([event + broken + b"\n\n"]) if exchange.stream else broken,
+                headers=JSON,
+            )
         if isinstance(answer, ConnectionReset | TruncatedBody):
-            complete = self._encode(exchange, self._build_reply(exchange, PLACEHOLDER_REPLY, tokens), counted=False)
-            return attrs.evolve(complete, cut="reset" if isinstance(answer, ConnectionReset) else "truncated")
+            complete = self._encode(
+                exchange, self._build_reply(exchange, PLACEHOLDER_REPLY, tokens), counted=False
+            )
+            return attrs.evolve(
+                complete, cut="reset" if isinstance(answer, ConnectionReset) else "truncated"
+            )
         return HttpResponse(status=None)
 
     def _delay(self, exchange: Exchange, delay: Delay) -> None:
@@ -192,17 +232,40 @@ class Backend:
         tokenizer = tokenizer_for(model)
         message, finish = answer.message, answer.finish
         if message.tool_calls:
-            calls = (attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}") for at, call in enumerate(message.tool_calls))
+            calls = (
+                attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
+                for at, call in enumerate(message.tool_calls)
+            )
             message = attrs.evolve(message, tool_calls=tuple(calls))
         limit, reason = self._find_limit(exchange, tokens)
         if limit and finish is None and tokenizer.count(message.text) > limit:
-            message, finish = attrs.evolve(message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()), reason
+            message, finish = (
+                attrs.evolve(
+                    message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()
+                ),
+                reason,
+            )
         usage = answer.usage
         if usage is None:
-            written = sum(map(tokenizer.count, [message.text, *(text for c in message.tool_calls for text in (c.name, c.arguments))]))
+            written = sum(
+                map(
+                    tokenizer.count,
+                    [
+                        message.text,
+                        *(text for c in message.tool_calls for text in (c.name, c.arguments)),
+                    ],
+                )
+            )
             usage = self._count_usage(exchange, tokens, written)
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
-        return ServerReply(number=exchange.number, created=int(self._clock()), model=model, message=message, finish=finish, usage=usage)
+        return ServerReply(
+            number=exchange.number,
+            created=int(self._clock()),
+            model=model,
+            message=message,
+            finish=finish,
+            usage=usage,
+        )
 
     def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
         """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
@@ -213,14 +276,23 @@ class Backend:
 
     def _count_usage(self, exchange: Exchange, tokens: int, output_tokens: int) -> Usage:
         keys = (exchange.headers.get("authorization"), exchange.headers.get("x-api-key"))
-        scope = json.dumps([*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")])
+        scope = json.dumps(
+            [*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")]
+        )
         if exchange.path == MESSAGES:
             used = self._breakpoints.use(scope, exchange.body, tokens)
-            return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=used.read, written_tokens=used.written)
+            return Usage(
+                input_tokens=tokens,
+                output_tokens=output_tokens,
+                cached_tokens=used.read,
+                written_tokens=used.written,
+            )
         cached = min(self._cache.read(scope, exchange.chat), tokens)
         return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=cached)
 
-    def _encode(self, exchange: Exchange, reply: ServerReply, *, counted: bool = True) -> HttpResponse:
+    def _encode(
+        self, exchange: Exchange, reply: ServerReply, *, counted: bool = True
+    ) -> HttpResponse:
         if counted:
             usage = exchange.usage = reply.usage
             counts = {field.name: getattr(usage, field.name) for field in attrs.fields(Usage)}
@@ -239,7 +311,9 @@ def _matches(rule: Rule, exchange: Exchange) -> bool:
 
 def _reserved_tokens(exchange: Exchange) -> int:
     """Return the tokens that a request reserves for its answer; 0 if it sets no limit."""
-    return next((limit for key in OUTPUT_LIMITS if isinstance(limit := exchange.body.get(key), int)), 0)
+    return next(
+        (limit for key in OUTPUT_LIMITS if isinstance(limit := exchange.body.get(key), int)), 0
+    )
 
 
 def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
@@ -247,8 +321,14 @@ def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
     if answer.body is None:
         return HttpResponse(status=answer.status, headers=answer.headers)
     if isinstance(answer.body, str):
-        return HttpResponse(status=answer.status, body=answer.body.encode(), headers={"Content-Type": "text/html", **answer.headers})
-    return attrs.evolve(_json_response(answer.body, answer.status), headers={**JSON, **answer.headers})
+        return HttpResponse(
+            status=answer.status,
+            body=answer.body.encode(),
+            headers={"Content-Type": "text/html", **answer.headers},
+        )
+    return attrs.evolve(
+        _json_response(answer.body, answer.status), headers={**JSON, **answer.headers}
+    )
 
 
 def _json_response(value: object, status: int = 200) -> HttpResponse:
@@ -271,9 +351,14 @@ class RequestQueue:
             self._waiting.add(number)
 
     def wait_for_turn(self, number: int) -> None:
-        """Wait until no earlier request needs a step. Return at once for a request that is not in the queue."""
+        """Wait until no earlier request needs a step.
+
+        Return at once for a request that is not in the queue.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: number not in self._waiting or number <= min(self._waiting))
+            self._changed.wait_for(
+                lambda: number not in self._waiting or number <= min(self._waiting)
+            )
 
     def remove(self, number: int) -> None:
         """Remove a request that has its step, or will get none."""

@@ -58,11 +58,19 @@ def encode_chat(reply: ServerReply) -> JsonObject:
     }
     if reply.message.tool_calls:
         message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in reply.message.tool_calls
         ]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
-    return {**_chunk_head(reply, "chat.completion"), "choices": [choice], "usage": _encode_chat_usage(reply.usage)}
+    return {
+        **_chunk_head(reply, "chat.completion"),
+        "choices": [choice],
+        "usage": _encode_chat_usage(reply.usage),
+    }
 
 
 def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[JsonObject]:
@@ -70,14 +78,24 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
     head = _chunk_head(reply, "chat.completion.chunk") | ({"usage": None} if include_usage else {})
 
     def chunk(delta: JsonObject, finish: str | None = None) -> JsonObject:
-        return {**head, "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]}
+        return {
+            **head,
+            "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+        }
 
-    yield chunk({"role": "assistant", "content": "" if reply.message.text else None, "refusal": None})
+    yield chunk(
+        {"role": "assistant", "content": "" if reply.message.text else None, "refusal": None}
+    )
     for key, text in (("content", reply.message.text), ("refusal", _join_refusals(reply) or "")):
         for delta in split_deltas(text):
             yield chunk({key: delta})
     for index, call in enumerate(reply.message.tool_calls):
-        start = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        start = {
+            "index": index,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": ""},
+        }
         yield chunk({"tool_calls": [start]})
         for delta in split_deltas(call.arguments):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
@@ -87,11 +105,20 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
 
 
 def _chunk_head(reply: ServerReply, kind: str) -> JsonObject:
-    return {"id": f"chatcmpl-{reply.number}", "object": kind, "created": reply.created, "model": reply.model, "service_tier": "default"}
+    return {
+        "id": f"chatcmpl-{reply.number}",
+        "object": kind,
+        "created": reply.created,
+        "model": reply.model,
+        "service_tier": "default",
+    }
 
 
 def _join_refusals(reply: ServerReply) -> str | None:
-    return "".join(str(refusal) for part in reply.message.content if (refusal := get_refusal(part))) or None
+    return (
+        "".join(str(refusal) for part in reply.message.content if (refusal := get_refusal(part)))
+        or None
+    )
 
 
 def _encode_chat_usage(usage: Usage) -> JsonObject:
@@ -109,19 +136,24 @@ INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_
 
 
 def encode_response(reply: ServerReply, body: Mapping[str, Any]) -> JsonObject:  # Any: JSON
-    """Encode a reply as a complete answer of the Responses API. `body` is the request, whose settings are repeated."""
+    """Encode a reply as a complete answer of the Responses API.
+
+    `body` is the request, whose settings are repeated.
+    """
     reason = INCOMPLETE_REASONS.get(reply.finish)
     return _response_head(reply, body) | {
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "output": list(_iter_output_items(reply)),
         "usage": _encode_response_usage(
-            reply.usage, sum(part.tokens or 0 for part in reply.message.content if isinstance(part, OpaquePart))
+            reply.usage,
+            sum(part.tokens or 0 for part in reply.message.content if isinstance(part, OpaquePart)),
         ),
     }
 
 
-def encode_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: JSON
+# Any stands for JSON
+def encode_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:
     """Encode a reply as the events of a Responses API stream. `body` is the request."""
     for number, event in enumerate(_iter_response_events(reply, body)):
         yield event | {"sequence_number": number}
@@ -140,7 +172,9 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
     sent = exchange.body.get("input")
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
     user_messages = [
-        dict(item) for item in map(as_mapping, items) if item.get("type", "message") == "message" and item.get("role") == "user"
+        dict(item)
+        for item in map(as_mapping, items)
+        if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
     for index, item in enumerate(user_messages):
         content = item.get("content")
@@ -154,18 +188,33 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
         }
     text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
     sealed = base64.b64encode(text.encode()).decode()
-    output = [*user_messages, {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed}]
+    output = [
+        *user_messages,
+        {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
+    ]
     head = {"id": f"resp_{exchange.number}", "object": "response.compaction", "created_at": created}
     return {**head, "output": output, "usage": _encode_response_usage(usage)}
 
 
-def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:  # Any: JSON
-    head = _response_head(reply, body) | {"status": "in_progress", "output": list[JsonObject](), "usage": None, "incomplete_details": None}
+# Any stands for JSON
+def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:
+    head = _response_head(reply, body) | {
+        "status": "in_progress",
+        "output": list[JsonObject](),
+        "usage": None,
+        "incomplete_details": None,
+    }
     yield {"type": "response.created", "response": head}
     yield {"type": "response.in_progress", "response": head}
     for index, item in enumerate(_iter_output_items(reply)):
         place = {"output_index": index, "item_id": item["id"]}
-        empty: JsonObject = {"content": []} if item["type"] == "message" else {"arguments": ""} if item["type"] == "function_call" else {}
+        empty: JsonObject = (
+            {"content": []}
+            if item["type"] == "message"
+            else {"arguments": ""}
+            if item["type"] == "function_call"
+            else {}
+        )
         started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
         yield {"type": "response.output_item.added", "output_index": index, "item": started}
         if item["type"] == "function_call":
@@ -229,7 +278,14 @@ def _iter_output_items(reply: ServerReply) -> Iterator[JsonObject]:
 
     for part in reply.message.content:
         if isinstance(part, str):
-            content.append({"type": "output_text", "text": part, "annotations": list[JsonObject](), "logprobs": list[JsonObject]()})
+            content.append(
+                {
+                    "type": "output_text",
+                    "text": part,
+                    "annotations": list[JsonObject](),
+                    "logprobs": list[JsonObject](),
+                }
+            )
         elif refusal := get_refusal(part):
             content.append({"type": "refusal", "refusal": refusal})
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
@@ -269,4 +325,6 @@ def split_deltas(text: str) -> Iterator[str]:
 def get_refusal(part: object) -> Json:
     """Return the refusal of an opaque part `{"type": "refusal", "refusal": "…"}`, and None for any other part."""
     value = part.value if isinstance(part, OpaquePart) else None
-    return value.get("refusal") if isinstance(value, dict) and value.get("type") == "refusal" else None
+    return (
+        value.get("refusal") if isinstance(value, dict) and value.get("type") == "refusal" else None
+    )

@@ -11,7 +11,16 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Protocol, cast
 
 from promptkit.testing.server.backend import HttpResponse
-from promptkit.testing.server.journal import CHAT, COMPACT, COUNT_TOKENS, INPUT_TOKENS, MESSAGES, MODELS, RESPONSES, Exchange
+from promptkit.testing.server.journal import (
+    CHAT,
+    COMPACT,
+    COUNT_TOKENS,
+    INPUT_TOKENS,
+    MESSAGES,
+    MODELS,
+    RESPONSES,
+    Exchange,
+)
 from promptkit.testing.server.replies import api_error
 from promptkit.testing.server.validation import IllFormedRequestError
 
@@ -37,7 +46,14 @@ class Listener(Protocol):
     """Bytes that a request's body may have."""
     models: tuple[str, ...]
 
-    def record_request(self, method: str, path: str, headers: Mapping[str, str], client: tuple[str, int], raw: bytes) -> Exchange:
+    def record_request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        client: tuple[str, int],
+        raw: bytes,
+    ) -> Exchange:
         """Record a request in the journal."""
         ...
 
@@ -59,7 +75,10 @@ class Handler(BaseHTTPRequestHandler):
         """Send the list of models."""
         exchange = self._record(b"")
         if exchange.path == MODELS:
-            data = [{"id": name, "object": "model", "created": 0, "owned_by": "promptkit"} for name in self._listener.models]
+            data = [
+                {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
+                for name in self._listener.models
+            ]
             self._send(exchange, _json_response(200, {"object": "list", "data": data}))
         else:
             self._send_unknown(exchange, MODELS)
@@ -84,7 +103,9 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            problem = IllFormedRequestError("We could not parse the JSON body of your request. The OpenAI API expects a JSON payload.")
+            problem = IllFormedRequestError(
+                "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload."
+            )
             self._send(exchange, self._listener.backend.refuse(exchange, problem))
             return
         exchange.body = cast("dict[str, Json]", body)  # read from JSON
@@ -96,18 +117,32 @@ class Handler(BaseHTTPRequestHandler):
     def _record(self, raw: bytes) -> Exchange:
         path = self.path.partition("?")[0]
         return self._listener.record_request(
-            self.command, path, {name.lower(): value for name, value in self.headers.items()}, self.client_address, raw
+            self.command,
+            path,
+            {name.lower(): value for name, value in self.headers.items()},
+            self.client_address,
+            raw,
         )
 
     def _read_body(self) -> bytes | None:
-        """Read the body of the request. None if it cannot be read; the client has been answered then, or is gone."""
+        """Read the body of the request.
+
+        None if it cannot be read; the client has been answered then, or is gone.
+        """
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > self._listener.max_body:
             exchange = self._record(b"")
             self._listener.backend.queue.remove(exchange.number)
-            status, problem = (413, "The request is too large.") if length.isdecimal() else (411, "The request has no Content-Length.")
+            status, problem = (
+                (413, "The request is too large.")
+                if length.isdecimal()
+                else (411, "The request has no Content-Length.")
+            )
             self.close_connection = True
-            self._send(exchange, self._listener.backend.refuse(exchange, IllFormedRequestError(problem), status))
+            self._send(
+                exchange,
+                self._listener.backend.refuse(exchange, IllFormedRequestError(problem), status),
+            )
             return None
         blocks: list[bytes] = []
         remaining = int(length)
@@ -121,9 +156,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def _send_unknown(self, exchange: Exchange, *known: str) -> None:
         if exchange.path in (MODELS, *POSTS) and exchange.path not in known:
-            answer = api_error(405, f"Not allowed to {exchange.method} on {exchange.path}.", code="method_not_supported")
+            answer = api_error(
+                405,
+                f"Not allowed to {exchange.method} on {exchange.path}.",
+                code="method_not_supported",
+            )
         else:
-            answer = api_error(404, f"Unknown request URL: {exchange.method} {exchange.path}.", code="unknown_url")
+            answer = api_error(
+                404, f"Unknown request URL: {exchange.method} {exchange.path}.", code="unknown_url"
+            )
         self._send(exchange, _json_response(answer.status, answer.body))
 
     def _send(self, exchange: Exchange, outgoing: HttpResponse) -> None:
@@ -132,7 +173,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         exchange.status = outgoing.status
         self.send_response(outgoing.status)
-        self.send_header("request-id" if exchange.path in {MESSAGES, COUNT_TOKENS} else "x-request-id", f"req_{exchange.number}")
+        self.send_header(
+            "request-id" if exchange.path in {MESSAGES, COUNT_TOKENS} else "x-request-id",
+            f"req_{exchange.number}",
+        )
         if isinstance(outgoing.body, bytes):
             self._send_whole(outgoing, outgoing.body)
         else:
@@ -144,7 +188,10 @@ class Handler(BaseHTTPRequestHandler):
         self._end(outgoing)
 
     def _send_stream(self, outgoing: HttpResponse, events: Iterator[bytes]) -> None:
-        self._send_headers(outgoing, {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked"})
+        self._send_headers(
+            outgoing,
+            {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked"},
+        )
         sent = list(events) if outgoing.cut else events
         for event in sent[: len(sent) // 2] if isinstance(sent, list) else sent:
             self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
@@ -165,7 +212,11 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if outgoing.cut == "reset":
             # With a linger time of 0, closing sends RST instead of FIN.
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hh" if os.name == "nt" else "ii", 1, 0))
+            self.connection.setsockopt(
+                socket.SOL_SOCKET,
+                socket.SO_LINGER,
+                struct.pack("hh" if os.name == "nt" else "ii", 1, 0),
+            )
             self.connection.close()
 
     def _wait(self) -> None:
@@ -179,4 +230,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _json_response(status: int, value: object) -> HttpResponse:
-    return HttpResponse(status=status, body=json.dumps(value).encode(), headers={"Content-Type": "application/json"})
+    return HttpResponse(
+        status=status, body=json.dumps(value).encode(), headers={"Content-Type": "application/json"}
+    )

@@ -11,7 +11,12 @@ import attrs
 
 from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.testing.server.anthropic_validation import convert_messages_to_chat
-from promptkit.testing.server.validation import as_mapping, as_sequence, convert_to_chat, extract_text
+from promptkit.testing.server.validation import (
+    as_mapping,
+    as_sequence,
+    convert_to_chat,
+    extract_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +24,18 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
     from promptkit.testing.server.anthropic_validation import CheckedMessages
 
-__all__ = ["CHAT", "COMPACT", "COUNT_TOKENS", "INPUT_TOKENS", "MESSAGES", "MODELS", "RESPONSES", "Exchange", "ServerStats", "Stats"]
+__all__ = [
+    "CHAT",
+    "COMPACT",
+    "COUNT_TOKENS",
+    "INPUT_TOKENS",
+    "MESSAGES",
+    "MODELS",
+    "RESPONSES",
+    "Exchange",
+    "ServerStats",
+    "Stats",
+]
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -47,7 +63,8 @@ class Exchange:
     body: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"], repr=False)
     """The parsed body; empty if it is no JSON object."""
     status: int | None = None
-    """The HTTP status of the answer; None before it is sent, and if the connection ended without one."""
+    """The HTTP status of the answer; None before it is sent, and if the connection ended without
+    one."""
     usage: Usage | None = None
     """The usage that the answer reported."""
     problem: str | None = None
@@ -56,7 +73,8 @@ class Exchange:
     """The class name of the fault that was applied."""
 
     checked: CheckedMessages | None = attrs.field(default=None, repr=False)
-    """For Anthropic's API: the places of thinking blocks that were left out, and what the thinking of the reply is bound to."""
+    """For Anthropic's API: the places of thinking blocks that were left out, and what the thinking
+    of the reply is bound to."""
 
     @cached_property
     def chat(self) -> dict[str, Any]:  # Any: JSON
@@ -88,7 +106,10 @@ class Exchange:
 
 @attrs.frozen(kw_only=True)
 class Stats:
-    """What a server has counted so far. Tokens are those of the requests that the model answered."""
+    """What a server has counted so far.
+
+    Tokens are those of the requests that the model answered.
+    """
 
     requests: int = 0
     answered: int = 0

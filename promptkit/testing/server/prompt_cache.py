@@ -1,10 +1,11 @@
 """Prompt caches by OpenAI's and by Anthropic's published rules.
 
-OpenAI: a prefix that an earlier request began with is cached from 1,024 tokens on, in steps of 128 (OpenAI, "Prompt caching"). Cache
-breakpoints in requests are ignored.
+OpenAI: a prefix that an earlier request began with is cached from 1,024 tokens on, in steps of 128
+(OpenAI, "Prompt caching"). Cache breakpoints in requests are ignored.
 
-Anthropic: a request caches what is up to its cache breakpoints, here from 1,024 tokens on. A later one reads the longest prefix that ends
-at one of its own breakpoints, or up to 20 blocks before it (Anthropic, "Prompt caching").
+Anthropic: a request caches what is up to its cache breakpoints, here from 1,024 tokens on. A later
+one reads the longest prefix that ends at one of its own breakpoints, or up to 20 blocks before it
+(Anthropic, "Prompt caching").
 
 Entries do not expire here, and there is one machine, so every possible hit happens.
 """
@@ -44,14 +45,17 @@ _LOOK_BACK = 20  # blocks before a cache breakpoint
 START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
 """Token ids for what is between texts; no vocabulary has them."""
 
-_CHARACTERS_AT_ONCE = 65_536  # that are encoded; the cut is at a fixed place, so that a longer text keeps the tokens of its prefix
+# that are encoded; the cut is at a fixed place, so that a longer text keeps the tokens of its
+# prefix
+_CHARACTERS_AT_ONCE = 65_536
 
 
 class PromptCache:
     """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it.
 
     Args:
-        max_blocks: Blocks to remember, some 100 bytes each. Beyond it the least recently used ones are forgotten.
+        max_blocks: Blocks to remember, some 100 bytes each. Beyond it the least recently used ones
+            are forgotten.
     """
 
     def __init__(self, *, max_blocks: int = 1_000_000) -> None:
@@ -65,11 +69,14 @@ class PromptCache:
         digest = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
         digests: list[bytes] = []
         for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-            digest = blake2b(ids[start : start + BLOCK_TOKENS].tobytes(), digest_size=16, key=digest).digest()
+            digest = blake2b(
+                ids[start : start + BLOCK_TOKENS].tobytes(), digest_size=16, key=digest
+            ).digest()
             digests.append(digest)
         with self._lock:
             hits = sum(1 for _ in takewhile(self._known.__contains__, digests))
-            for digest in reversed(digests):  # so that the end of a prompt is forgotten before its beginning
+            # so that the end of a prompt is forgotten before its beginning
+            for digest in reversed(digests):
                 self._known[digest] = None
                 self._known.move_to_end(digest)
             while len(self._known) > self._max_blocks:
@@ -80,12 +87,17 @@ class PromptCache:
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     """Encode a chat request in the order in which a model reads it: tools, then messages.
 
-    The number of tokens is that of `count_request`, except for a few tokens that tool definitions save if there are instructions.
+    The number of tokens is that of `count_request`, except for a few tokens that tool definitions
+    save if there are instructions.
     """
     model = chat.get("model")
-    tokenizer = tokenizer_for(model if isinstance(model, str) else None).base  # its name is that of an encoding
+    # its name is that of an encoding
+    tokenizer = tokenizer_for(model if isinstance(model, str) else None).base
     ids = array("I")
-    tools = [_read_definition(as_mapping(as_mapping(tool).get("function"))) for tool in as_sequence(chat.get("tools"))]
+    tools = [
+        _read_definition(as_mapping(as_mapping(tool).get("function")))
+        for tool in as_sequence(chat.get("tools"))
+    ]
     if tools:
         ids.extend((TOOLS, TOOLS))
         ids.extend(_encode_text(tokenizer.name, format_declarations(tools, "tools")))
@@ -96,21 +108,33 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     return ids
 
 
-def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[array[int]]:  # Any: as above
+# Any stands for as above
+def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[array[int]]:
     role = str(message.get("role"))
-    calls = [as_mapping(as_mapping(call).get("function")) for call in as_sequence(message.get("tool_calls"))]
+    calls = [
+        as_mapping(as_mapping(call).get("function"))
+        for call in as_sequence(message.get("tool_calls"))
+    ]
     content = message.get("content")
     if not calls or extract_text(content):
         name = str(message.get("name") or "")
         framing = (
-            [START, *_encode_text(tokenizer.name, role)] if role == "tool" else [START, *_encode_text(tokenizer.name, role), SEPARATOR]
+            [START, *_encode_text(tokenizer.name, role)]
+            if role == "tool"
+            else [START, *_encode_text(tokenizer.name, role), SEPARATOR]
         )
-        yield array("I", [*framing, *_encode_text(tokenizer.name, name), SEPARATOR] if name and role != "tool" else framing)
+        yield array(
+            "I",
+            [*framing, *_encode_text(tokenizer.name, name), SEPARATOR]
+            if name and role != "tool"
+            else framing,
+        )
         yield from _encode_content(content, tokenizer)
         yield array("I", (END,))
     for call in calls:
         function = _encode_text(tokenizer.name, str(call.get("name", "")))
-        yield array("I", (CALL,) * 10) + function + function  # the framing of a call, and its name there and in its result
+        # the framing of a call, and its name there and in its result
+        yield array("I", (CALL,) * 10) + function + function
         yield _encode_text(tokenizer.name, _compact_json(str(call.get("arguments", ""))))
     if len(calls) > 1:
         yield array("I", (CALL,) * 9)
@@ -124,9 +148,15 @@ def _encode_content(content: object, tokenizer: Tokenizer) -> Iterator[array[int
         if image:
             url, detail = str(image.get("url", "")), image.get("detail")
             shown = ImagePart(url=url, detail=detail if isinstance(detail, str) else None)
-            yield array("I", (START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000,) * tokenizer.count_part(shown).tokens)
+            yield array(
+                "I",
+                (START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000,)
+                * tokenizer.count_part(shown).tokens,
+            )
         else:
-            yield _encode_text(tokenizer.name, extract_text([part]) or json.dumps(part, sort_keys=True))
+            yield _encode_text(
+                tokenizer.name, extract_text([part]) or json.dumps(part, sort_keys=True)
+            )
 
 
 @lru_cache(maxsize=4096)
@@ -163,7 +193,10 @@ class CacheUse:
 
 
 class BreakpointCache:
-    """The prefixes that were cached so far, in every scope: their digests and their tokens. For many threads at once."""
+    """The prefixes that were cached so far, in every scope: their digests and their tokens.
+
+    For many threads at once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
@@ -185,7 +218,10 @@ class BreakpointCache:
         for place, (_, block) in enumerate(list_blocks(body)):
             if block.get("cache_control") is not None:
                 marked.append(place)
-            text = json.dumps({key: value for key, value in block.items() if key != "cache_control"}, sort_keys=True)
+            text = json.dumps(
+                {key: value for key, value in block.items() if key != "cache_control"},
+                sort_keys=True,
+            )
             digest = blake2b(text.encode(), digest_size=16, key=digest).digest()
             digests.append(digest)
             sizes.append((sizes[-1] if sizes else 0) + count(text))
@@ -195,7 +231,13 @@ class BreakpointCache:
         prefixes = [int(size * scale) for size in sizes]
         with self._lock:
             reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
-            read = min(tokens, max((self._known[digests[at]] for at in reachable if digests[at] in self._known), default=0))
+            read = min(
+                tokens,
+                max(
+                    (self._known[digests[at]] for at in reachable if digests[at] in self._known),
+                    default=0,
+                ),
+            )
             entries = [at for at in marked if prefixes[at] >= MIN_CACHED_TOKENS]
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])

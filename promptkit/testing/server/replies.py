@@ -39,7 +39,8 @@ class ScriptedReply:
 
     message: Message
     finish: str | None = None
-    """The finish reason. Default: `tool_calls` if there are calls, `length` if the request's limit cut the text, otherwise `stop`."""
+    """The finish reason. Default: `tool_calls` if there are calls, `length` if the request's limit
+    cut the text, otherwise `stop`."""
     usage: Usage | None = None
     """Default: counted by promptkit."""
 
@@ -88,7 +89,8 @@ Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | Scr
 """One answer: text, tool calls, an assistant message, a reply with its usage, or a fault."""
 
 Step: TypeAlias = "Answer | Callable[[Exchange], Answer]"
-"""One step of a script: an answer, or a function that takes the request and returns the answer, called in the connection's thread."""
+"""One step of a script: an answer, or a function that takes the request and returns the answer,
+called in the connection's thread."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,13 +98,19 @@ class Rule:
     """Answers all requests that match, in place of the script."""
 
     match: str | Callable[[Exchange], bool]
-    """A regular expression that is searched in the text of the last message, or a function of the request."""
+    """A regular expression that is searched in the text of the last message, or a function of the
+    request."""
     answer: Step
     """The answer. A tool call with an empty id gets a new one for each request."""
 
 
 def api_error(
-    status: int, message: str, *, code: str | None = None, kind: str = "invalid_request_error", param: str | None = None
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    kind: str = "invalid_request_error",
+    param: str | None = None,
 ) -> HttpAnswer:
     """Build an error in the form of the API that is called.
 
@@ -113,19 +121,30 @@ def api_error(
         kind: The error's `type`.
         param: The parameter that is wrong.
     """
-    return HttpAnswer(status=status, body={"error": {"message": message, "type": kind, "param": param, "code": code}})
+    return HttpAnswer(
+        status=status,
+        body={"error": {"message": message, "type": kind, "param": param, "code": code}},
+    )
 
 
 def rate_limit_error(retry_after: float | None = None) -> HttpAnswer:
     """Build the error 429, with the header `Retry-After` if seconds are passed."""
     message = "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1."
     answer = api_error(429, message, code="rate_limit_exceeded", kind="requests")
-    return answer if retry_after is None else attrs.evolve(answer, headers={"Retry-After": f"{retry_after:g}"})
+    return (
+        answer
+        if retry_after is None
+        else attrs.evolve(answer, headers={"Retry-After": f"{retry_after:g}"})
+    )
 
 
 def server_error(status: int = 500) -> HttpAnswer:
     """Build the error of a server that fails."""
-    return api_error(status, "The server had an error while processing your request. Sorry about that!", kind="server_error")
+    return api_error(
+        status,
+        "The server had an error while processing your request. Sorry about that!",
+        kind="server_error",
+    )
 
 
 def echo(exchange: Exchange) -> str:
@@ -136,10 +155,20 @@ def echo(exchange: Exchange) -> str:
 def normalize_answer(answer: Answer) -> ScriptedReply | Fault:
     """Convert an answer to a ScriptedReply or a fault. Raises TypeError for any other value."""
     match answer:
-        case ScriptedReply() | HttpAnswer() | Delay() | Hang() | ConnectionReset() | TruncatedBody() | MalformedBody():
+        case (
+            ScriptedReply()
+            | HttpAnswer()
+            | Delay()
+            | Hang()
+            | ConnectionReset()
+            | TruncatedBody()
+            | MalformedBody()
+        ):
             return answer
         case str():
-            return ScriptedReply(message=Message(role="assistant", content=(answer,) if answer else ()))
+            return ScriptedReply(
+                message=Message(role="assistant", content=(answer,) if answer else ())
+            )
         case ToolCall():
             return ScriptedReply(message=Message(role="assistant", tool_calls=(answer,)))
         case Message(role="assistant"):
@@ -149,7 +178,5 @@ def normalize_answer(answer: Answer) -> ScriptedReply | Fault:
         case Sequence() if calls := tuple(call for call in answer if type(call) is ToolCall):
             return ScriptedReply(message=Message(role="assistant", tool_calls=calls))
         case _:
-            problem = (
-                f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
-            )
+            problem = f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
             raise TypeError(problem)

@@ -60,18 +60,27 @@ def read_script(path: Path) -> Script:
     try:
         read = _converter.structure({"steps": data} if isinstance(data, list) else data, _File)
     except (cattrs.BaseValidationError, TypeError) as error:
-        message = f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
+        message = (
+            f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
+        )
         raise ValueError(message) from error
     return Script(
         steps=cast("tuple[Answer, ...]", read.steps),  # the hooks below converted them
-        rules=tuple(Rule(match=rule.match, answer=cast("Answer", rule.answer)) for rule in read.rules),  # the hooks below converted them
+        # the hooks below converted them
+        rules=tuple(
+            Rule(match=rule.match, answer=cast("Answer", rule.answer)) for rule in read.rules
+        ),
         faults=cast("dict[int, Fault]", read.faults),  # the hooks below converted them
         after=echo if read.after == "echo" else None,
     )
 
 
 def _describe_error(error: BaseException, kind: type | None) -> str:
-    return str(error) if isinstance(error, ValueError) and "fault" in str(error) else format_exception(error, kind)
+    return (
+        str(error)
+        if isinstance(error, ValueError) and "fault" in str(error)
+        else format_exception(error, kind)
+    )
 
 
 AnswerJson = NewType("AnswerJson", object)
@@ -151,16 +160,19 @@ FAULTS: Mapping[str, type[attrs.AttrsInstance]] = {
 
 
 def _convert_fault(value: object, _: object) -> Fault:
-    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}  # JSON has no other keys
+    # JSON has no other keys
+    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
     kind = fields.pop("fault", None)
     if not isinstance(kind, str) or kind not in FAULTS:
         problem = f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}"
         raise ValueError(problem)
     match _converter.structure(fields, FAULTS[kind]):
         case _Delay(seconds=seconds, answer=answer):
-            return Delay(seconds=seconds, answer=cast("Answer | None", answer))  # the hook converted it
+            # the hook converted it
+            return Delay(seconds=seconds, answer=cast("Answer | None", answer))
         case _Http(status=status, body=body, headers=headers):
-            return HttpAnswer(status=status, body=cast("Json", body), headers=headers)  # it was read from JSON
+            # it was read from JSON
+            return HttpAnswer(status=status, body=cast("Json", body), headers=headers)
         case _RateLimited(retry_after=seconds):
             return rate_limit_error(seconds)
         case _ServerError(status=status):
@@ -175,8 +187,13 @@ def _convert_answer(value: object, kind: object) -> Answer:
     if isinstance(value, Mapping) and "fault" in value:
         return _convert_fault(cast("object", value), kind)  # the function checks the type itself
     reply = _converter.structure(value, _Reply)
-    calls = tuple(ToolCall(id=call.id, name=call.name, arguments=_arguments_text(call.arguments)) for call in reply.tool_calls)
-    message = Message(role="assistant", content=(reply.text,) if reply.text else (), tool_calls=calls)
+    calls = tuple(
+        ToolCall(id=call.id, name=call.name, arguments=_arguments_text(call.arguments))
+        for call in reply.tool_calls
+    )
+    message = Message(
+        role="assistant", content=(reply.text,) if reply.text else (), tool_calls=calls
+    )
     return ScriptedReply(message=message, finish=reply.finish, usage=reply.usage)
 
 

@@ -47,20 +47,23 @@ def serve(  # noqa: PLR0913  # the settings of a server
 ) -> Server:
     """Start a server that answers OpenAI's API and Anthropic's until `close()` or the end of its `with` block.
 
-    A request is answered by the first of the `rules` that matches it, otherwise by the next step of the `script`, otherwise by
-    `after`. Without `after` it is refused. A request that fails uses no step of the script.
+    A request is answered by the first of the `rules` that matches it, otherwise by the next step of
+    the `script`, otherwise by `after`. Without `after` it is refused. A request that fails uses no
+    step of the script.
 
     Args:
-        window: Context window in tokens, which a request and the tokens that it reserves for its answer must fit. With a mapping, each
-            model has its own. None, or a model that is not in the mapping: no limit.
+        window: Context window in tokens, which a request and the tokens that it reserves for its
+            answer must fit. With a mapping, each model has its own. None, or a model that is not in
+            the mapping: no limit.
         script: The answers, in order.
         rules: Answers for all requests that match.
         after: A function that answers requests after the script, such as `echo`.
-        faults: Faults by the number of the request, counted from 1, such as `{3: Hang()}`, or a function of the number. A Delay
-            without an answer delays the regular one.
+        faults: Faults by the number of the request, counted from 1, such as `{3: Hang()}`, or a
+            function of the number. A Delay without an answer delays the regular one.
         host: The address that the server listens on.
         port: The port; 0 takes a free one.
-        allow_remote: Whether `host` may be an address that other machines can reach. The server answers every client.
+        allow_remote: Whether `host` may be an address that other machines can reach. The server
+            answers every client.
         models: Names for the list of models.
         max_recorded: Requests that `Server.requests` holds; older ones are forgotten.
         max_body: Bytes that a request's body may have.
@@ -78,8 +81,23 @@ def serve(  # noqa: PLR0913  # the settings of a server
     for step in (*steps, *(rule.answer for rule in known_rules)):
         if not callable(step):
             normalize_answer(step)
-    backend = Backend(window=window, script=steps, rules=known_rules, after=after, faults=faults or {}, clock=clock)
-    return Server(_Http((host, port), backend, models=tuple(models), max_recorded=max_recorded, max_body=max_body))
+    backend = Backend(
+        window=window,
+        script=steps,
+        rules=known_rules,
+        after=after,
+        faults=faults or {},
+        clock=clock,
+    )
+    return Server(
+        _Http(
+            (host, port),
+            backend,
+            models=tuple(models),
+            max_recorded=max_recorded,
+            max_body=max_body,
+        )
+    )
 
 
 class Server:
@@ -92,7 +110,12 @@ class Server:
     def __init__(self, http: _Http) -> None:
         self._http = http
         self._backend = http.backend
-        self._thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True, name="promptkit-testing-server")
+        self._thread = Thread(
+            target=http.serve_forever,
+            kwargs={"poll_interval": 0.02},
+            daemon=True,
+            name="promptkit-testing-server",
+        )
         self._thread.start()
 
     @property
@@ -132,7 +155,10 @@ class Server:
         return self._http.count_connections()
 
     def close(self) -> None:
-        """Close the server, its connections and its threads. A client that still waits finds its connection closed. May be called twice."""
+        """Close the server, its connections and its threads.
+
+        A client that still waits finds its connection closed. May be called twice.
+        """
         self._backend.closing.set()
         self._http.shutdown()
         self._http.server_close()
@@ -142,7 +168,12 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -153,7 +184,15 @@ class _Http(ThreadingHTTPServer):
     request_queue_size = 128
     block_on_close = False
 
-    def __init__(self, address: tuple[str, int], backend: Backend, *, models: tuple[str, ...], max_recorded: int, max_body: int) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        backend: Backend,
+        *,
+        models: tuple[str, ...],
+        max_recorded: int,
+        max_body: int,
+    ) -> None:
         self.backend = backend
         self.models = models
         self.max_body = max_body
@@ -171,12 +210,29 @@ class _Http(ThreadingHTTPServer):
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
 
-    def record_request(self, method: str, path: str, headers: Mapping[str, str], client: tuple[str, int], raw: bytes) -> Exchange:
+    def record_request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        client: tuple[str, int],
+        raw: bytes,
+    ) -> Exchange:
         with self._lock:
             self._number += 1
-            exchange = Exchange(number=self._number, method=method, path=path, headers=headers, client=client, raw=raw)
+            exchange = Exchange(
+                number=self._number,
+                method=method,
+                path=path,
+                headers=headers,
+                client=client,
+                raw=raw,
+            )
             self._journal.append(exchange)
             if method == "POST":
                 self.backend.queue.add(exchange.number)

@@ -1,6 +1,7 @@
 """Check requests as the real endpoints do, with their error texts as far as they are known.
 
-Requests to the Responses API are also converted to the form of Chat Completions, so that there is one way to count, cache and read both.
+Requests to the Responses API are also converted to the form of Chat Completions, so that there is
+one way to count, cache and read both.
 """
 
 from __future__ import annotations
@@ -63,28 +64,53 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
     if body.get("stream_options") is not None and body.get("stream") is not True:
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         raise IllFormedRequestError(message, "stream_options")
-    _check_tools(body, [as_mapping(as_mapping(tool).get("function")) for tool in as_sequence(body.get("tools"))], "tools[#].function.name")
+    _check_tools(
+        body,
+        [as_mapping(as_mapping(tool).get("function")) for tool in as_sequence(body.get("tools"))],
+        "tools[#].function.name",
+    )
     messages = body.get("messages")
     if not isinstance(messages, list):
-        message = "Missing required parameter: 'messages'." if messages is None else "Invalid type for 'messages': expected an array."
-        raise IllFormedRequestError(message, "messages", "missing_required_parameter" if messages is None else "invalid_type")
+        message = (
+            "Missing required parameter: 'messages'."
+            if messages is None
+            else "Invalid type for 'messages': expected an array."
+        )
+        raise IllFormedRequestError(
+            message,
+            "messages",
+            "missing_required_parameter" if messages is None else "invalid_type",
+        )
     if not messages:
         message = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead."
         raise IllFormedRequestError(message, "messages", "empty_array")
     pending: list[str] = []
     for place, message_ in enumerate(map(as_mapping, as_sequence(body["messages"]))):
         role = _check_choice(message_.get("role"), tuple(CHAT_CONTENT), f"messages[{place}].role")
-        pending = _check_result(message_, pending, place) if role == "tool" else _check_message(role, message_, pending, place)
+        pending = (
+            _check_result(message_, pending, place)
+            if role == "tool"
+            else _check_message(role, message_, pending, place)
+        )
     _check_answered(pending, len(as_sequence(body["messages"])))
 
 
-def _check_message(role: str, message: Mapping[str, Any], pending: list[str], place: int) -> list[str]:  # Any: as above
+# Any stands for as above
+def _check_message(
+    role: str, message: Mapping[str, Any], pending: list[str], place: int
+) -> list[str]:
     _check_answered(pending, place)
     calls = message.get("tool_calls")
     if calls is not None and (role != "assistant" or not isinstance(calls, list) or not calls):
         problem = f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one."
-        raise IllFormedRequestError(problem, f"messages[{place}].tool_calls", "empty_array" if calls == [] else "invalid_type")
-    if message.get("content") is not None or not (calls or message.get("refusal") or message.get("function_call") or message.get("audio")):
+        raise IllFormedRequestError(
+            problem,
+            f"messages[{place}].tool_calls",
+            "empty_array" if calls == [] else "invalid_type",
+        )
+    if message.get("content") is not None or not (
+        calls or message.get("refusal") or message.get("function_call") or message.get("audio")
+    ):
         _check_content(message.get("content"), CHAT_CONTENT[role], f"messages[{place}].content")
     return [
         _check_call(as_mapping(call), f"messages[{place}].tool_calls[{index}]")
@@ -95,7 +121,11 @@ def _check_message(role: str, message: Mapping[str, Any], pending: list[str], pl
 def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
     _check_choice(call.get("type"), ("function",), f"{where}.type")
     function = as_mapping(call.get("function"))
-    for key, value in (("id", call.get("id")), ("function.name", function.get("name")), ("function.arguments", function.get("arguments"))):
+    for key, value in (
+        ("id", call.get("id")),
+        ("function.name", function.get("name")),
+        ("function.arguments", function.get("arguments")),
+    ):
         if not isinstance(value, str):
             message = f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead."
             raise IllFormedRequestError(message, f"{where}.{key}", "invalid_type")
@@ -107,11 +137,14 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
     return call_id
 
 
-def _check_result(message: Mapping[str, Any], pending: list[str], place: int) -> list[str]:  # Any: as above
+# Any stands for as above
+def _check_result(message: Mapping[str, Any], pending: list[str], place: int) -> list[str]:
     call_id = message.get("tool_call_id")
     if not isinstance(call_id, str):
         problem = f"Missing required parameter: 'messages[{place}].tool_call_id'."
-        raise IllFormedRequestError(problem, f"messages[{place}].tool_call_id", "missing_required_parameter")
+        raise IllFormedRequestError(
+            problem, f"messages[{place}].tool_call_id", "missing_required_parameter"
+        )
     if call_id not in pending:
         problem = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
         raise IllFormedRequestError(problem, f"messages.[{place}].role")
@@ -154,15 +187,27 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
     _check_limits(body, "responses", ("max_output_tokens",))
     for key in ("previous_response_id", "conversation"):
         if body.get(key) is not None:
-            message = f"Previous response with id '{body[key]}' not found." if key == "previous_response_id" else "Conversation not found."
+            message = (
+                f"Previous response with id '{body[key]}' not found."
+                if key == "previous_response_id"
+                else "Conversation not found."
+            )
             raise IllFormedRequestError(message, key, f"{key.removesuffix('_id')}_not_found")
-    _check_tools(body, [as_mapping(tool) for tool in as_sequence(body.get("tools"))], "tools[#].name")
+    _check_tools(
+        body, [as_mapping(tool) for tool in as_sequence(body.get("tools"))], "tools[#].name"
+    )
     sent = body.get("input")
     if isinstance(sent, str):
         return
     if not isinstance(sent, list) or not sent:
-        message = "Missing required parameter: 'input'." if not sent else "Invalid type for 'input': expected a string or an array."
-        raise IllFormedRequestError(message, "input", "missing_required_parameter" if not sent else "invalid_type")
+        message = (
+            "Missing required parameter: 'input'."
+            if not sent
+            else "Invalid type for 'input': expected a string or an array."
+        )
+        raise IllFormedRequestError(
+            message, "input", "missing_required_parameter" if not sent else "invalid_type"
+        )
     items = _ResponsesItems()
     for place, item in enumerate(map(as_mapping, as_sequence(body["input"]))):
         items.add(item, place)
@@ -180,7 +225,9 @@ class _ResponsesItems:
 
     def add(self, item: Mapping[str, Any], place: int) -> None:  # Any: as above
         kind = _check_choice(item.get("type", "message"), RESPONSES_ITEMS, f"input[{place}].type")
-        if kind == "function_call_output" or (kind == "message" and item.get("role") != "assistant"):
+        if kind == "function_call_output" or (
+            kind == "message" and item.get("role") != "assistant"
+        ):
             self._check_reasoning()
         self.reasoning = _check_text(item, "id", place) if kind == "reasoning" else None
         if kind == "message":
@@ -227,8 +274,16 @@ def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
 def _check_text(item: Mapping[str, Any], key: str, place: int) -> str:  # Any: as above
     value = item.get(key)
     if not isinstance(value, str):
-        message = f"Missing required parameter: 'input[{place}].{key}'." if value is None else f"Invalid type for 'input[{place}].{key}'."
-        raise IllFormedRequestError(message, f"input[{place}].{key}", "missing_required_parameter" if value is None else "invalid_type")
+        message = (
+            f"Missing required parameter: 'input[{place}].{key}'."
+            if value is None
+            else f"Invalid type for 'input[{place}].{key}'."
+        )
+        raise IllFormedRequestError(
+            message,
+            f"input[{place}].{key}",
+            "missing_required_parameter" if value is None else "invalid_type",
+        )
     return value
 
 
@@ -273,10 +328,13 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
         key = PARTS.get(kind)
         if key and key not in part:
             message = f"Missing required parameter: '{param}[{place}].{key}'."
-            raise IllFormedRequestError(message, f"{param}[{place}].{key}", "missing_required_parameter")
+            raise IllFormedRequestError(
+                message, f"{param}[{place}].{key}", "missing_required_parameter"
+            )
 
 
-def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], where: str) -> None:  # Any: JSON
+# Any stands for JSON
+def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], where: str) -> None:
     """Check names and schemas of tools, and that no parameter about tools is set without them."""
     if body.get("tools") is not None and not functions and body["tools"] != []:
         message = "Invalid type for 'tools': expected an array of objects."
@@ -302,11 +360,16 @@ def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], wh
         return
     for key in ("tool_choice", "parallel_tool_calls"):
         if body.get(key) is not None:
-            message = f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
+            message = (
+                f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
+            )
             raise IllFormedRequestError(message, key)
 
 
-def _check_limits(body: Mapping[str, Any], api: Literal["chat", "responses"], limits: Collection[str]) -> None:  # Any: as above
+# Any stands for as above
+def _check_limits(
+    body: Mapping[str, Any], api: Literal["chat", "responses"], limits: Collection[str]
+) -> None:
     """Check that a model is named, that all parameters are known, and that figures are in their ranges."""
     if not isinstance(body.get("model"), str) or not body["model"]:
         message = "you must provide a model parameter"
@@ -316,7 +379,9 @@ def _check_limits(body: Mapping[str, Any], api: Literal["chat", "responses"], li
             message = f"Unknown parameter: '{key}'."
             raise IllFormedRequestError(message, key, "unknown_parameter")
     temperature = body.get("temperature")
-    if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature <= MAX_TEMPERATURE):
+    if temperature is not None and not (
+        isinstance(temperature, int | float) and 0 <= temperature <= MAX_TEMPERATURE
+    ):
         message = f"Invalid 'temperature': expected a number between 0 and {MAX_TEMPERATURE}, but got {temperature!r} instead."
         raise IllFormedRequestError(message, "temperature")
     for key in limits:
@@ -329,7 +394,9 @@ def _check_limits(body: Mapping[str, Any], api: Literal["chat", "responses"], li
 @cache
 def load_parameters() -> Mapping[str, frozenset[str]]:
     """Load the parameters that each API accepts."""
-    data = json.loads(files("promptkit.testing.server").joinpath("parameters.json").read_text(encoding="utf-8"))
+    data = json.loads(
+        files("promptkit.testing.server").joinpath("parameters.json").read_text(encoding="utf-8")
+    )
     return {api: frozenset(names) for api, names in data.items()}
 
 
@@ -342,9 +409,20 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
     for item in map(as_mapping, items):
         _append_item(messages, item)
-    chat = {"model": body.get("model"), "messages": messages, "tool_choice": body.get("tool_choice")}
+    chat = {
+        "model": body.get("model"),
+        "messages": messages,
+        "tool_choice": body.get("tool_choice"),
+    }
     chat["tools"] = [
-        {"type": "function", "function": {key: tool[key] for key in ("name", "description", "parameters", "strict") if key in tool}}
+        {
+            "type": "function",
+            "function": {
+                key: tool[key]
+                for key in ("name", "description", "parameters", "strict")
+                if key in tool
+            },
+        }
         for tool in map(as_mapping, as_sequence(body.get("tools")))
     ]
     return chat
@@ -353,22 +431,42 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
 def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:  # Any: as above
     kind = item.get("type", "message")
     if kind == "message":
-        messages.append({"role": item.get("role"), "content": _convert_content(item.get("content"))})
+        messages.append(
+            {"role": item.get("role"), "content": _convert_content(item.get("content"))}
+        )
     elif kind == "function_call":
-        call = {"id": item.get("call_id"), "type": "function", "function": {"name": item.get("name"), "arguments": item.get("arguments")}}
+        call = {
+            "id": item.get("call_id"),
+            "type": "function",
+            "function": {"name": item.get("name"), "arguments": item.get("arguments")},
+        }
         if messages and messages[-1]["role"] == "assistant":
             messages[-1].setdefault("tool_calls", []).append(call)
         else:
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
     elif kind == "function_call_output":
-        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": _convert_content(item.get("output"))})
+        messages.append(
+            {
+                "role": "tool",
+                "tool_call_id": item.get("call_id"),
+                "content": _convert_content(item.get("output")),
+            }
+        )
     else:  # reasoning and compaction items
-        texts = [extract_text(item.get("summary")), extract_text(item.get("content")), _decode_encrypted(item.get("encrypted_content"))]
+        texts = [
+            extract_text(item.get("summary")),
+            extract_text(item.get("content")),
+            _decode_encrypted(item.get("encrypted_content")),
+        ]
         messages.append({"role": "assistant", "content": "".join(texts)})
 
 
 def _convert_content(content: object) -> object:
-    return content if isinstance(content, str) else [_convert_part(as_mapping(part)) for part in as_sequence(content)]
+    return (
+        content
+        if isinstance(content, str)
+        else [_convert_part(as_mapping(part)) for part in as_sequence(content)]
+    )
 
 
 def _convert_part(part: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
@@ -376,7 +474,10 @@ def _convert_part(part: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as abov
         case "input_text" | "output_text":
             return {"type": "text", "text": part.get("text")}
         case "input_image":
-            return {"type": "image_url", "image_url": {"url": part.get("image_url"), "detail": part.get("detail", "auto")}}
+            return {
+                "type": "image_url",
+                "image_url": {"url": part.get("image_url"), "detail": part.get("detail", "auto")},
+            }
         case _:
             return part
 
@@ -385,7 +486,9 @@ def extract_text(content: object) -> str:
     """Extract the text of a message's content, in the form of either API."""
     if isinstance(content, str):
         return content
-    texts = [part.get("text", part.get("refusal")) for part in map(as_mapping, as_sequence(content))]
+    texts = [
+        part.get("text", part.get("refusal")) for part in map(as_mapping, as_sequence(content))
+    ]
     return "".join(text for text in texts if isinstance(text, str))
 
 
@@ -401,7 +504,8 @@ def _decode_encrypted(encrypted: object) -> str:
 
 def as_mapping(value: object) -> Mapping[str, Any]:  # Any: JSON
     """Return a JSON object, or an empty one in place of any other value."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}  # JSON has no other keys
+    # JSON has no other keys
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def as_sequence(value: object) -> Sequence[Any]:  # Any: JSON

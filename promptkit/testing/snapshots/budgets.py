@@ -29,7 +29,8 @@ class SnapshotOptions:
     """How to render a prompt for a snapshot."""
 
     budgets: tuple[int | str, ...] | None = None
-    """Tokens, or the names of models whose windows are the budgets; None renders once, with the default budget."""
+    """Tokens, or the names of models whose windows are the budgets; None renders once, with the
+    default budget."""
 
     tokenizer: Tokenizer | None = None
     """Counts tokens; None takes the model's tokenizer, or the default."""
@@ -63,7 +64,9 @@ class BudgetLevel:
     """Why the prompt does not fit, in a sentence."""
 
 
-def render_levels(prompt: object, options: SnapshotOptions, stabilizer: Stabilizer) -> list[BudgetLevel]:
+def render_levels(
+    prompt: object, options: SnapshotOptions, stabilizer: Stabilizer
+) -> list[BudgetLevel]:
     """Render a prompt at each budget, largest first, each budget once.
 
     A budget that is too small becomes a level with an error.
@@ -101,14 +104,20 @@ def _is_prompt(value: object) -> TypeGuard[PromptElement | Sequence[Child]]:
     return isinstance(value, PromptElement | tuple | list)
 
 
-def _render_at(prompt: Child, budget: int | str | None, options: SnapshotOptions, stabilizer: Stabilizer) -> Rendered:
+def _render_at(
+    prompt: Child, budget: int | str | None, options: SnapshotOptions, stabilizer: Stabilizer
+) -> Rendered:
     tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
     tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
     return render(prompt, budget=tokens, model=model, tokenizer=tokenizer, tools=options.tools)
 
 
-def _make_level(label: str, result: Rendered | BudgetExceededError, stabilizer: Stabilizer) -> BudgetLevel:
+def _make_level(
+    label: str, result: Rendered | BudgetExceededError, stabilizer: Stabilizer
+) -> BudgetLevel:
     if isinstance(result, BudgetExceededError):
-        return BudgetLevel(label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result)))
+        return BudgetLevel(
+            label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result))
+        )
     messages = stabilizer.stabilize_messages(result.messages)
     return BudgetLevel(label=label, budget=result.budget, rendered=result, messages=messages)

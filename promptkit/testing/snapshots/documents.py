@@ -45,8 +45,9 @@ WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
 def format_prompt(levels: Sequence[BudgetLevel]) -> str:
     """Format a prompt as Markdown, with a line break at the end.
 
-    The largest budget is shown in full. Each smaller one is compared with the budget above it: how many messages stay, which are
-    gone, and in full what is new or changed. So a new wording appears once in a diff, and a new loss at the budget where it happens.
+    The largest budget is shown in full. Each smaller one is compared with the budget above it: how
+    many messages stay, which are gone, and in full what is new or changed. So a new wording appears
+    once in a diff, and a new loss at the budget where it happens.
 
     Args:
         levels: The prompt at each budget, largest first.
@@ -64,7 +65,8 @@ def format_prompt(levels: Sequence[BudgetLevel]) -> str:
 def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str:
     """Format the receipts of a prompt: what it cost and what was removed, with promptkit's version in the first line.
 
-    Columns have fixed widths and lines no numbers, so that one more removal is one more line in a diff.
+    Columns have fixed widths and lines no numbers, so that one more removal is one more line in a
+    diff.
 
     Args:
         levels: The prompt at each budget, largest first.
@@ -73,7 +75,11 @@ def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str
     sections = [f"promptkit {version('promptkit')}"]
     for level in levels:
         lines = _list_receipt_lines(level.rendered, stabilizer) if level.rendered else [level.error]
-        sections.append("\n".join([*([f"== {level.label} =="] if level.label else []), *map(_put_on_one_line, lines)]))
+        sections.append(
+            "\n".join(
+                [*([f"== {level.label} =="] if level.label else []), *map(_put_on_one_line, lines)]
+            )
+        )
     return "{}\n".format("\n\n".join(sections))
 
 
@@ -83,8 +89,8 @@ def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> A
     Long base64 data is replaced by its size and a hash.
 
     Args:
-        levels: The prompt at each budget, largest first. Several budgets become an object from label to messages; a budget that is
-            too small becomes an object with the `error`.
+        levels: The prompt at each budget, largest first. Several budgets become an object from
+            label to messages; a budget that is too small becomes an object with the `error`.
         wire_format: `openai`, `responses` or `anthropic`.
 
     Raises:
@@ -93,7 +99,13 @@ def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> A
     if not levels[0].label:
         return _build_payload(levels[0].messages, wire_format)
     return OrderedDict(
-        (level.label, _build_payload(level.messages, wire_format) if level.rendered else {"error": level.error}) for level in levels
+        (
+            level.label,
+            _build_payload(level.messages, wire_format)
+            if level.rendered
+            else {"error": level.error},
+        )
+        for level in levels
     )
 
 
@@ -103,12 +115,16 @@ CONTEXT_LINES = 2
 """Lines that are shown around a change in a text."""
 
 MAX_REMOVED_RUN = 6
-"""A longer run of removed lines is not listed in full: the section of the larger budget shows them."""
+"""A longer run of removed lines is not listed in full: the section of the larger budget shows
+them."""
 
 
 @attrs.frozen
 class _ShownMessage:
-    """A message of one level. `text` is all that a reader sees of it, `paths` are the elements that wrote it."""
+    """A message of one level.
+
+    `text` is all that a reader sees of it, `paths` are the elements that wrote it.
+    """
 
     title: str
     text: str
@@ -146,7 +162,9 @@ def _list_shown_messages(level: BudgetLevel) -> list[_ShownMessage]:
     ]
 
 
-def _compare_levels(larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]) -> Iterator[str]:
+def _compare_levels(
+    larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
+) -> Iterator[str]:
     lines: list[str] = []
     sections: list[str] = []
     stay = 0
@@ -159,7 +177,9 @@ def _compare_levels(larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMes
             stay = 0
         if old and new:
             lines.append(f"! {new.title}: {format_headline(new.message)}")
-            sections.append(f"## {new.title}, changed\n\n{_format_change(old.message, new.message)}")
+            sections.append(
+                f"## {new.title}, changed\n\n{_format_change(old.message, new.message)}"
+            )
         elif old:
             lines.append(f"- {old.title}: {format_headline(old.message)}")
         elif new:
@@ -181,15 +201,22 @@ def _pair_messages(
         at, start = place + 1, index + 1
 
 
-def _find_unchanged(larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]) -> list[tuple[int, int]]:
+def _find_unchanged(
+    larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
+) -> list[tuple[int, int]]:
     """Find the indices of messages that both levels have in the same order: their longest increasing subsequence.
 
-    Equal messages are told apart by their number, counted from the end, because pruning removes the oldest first.
+    Equal messages are told apart by their number, counted from the end, because pruning removes the
+    oldest first.
     """
-    places = {key: len(larger) - 1 - index for index, key in enumerate(_number_from_the_end(larger))}
+    places = {
+        key: len(larger) - 1 - index for index, key in enumerate(_number_from_the_end(larger))
+    }
     common = [
         (places[key], index)
-        for index, key in sorted((len(smaller) - 1 - back, key) for back, key in enumerate(_number_from_the_end(smaller)))
+        for index, key in sorted(
+            (len(smaller) - 1 - back, key) for back, key in enumerate(_number_from_the_end(smaller))
+        )
         if key in places
     ]
     ends: list[int] = []  # for each length, the smallest place at which a subsequence of it ends
@@ -255,7 +282,11 @@ def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
 
 def _format_change(old: Message, new: Message) -> str:
     """Format a changed message as a diff of its lines."""
-    contents = [message.content[0] for message in (old, new) if len(message.content) == 1 and not message.tool_calls]
+    contents = [
+        message.content[0]
+        for message in (old, new)
+        if len(message.content) == 1 and not message.tool_calls
+    ]
     texts = [part.split("\n") for part in contents if isinstance(part, str)]
     outside: dict[int, str] = {}
     if len(texts) < 2:  # noqa: PLR2004  # two messages of nothing but text need no fences of their own in the diff
@@ -265,7 +296,10 @@ def _format_change(old: Message, new: Message) -> str:
 
 
 def _diff_texts(old: list[str], new: list[str], always: Mapping[int, str]) -> Iterator[str]:
-    """Yield removed and new lines with their context. A long removed run shows its ends and the lines of `always`."""
+    """Yield removed and new lines with their context.
+
+    A long removed run shows its ends and the lines of `always`.
+    """
     shown = 0
     for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT_LINES):
         if group[0][1] > shown:
@@ -274,7 +308,16 @@ def _diff_texts(old: list[str], new: list[str], always: Mapping[int, str]) -> It
             if kind == "equal":
                 yield from _prefix_lines(" ", old[start:end])
                 continue
-            cuts = [start, *(cut for index in range(start, end) if always.get(index) for cut in (index, index + 1)), end]
+            cuts = [
+                start,
+                *(
+                    cut
+                    for index in range(start, end)
+                    if always.get(index)
+                    for cut in (index, index + 1)
+                ),
+                end,
+            ]
             for begin, stop in pairwise(cuts):
                 yield from _shorten_removed(old[begin:stop])
             yield from _prefix_lines("+", new[first:last])
@@ -311,8 +354,14 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
         yield f"budget: {rendered.context.explain()}"
     if rendered.reserved:
         yield f"reserved: {rendered.reserved:,} tokens"
-    yield from (f"repaired: {repair.kind}: {stabilizer.stabilize_text(repair.detail)}" for repair in rendered.repairs)
-    yield from (f"reference left out: {stabilizer.stabilize_text(str(reference.to))}" for reference in rendered.omitted_references)
+    yield from (
+        f"repaired: {repair.kind}: {stabilizer.stabilize_text(repair.detail)}"
+        for repair in rendered.repairs
+    )
+    yield from (
+        f"reference left out: {stabilizer.stabilize_text(str(reference.to))}"
+        for reference in rendered.omitted_references
+    )
     if not rendered.removals:
         yield "removed: nothing"
         return
@@ -320,9 +369,15 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
     yield f"removed: {pieces:,} piece{'' if pieces == 1 else 's'}, first to last"
     yield _format_row("tokens", "priority", "reason", "element")
     for removal in rendered.removals:
-        partner = f" (with {stabilizer.stabilize_text(removal.partner_label)})" if removal.partner_label else ""
+        partner = (
+            f" (with {stabilizer.stabilize_text(removal.partner_label)})"
+            if removal.partner_label
+            else ""
+        )
         element = stabilizer.stabilize_text(removal.label) + partner
-        yield _format_row(f"{removal.tokens:,}", _format_priority(removal.priority), removal.reason, element)
+        yield _format_row(
+            f"{removal.tokens:,}", _format_priority(removal.priority), removal.reason, element
+        )
 
 
 def _format_row(tokens: str, priority: str, reason: str, element: str) -> str:
@@ -353,7 +408,10 @@ def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> Any:
 
 
 def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
-    return OrderedDict((key, _shorten_base64(value) if key in MEDIA_KEYS and isinstance(value, str) else value) for key, value in pairs)
+    return OrderedDict(
+        (key, _shorten_base64(value) if key in MEDIA_KEYS and isinstance(value, str) else value)
+        for key, value in pairs
+    )
 
 
 def _shorten_base64(text: str) -> str:

@@ -1,4 +1,7 @@
-"""The snapshot fixtures. They are built on syrupy's fixture, so `--snapshot-update` and its other options apply to them."""
+"""The snapshot fixtures.
+
+They are built on syrupy's fixture, so `--snapshot-update` and its other options apply to them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ from promptkit.testing.snapshots.plugin import MISMATCHES
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
-    from promptkit.testing.snapshots.snapshot import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot
+    from promptkit.testing.snapshots.snapshot import (
+        MessagesSnapshot,
+        PromptSnapshot,
+        ReceiptSnapshot,
+    )
     from promptkit.testing.snapshots.stabilize import MachineFolders
 
 __all__ = ["messages_snapshot", "prompt_snapshot", "receipt_snapshot"]
@@ -32,7 +39,9 @@ def prompt_snapshot(snapshot: SnapshotAssertion, request: pytest.FixtureRequest)
 
 
 @pytest.fixture
-def messages_snapshot(snapshot: SnapshotAssertion, request: pytest.FixtureRequest) -> MessagesSnapshot:
+def messages_snapshot(
+    snapshot: SnapshotAssertion, request: pytest.FixtureRequest
+) -> MessagesSnapshot:
     """Compare the messages that are sent: `assert prompt == messages_snapshot`, or `messages_snapshot.to("anthropic")`."""
     from promptkit.testing.snapshots.snapshot import MessagesExtension, MessagesSnapshot
 
@@ -44,7 +53,9 @@ def messages_snapshot(snapshot: SnapshotAssertion, request: pytest.FixtureReques
 
 
 @pytest.fixture
-def receipt_snapshot(snapshot: SnapshotAssertion, request: pytest.FixtureRequest) -> ReceiptSnapshot:
+def receipt_snapshot(
+    snapshot: SnapshotAssertion, request: pytest.FixtureRequest
+) -> ReceiptSnapshot:
     """Compare the receipt, what a prompt cost and lost: `assert prompt == receipt_snapshot.at(budgets=[4_000])`."""
     from promptkit.testing.snapshots.snapshot import ReceiptExtension, ReceiptSnapshot
 
@@ -62,4 +73,9 @@ def _find_folders(request: pytest.FixtureRequest) -> MachineFolders:
     if request.config.pluginmanager.hasplugin("tmpdir"):
         factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
         pytest_folder = factory.getbasetemp()
-    return MachineFolders(root=request.config.rootpath, home=Path.home(), temporary=Path(tempfile.gettempdir()), pytest=pytest_folder)
+    return MachineFolders(
+        root=request.config.rootpath,
+        home=Path.home(),
+        temporary=Path(tempfile.gettempdir()),
+        pytest=pytest_folder,
+    )

@@ -1,7 +1,8 @@
 """Format messages as Markdown for a review.
 
-Each message has a heading, and below it its text in a fence that is longer than any fence in the text. So headings and other lines
-outside a fence are never part of a prompt. A text with invisible characters is escaped, and its fence is marked `escaped`.
+Each message has a heading, and below it its text in a fence that is longer than any fence in the
+text. So headings and other lines outside a fence are never part of a prompt. A text with invisible
+characters is escaped, and its fence is marked `escaped`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from promptkit.emitters.parts import parse_data_url
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +52,10 @@ MAX_HEADLINE = 72
 def format_markdown(messages: Sequence[Message]) -> str:
     """Format messages as one section each, without a line break at the end."""
     names = map_tool_names(messages)
-    return "\n\n".join(format_section(format_title(message, names), message) for message in messages) or "(no messages)"
+    return (
+        "\n\n".join(format_section(format_title(message, names), message) for message in messages)
+        or "(no messages)"
+    )
 
 
 def format_section(title: str, message: Message) -> str:
@@ -59,7 +72,9 @@ def format_title(message: Message, tools: Mapping[str, str]) -> str:
     """Format the title of a message: `User`, `User ada`, `Tool read_file (call_1)`."""
     words = [message.role.capitalize()]
     if message.tool_call_id is not None:
-        words += [quote_inline(tools[message.tool_call_id])] if message.tool_call_id in tools else []
+        words += (
+            [quote_inline(tools[message.tool_call_id])] if message.tool_call_id in tools else []
+        )
         words.append(f"({quote_inline(message.tool_call_id)})")
     if message.name is not None:
         words.append(quote_inline(message.name))
@@ -68,21 +83,35 @@ def format_title(message: Message, tools: Mapping[str, str]) -> str:
 
 def format_body(message: Message) -> list[str]:
     """Format the content below the title: a block for each part and each tool call."""
-    return [*map(_format_part, message.content), *map(_format_call, message.tool_calls)] or ["(empty)"]
+    return [*map(_format_part, message.content), *map(_format_call, message.tool_calls)] or [
+        "(empty)"
+    ]
 
 
 def format_headline(message: Message) -> str:
     """Format the beginning of a message as one line by which a reader recognizes it."""
     words = " ".join(message.text.split())
     if not words:
-        others = [part for part in message.content if not isinstance(part, str | CacheBreakpointPart)]
-        words = "; ".join([*map(_describe_part, others[:1]), *(f"calls {call.name} {call.arguments}" for call in message.tool_calls)])
+        others = [
+            part for part in message.content if not isinstance(part, str | CacheBreakpointPart)
+        ]
+        words = "; ".join(
+            [
+                *map(_describe_part, others[:1]),
+                *(f"calls {call.name} {call.arguments}" for call in message.tool_calls),
+            ]
+        )
         words = " ".join(words.split()) or "(empty)"
-    return escape_json(words if len(words) <= MAX_HEADLINE else f"{words[: MAX_HEADLINE - 1].rstrip()}…")
+    return escape_json(
+        words if len(words) <= MAX_HEADLINE else f"{words[: MAX_HEADLINE - 1].rstrip()}…"
+    )
 
 
 def fence_text(text: str, info: str = "") -> str:
-    """Put a text in a fence that no line of it can end. `info` follows the opening fence, and `escaped` if characters are escaped."""
+    """Put a text in a fence that no line of it can end.
+
+    `info` follows the opening fence, and `escaped` if characters are escaped.
+    """
     if has_invisible(text):
         text, info = escape_text(text), f"{info} escaped".strip()
     return _fence(text, info)
@@ -94,7 +123,10 @@ def _fence(text: str, info: str) -> str:
 
 
 def iter_outside_fences(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines outside fences, and the fences, with their indices. None of them is part of a prompt's text."""
+    """Yield the lines outside fences, and the fences, with their indices.
+
+    None of them is part of a prompt's text.
+    """
     fence = ""
     for index, line in enumerate(lines):
         if fence and line != fence:
@@ -118,16 +150,25 @@ def _describe_part(part: Part) -> str:
     match part:
         case ImagePart():
             return _join_facts(
-                "Image", _describe_image_source(part), _describe_pixels(part), part.detail and f"detail {quote_inline(part.detail)}"
+                "Image",
+                _describe_image_source(part),
+                _describe_pixels(part),
+                part.detail and f"detail {quote_inline(part.detail)}",
             )
         case DocumentPart():
             tokens = None if part.tokens is None else f"{part.tokens:,} tokens"
             return _join_facts(
-                "Document", quote_inline(part.media_type), describe_base64(part.data), tokens, part.name and quote_inline(part.name)
+                "Document",
+                quote_inline(part.media_type),
+                describe_base64(part.data),
+                tokens,
+                part.name and quote_inline(part.name),
             )
         case OpaquePart():
             return _join_facts(
-                "Opaque part", part.provider and quote_inline(part.provider), None if part.tokens is None else f"{part.tokens:,} tokens"
+                "Opaque part",
+                part.provider and quote_inline(part.provider),
+                None if part.tokens is None else f"{part.tokens:,} tokens",
             )
         case CacheBreakpointPart():
             return f"--- {_join_facts('cache boundary', part.kind and quote_inline(part.kind), part.ttl and quote_inline(part.ttl))} ---"
@@ -170,17 +211,22 @@ def _format_call(call: ToolCall) -> str:
         value: Json = json.loads(call.arguments)
         shown = _fence_json(value)
     except (ValueError, RecursionError):
-        return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"  # no JSON, or nested too deeply for Python
+        # no JSON, or nested too deeply for Python
+        return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"
     return f"{title}\n\n{shown}"
 
 
 def _fence_json(value: Json) -> str:
-    return _fence(escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)), "json")
+    return _fence(
+        escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)),
+        "json",
+    )
 
 
-# Control characters (a file in text mode also loses `\r`), separators and marks that show nothing, marks that change the direction of
-# writing, the invisible tag characters, and lone surrogates; not tab and line feed. They are written as escapes, because the characters
-# themselves would be as invisible here as in a prompt.
+# Control characters (a file in text mode also loses `\r`), separators and marks that show nothing,
+# marks that change the direction of writing, the invisible tag characters, and lone surrogates; not
+# tab and line feed. They are written as escapes, because the characters themselves would be as
+# invisible here as in a prompt.
 _INVISIBLE = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
     "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
@@ -215,5 +261,7 @@ def quote_inline(text: str) -> str:
     >>> print(quote_inline("two\nlines"))
     "two\nlines"
     """
-    plain = text and text == text.strip() and not set('"`\n\t') & set(text) and not has_invisible(text)
+    plain = (
+        text and text == text.strip() and not set('"`\n\t') & set(text) and not has_invisible(text)
+    )
     return text if plain else escape_json(json.dumps(text, ensure_ascii=False))

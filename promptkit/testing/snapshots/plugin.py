@@ -1,6 +1,7 @@
 """promptkit's pytest plugin: the snapshot fixtures, and the report of a snapshot that does not match.
 
-pytest loads this module in every test session where promptkit is installed, so it imports only pytest until a test uses a fixture.
+pytest loads this module in every test session where promptkit is installed, so it imports only
+pytest until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
 
     from promptkit.testing.snapshots.snapshot import Mismatch
 
-__all__ = ["MISMATCHES", "pytest_assertrepr_compare", "pytest_configure", "pytest_plugins", "pytest_runtest_makereport"]
+__all__ = [
+    "MISMATCHES",
+    "pytest_assertrepr_compare",
+    "pytest_configure",
+    "pytest_plugins",
+    "pytest_runtest_makereport",
+]
 
 pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
@@ -24,10 +31,15 @@ MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures, and have the assertions of `StoreContract` explained. Without syrupy, fixtures fail and say what to install."""
+    """Register the fixtures, and have the assertions of `StoreContract` explained.
+
+    Without syrupy, fixtures fail and say what to install.
+    """
     pytest.register_assert_rewrite("promptkit.testing.store_contracts")
     present = config.pluginmanager.hasplugin("syrupy")
-    config.pluginmanager.import_plugin(f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}")
+    config.pluginmanager.import_plugin(
+        f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}"
+    )
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -44,14 +56,17 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the diff of each failed comparison to the report of the test."""
     report = yield
     mismatches = item.stash.setdefault(MISMATCHES, [])
     if report.failed:
         for mismatch in mismatches:
             text = "\n".join(mismatch.shown_lines)
-            add = getattr(report.longrepr, "addsection", None)  # a failure without a traceback is a plain string
+            # a failure without a traceback is a plain string
+            add = getattr(report.longrepr, "addsection", None)
             if add:
                 add(mismatch.path, text)
             else:

@@ -1,10 +1,12 @@
 """The right side of `assert prompt == prompt_snapshot`: syrupy snapshots that render a prompt and write it down.
 
-Each of the three kinds has its own files, one for each comparison, named after the test. Their suffixes contain no dot: with a suffix
-that ends in another one (`.messages.json`) syrupy would take one kind for the other and delete files that are in use.
+Each of the three kinds has its own files, one for each comparison, named after the test. Their
+suffixes contain no dot: with a suffix that ends in another one (`.messages.json`) syrupy would take
+one kind for the other and delete files that are in use.
 
-syrupy is passed a function that returns the document, and its extension calls it. So an error of the render counts as a failed
-comparison in syrupy's report, and the snapshot does not count as unused.
+syrupy is passed a function that returns the document, and its extension calls it. So an error of
+the render counts as a failed comparison in syrupy's report, and the snapshot does not count as
+unused.
 """
 
 from __future__ import annotations
@@ -21,9 +23,20 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.files import write_output
 from promptkit.testing.snapshots.budgets import BudgetLevel, SnapshotOptions, render_levels
-from promptkit.testing.snapshots.documents import WireFormat, build_wire_json, format_prompt, format_receipt
+from promptkit.testing.snapshots.documents import (
+    WireFormat,
+    build_wire_json,
+    format_prompt,
+    format_receipt,
+)
 from promptkit.testing.snapshots.markdown import escape_json, iter_outside_fences
-from promptkit.testing.snapshots.stabilize import MachineFolders, ReplaceText, StabilizeOptions, Stabilizer, compile_id_pattern
+from promptkit.testing.snapshots.stabilize import (
+    MachineFolders,
+    ReplaceText,
+    StabilizeOptions,
+    Stabilizer,
+    compile_id_pattern,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +48,22 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MessagesExtension", "MessagesSnapshot", "Mismatch", "PromptExtension", "PromptSnapshot", "ReceiptExtension", "ReceiptSnapshot"]
+__all__ = [
+    "MessagesExtension",
+    "MessagesSnapshot",
+    "Mismatch",
+    "PromptExtension",
+    "PromptSnapshot",
+    "ReceiptExtension",
+    "ReceiptSnapshot",
+]
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PromptSnapshot:
-    """A prompt as Markdown, in a file of its own. Compare it with an element, a tuple of elements or a Rendered.
+    """A prompt as Markdown, in a file of its own.
+
+    Compare it with an element, a tuple of elements or a Rendered.
 
     Each method returns a changed copy. All copies in one test number their files together.
 
@@ -77,8 +100,8 @@ class PromptSnapshot:
         An argument that is omitted keeps its earlier value.
 
         Args:
-            budgets: Tokens, or the names of models whose windows are the budgets. A budget that the required parts do not fit is
-                recorded with the error's sentence.
+            budgets: Tokens, or the names of models whose windows are the budgets. A budget that the
+                required parts do not fit is recorded with the error's sentence.
             tokenizer: Counts tokens in place of the model's tokenizer or the default.
             tools: Definitions that take room beside the messages.
 
@@ -100,15 +123,23 @@ class PromptSnapshot:
         )
         return attrs.evolve(self, options=options)
 
-    def stabilize(self, *functions: ReplaceText, ids: bool | str = False, dates: bool = False, paths: bool = False) -> Self:
+    def stabilize(
+        self,
+        *functions: ReplaceText,
+        ids: bool | str = False,
+        dates: bool = False,
+        paths: bool = False,
+    ) -> Self:
         """Put placeholders where text differs from run to run, in addition to those of earlier calls.
 
         Args:
             functions: Each takes a string of the prompt and returns it changed.
-            ids: Replace ids of tool calls, uuids and providers' ids by `<id 1>`, `<id 2>`, …; the same id has the same number in the
-                whole file. A regular expression adds a form of ids.
+            ids: Replace ids of tool calls, uuids and providers' ids by `<id 1>`, `<id 2>`, …; the
+                same id has the same number in the whole file. A regular expression adds a form of
+                ids.
             dates: Replace dates and times of ISO 8601 by `<date>` and `<time>`.
-            paths: Replace temporary folders by `<tmp 1>`, the project's folder by `<root>` and the home by `<home>`.
+            paths: Replace temporary folders by `<tmp 1>`, the project's folder by `<root>` and the
+                home by `<home>`.
 
         Raises:
             re.error: `ids` is no regular expression.
@@ -131,12 +162,17 @@ class PromptSnapshot:
             stabilizer = Stabilizer(self.stabilize_options)
             return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
 
-        matches = bool((self.assertion(**dict(self.syrupy_options)) if self.syrupy_options else self.assertion) == build_document)
+        matches = bool(
+            (self.assertion(**dict(self.syrupy_options)) if self.syrupy_options else self.assertion)
+            == build_document
+        )
         result = self.assertion.executions[self.assertion.num_executions - 1]
         if result.exception:
             raise result.exception
         if not matches:
-            self.mismatches.append(_find_mismatch(result, self.assertion.session.pytest_session.config.rootpath))
+            self.mismatches.append(
+                _find_mismatch(result, self.assertion.session.pytest_session.config.rootpath)
+            )
         return matches
 
     def __hash__(self) -> int:
@@ -175,7 +211,11 @@ class MessagesSnapshot(PromptSnapshot):
         """
         options = {"name": name, "matcher": matcher, "include": include, "exclude": exclude}
         return attrs.evolve(
-            self, syrupy_options=(*self.syrupy_options, *((key, value) for key, value in options.items() if value is not None))
+            self,
+            syrupy_options=(
+                *self.syrupy_options,
+                *((key, value) for key, value in options.items() if value is not None),
+            ),
         )
 
     def to(self, wire_format: WireFormat) -> Self:
@@ -199,11 +239,15 @@ class _WholeFiles(SingleFileSnapshotExtension):
     """Replace the file of a snapshot as a whole: where the disk is full, the old one stays."""
 
     @classmethod
-    def write_snapshot_collection(cls, *, snapshot_collection: SnapshotCollection, name_order: dict[str, int] | None = None) -> None:
+    def write_snapshot_collection(
+        cls, *, snapshot_collection: SnapshotCollection, name_order: dict[str, int] | None = None
+    ) -> None:
         """Write the only snapshot of a collection."""
         del name_order  # there is one
         text = str(next(iter(snapshot_collection)).data)
-        write_output(Path(snapshot_collection.location), lambda file: file.write(text.encode()), mode=0o666)
+        write_output(
+            Path(snapshot_collection.location), lambda file: file.write(text.encode()), mode=0o666
+        )
 
 
 class PromptExtension(_WholeFiles):
@@ -235,7 +279,8 @@ class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
 
 
 MAX_SHOWN_LINES = 400
-"""Lines of a mismatch that a report shows; a version control system shows the rest once the snapshot is updated."""
+"""Lines of a mismatch that a report shows; a version control system shows the rest once the
+snapshot is updated."""
 
 
 @attrs.frozen
@@ -256,11 +301,16 @@ class Mismatch:
         """The first 400 lines, and how many more there are."""
         if len(self.lines) <= MAX_SHOWN_LINES:
             return self.lines
-        return [*self.lines[:MAX_SHOWN_LINES], f"… and {len(self.lines) - MAX_SHOWN_LINES:,} more lines"]
+        return [
+            *self.lines[:MAX_SHOWN_LINES],
+            f"… and {len(self.lines) - MAX_SHOWN_LINES:,} more lines",
+        ]
 
     def __str__(self) -> str:
         if self.is_new:
-            return "There is no such file yet. `pytest --snapshot-update` writes it, as shown below."
+            return (
+                "There is no such file yet. `pytest --snapshot-update` writes it, as shown below."
+            )
         removed, new = (sum(line.startswith(mark) for line in self.lines) for mark in "-+")
         return f"Lines: {removed:,} removed, {new:,} new, as shown below. `pytest --snapshot-update` accepts them."
 
@@ -284,14 +334,22 @@ def diff_lines(snapshot: str, received: str) -> list[str]:
 
 
 def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    # Equal lines at both ends are cut off first, because difflib's time grows with the square of the number of lines.
+    # Equal lines at both ends are cut off first, because difflib's time grows with the square of
+    # the number of lines.
     start = _count_shared(before, after)
     end = _count_shared(before[start:][::-1], after[start:][::-1])
     first = max(start - CONTEXT_LINES, 0)
     last = max(end - CONTEXT_LINES, 0)
-    headings = [(index, line) for index, line in iter_outside_fences(before) if line.startswith("#")][::-1]
+    headings = [
+        (index, line) for index, line in iter_outside_fences(before) if line.startswith("#")
+    ][::-1]
     current: list[str] = []
-    hunks = unified_diff(before[first : len(before) - last], after[first : len(after) - last], lineterm="", n=CONTEXT_LINES)
+    hunks = unified_diff(
+        before[first : len(before) - last],
+        after[first : len(after) - last],
+        lineterm="",
+        n=CONTEXT_LINES,
+    )
     for line in islice(hunks, 2, None):  # without the names of two files
         if line.startswith("@@ "):
             number = int(line[4:].partition(" ")[0].partition(",")[0]) + first

@@ -1,9 +1,10 @@
 """Replace what differs from run to run and from machine to machine by placeholders: ids, dates, folders.
 
-Strings are replaced one by one, before they are shortened or laid out, so that no half of an id is left over.
+Strings are replaced one by one, before they are shortened or laid out, so that no half of an id is
+left over.
 
-The tokenizer counts the placeholders too. Otherwise a prompt with a new uuid in each run would have other figures in each run, and would
-lose other elements at the edge of a budget.
+The tokenizer counts the placeholders too. Otherwise a prompt with a new uuid in each run would have
+other figures in each run, and would lose other elements at the edge of a budget.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Role, ToolDefinition
 
-__all__ = ["MachineFolders", "ReplaceText", "StabilizeOptions", "Stabilizer", "compile_id_pattern", "stabilize_tokenizer"]
+__all__ = [
+    "MachineFolders",
+    "ReplaceText",
+    "StabilizeOptions",
+    "Stabilizer",
+    "compile_id_pattern",
+    "stabilize_tokenizer",
+]
 
 
 ReplaceText: TypeAlias = Callable[[str], str]
@@ -44,7 +52,8 @@ class MachineFolders:
     """The user's home, which becomes `<home>`."""
 
     temporary: Path
-    """The system's folder for temporary files. Folders that `tempfile` creates in it become `<tmp 1>`, `<tmp 2>`, …."""
+    """The system's folder for temporary files. Folders that `tempfile` creates in it become
+    `<tmp 1>`, `<tmp 2>`, …."""
 
     pytest: Path | None = None
     """pytest's folder for temporary files. All folders in it become `<tmp 1>`, `<tmp 2>`, …."""
@@ -58,7 +67,8 @@ class StabilizeOptions:
     """Functions that are applied first, in order."""
 
     ids: bool | str = False
-    """Whether to replace ids of tool calls, uuids and providers' ids. A regular expression replaces its matches as well."""
+    """Whether to replace ids of tool calls, uuids and providers' ids. A regular expression replaces
+    its matches as well."""
 
     dates: bool = False
     """Whether to replace dates and times in the form of ISO 8601."""
@@ -77,8 +87,8 @@ class Stabilizer:
 
     Args:
         options: What to replace.
-        numbered: Whether placeholders have numbers, so that the same id has the same number in the whole snapshot. Otherwise all ids
-            look alike.
+        numbered: Whether placeholders have numbers, so that the same id has the same number in the
+            whole snapshot. Otherwise all ids look alike.
     """
 
     def __init__(self, options: StabilizeOptions, *, numbered: bool = True) -> None:
@@ -90,7 +100,11 @@ class Stabilizer:
         self._steps: list[ReplaceText] = list(options.functions)
         if options.ids:
             forms = _IDS if options.ids is True else compile_id_pattern(options.ids)
-            self._steps.append(lambda text: _WORD.sub(self._replace_call_id, forms.sub(lambda match: self._replace_id(match[0]), text)))
+            self._steps.append(
+                lambda text: _WORD.sub(
+                    self._replace_call_id, forms.sub(lambda match: self._replace_id(match[0]), text)
+                )
+            )
         if options.find_folders:
             self._steps += _make_folder_steps(options.find_folders(), self._make_placeholder)
         if options.dates:
@@ -116,7 +130,9 @@ class Stabilizer:
             content=tuple(map(self._stabilize_part, message.content)),
             name=None if message.name is None else self.stabilize_text(message.name),
             tool_calls=tuple(map(self.stabilize_call, message.tool_calls)),
-            tool_call_id=None if message.tool_call_id is None else self.stabilize_call_id(message.tool_call_id),
+            tool_call_id=None
+            if message.tool_call_id is None
+            else self.stabilize_call_id(message.tool_call_id),
         )
 
     def _stabilize_part(self, part: Part) -> Part:
@@ -158,7 +174,9 @@ class Stabilizer:
 
     def stabilize_call(self, call: ToolCall) -> ToolCall:
         """Replace what varies in the id and the arguments of a tool call."""
-        return attrs.evolve(call, id=self.stabilize_call_id(call.id), arguments=self.stabilize_text(call.arguments))
+        return attrs.evolve(
+            call, id=self.stabilize_call_id(call.id), arguments=self.stabilize_text(call.arguments)
+        )
 
     def stabilize_call_id(self, call_id: str) -> str:
         """Replace the id of a tool call, which is an id whatever its form."""
@@ -166,7 +184,11 @@ class Stabilizer:
         return self._replace_id(call_id) if self._ids and replaced == call_id else replaced
 
     def _replace_call_id(self, match: re.Match[str]) -> str:
-        return self._replace_id(match[0]) if len(match[0]) >= _MIN_CALL_ID and match[0] in self._call_ids else match[0]
+        return (
+            self._replace_id(match[0])
+            if len(match[0]) >= _MIN_CALL_ID and match[0] in self._call_ids
+            else match[0]
+        )
 
     def _replace_id(self, found: str) -> str:
         return self._make_placeholder("id", found.lower())
@@ -185,12 +207,20 @@ _ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
 _PROVIDERS = "(?:asst|call|chatcmpl|fc|msg|req|resp|rs|run|srvtoolu|thread|toolu)[_-](?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}"
 _IDS = re.compile("|".join(_EDGE.format(form) for form in (_UUID, _UUID_HEX, _ULID, _PROVIDERS)))
 _WORD = re.compile("[A-Za-z0-9_-]+")
-_MIN_CALL_ID = 5  # characters; a shorter id, such as "c1", may be anything in a text and is not searched there
+# characters; a shorter id, such as "c1", may be anything in a text and is not searched there
+_MIN_CALL_ID = 5
 
 
 def compile_id_pattern(id_form: str) -> re.Pattern[str]:
-    """Compile a pattern for a further form of ids and for the known ones. Raises re.error if `id_form` is no regular expression."""
-    flags, pattern = match.groups() if (match := re.fullmatch(r"\(\?(\w+)\)(.*)", id_form, re.DOTALL)) else ("", id_form)
+    """Compile a pattern for a further form of ids and for the known ones.
+
+    Raises re.error if `id_form` is no regular expression.
+    """
+    flags, pattern = (
+        match.groups()
+        if (match := re.fullmatch(r"\(\?(\w+)\)(.*)", id_form, re.DOTALL))
+        else ("", id_form)
+    )
     return re.compile(f"(?{flags}:{pattern})|{_IDS.pattern}")
 
 
@@ -211,12 +241,19 @@ def _replace_date(match: re.Match[str]) -> str:
     return "<date>T<time>" if match["basic"] else "<time>"
 
 
-def _make_folder_steps(folders: MachineFolders, make_placeholder: Callable[[str, str], str]) -> list[ReplaceText]:
+def _make_folder_steps(
+    folders: MachineFolders, make_placeholder: Callable[[str, str], str]
+) -> list[ReplaceText]:
     """Replace temporary folders, then the project, then the home, because the first may be inside the second, and that inside the third."""
     steps: list[ReplaceText] = []
-    for folder, inside in ((folders.pytest, r"[\w.@+~%-]*\w"), (folders.temporary, r"tmp[a-z0-9_]{8}(?!\w)")):
+    for folder, inside in (
+        (folders.pytest, r"[\w.@+~%-]*\w"),
+        (folders.temporary, r"tmp[a-z0-9_]{8}(?!\w)"),
+    ):
         if folder is not None:
-            steps.append(_make_folder_step(folder, lambda name: make_placeholder("tmp", name), inside))
+            steps.append(
+                _make_folder_step(folder, lambda name: make_placeholder("tmp", name), inside)
+            )
     for folder, name in ((folders.root, "<root>"), (folders.home, "<home>")):
         if len(folder.parts) > 1:  # the root of the file system is in every path
             steps.append(_make_folder_step(folder, _make_constant(name)))
@@ -229,24 +266,40 @@ def _make_constant(name: str) -> ReplaceText:
 
 def _make_folder_step(folder: Path, name_folder: ReplaceText, inside: str = "") -> ReplaceText:
     """Make a function that replaces a folder, or the folders `inside` it, and writes the separators behind it as slashes."""
-    forms = {form for path in (folder, folder.resolve()) for form in (str(path), path.as_posix(), json.dumps(str(path))[1:-1])}
-    spellings = "|".join(re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form)))
-    separator = r"[\\/]+" if "\\" in str(folder) else "/+"  # on other systems a backslash begins an escape
+    forms = {
+        form
+        for path in (folder, folder.resolve())
+        for form in (str(path), path.as_posix(), json.dumps(str(path))[1:-1])
+    }
+    spellings = "|".join(
+        re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))
+    )
+    # on other systems a backslash begins an escape
+    separator = r"[\\/]+" if "\\" in str(folder) else "/+"
     ending = f"{separator}(?P<inside>{inside})" if inside else r"(?P<inside>)(?![\w-]|\.\w)"
-    pattern = re.compile(rf"(?<![\w.~-])(?:{spellings}){ending}(?P<rest>(?:{separator}[\w.@+~%-]+)*)")
-    return lambda text: pattern.sub(lambda match: name_folder(match["inside"]) + re.sub(separator, "/", match["rest"]), text)
+    pattern = re.compile(
+        rf"(?<![\w.~-])(?:{spellings}){ending}(?P<rest>(?:{separator}[\w.@+~%-]+)*)"
+    )
+    return lambda text: pattern.sub(
+        lambda match: name_folder(match["inside"]) + re.sub(separator, "/", match["rest"]), text
+    )
 
 
 def stabilize_tokenizer(tokenizer: Tokenizer, options: StabilizeOptions) -> Tokenizer:
     """Return a tokenizer that counts text as the snapshot shows it; the tokenizer itself if nothing is replaced."""
-    return _StableTokenizer(tokenizer, Stabilizer(options, numbered=False)) if options.any_set else tokenizer
+    return (
+        _StableTokenizer(tokenizer, Stabilizer(options, numbered=False))
+        if options.any_set
+        else tokenizer
+    )
 
 
 @attrs.frozen
 class _StableTokenizer(Tokenizer):
     """A tokenizer that replaces what varies before another one counts.
 
-    It declares no safe cut, because a replaced text may lie across any cut, and no bound of a count.
+    It declares no safe cut, because a replaced text may lie across any cut, and no bound of a
+    count.
     """
 
     _tokenizer: Tokenizer
@@ -279,14 +332,23 @@ class _StableTokenizer(Tokenizer):
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         return self._tokenizer.count_part(part)
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         return self._tokenizer.count_overhead(tools, system=system)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        # Cut between words, so that no half of an id is counted; cut inside a word only if not even the first one fits.
-        places = {0, len(text), *(place.start() for place in re.finditer(r"(?<=\s)(?=\S)|(?<=\S)(?=\s)", text))}
+        # Cut between words, so that no half of an id is counted; cut inside a word only if not even
+        # the first one fits.
+        places = {
+            0,
+            len(text),
+            *(place.start() for place in re.finditer(r"(?<=\s)(?=\S)|(?<=\S)(?=\s)", text)),
+        }
         lengths = sorted(place if keep == "head" else len(text) - place for place in places)
-        fitting = bisect_right(lengths, tokens, key=lambda length: self.count(_take_end(text, length, keep)))
+        fitting = bisect_right(
+            lengths, tokens, key=lambda length: self.count(_take_end(text, length, keep))
+        )
         if fitting > 1 or not text:
             return _take_end(text, lengths[fitting - 1], keep)
         return super().truncate(_take_end(text, lengths[1], keep), tokens, keep=keep)

@@ -1,5 +1,15 @@
-"""Hypothesis strategies for prompts, messages and conversations. Needs hypothesis: `pip install 'hypothesis>=6.100'`."""
+"""Hypothesis strategies for prompts, messages and conversations.
 
-from promptkit.testing.strategies.strategies import FEATURES, ROLES, Feature, conversations, messages, prompts
+Needs hypothesis: `pip install 'hypothesis>=6.100'`.
+"""
+
+from promptkit.testing.strategies.strategies import (
+    FEATURES,
+    ROLES,
+    Feature,
+    conversations,
+    messages,
+    prompts,
+)
 
 __all__ = ["FEATURES", "ROLES", "Feature", "conversations", "messages", "prompts"]

@@ -1,4 +1,7 @@
-"""Generate random prompts, element by element. Each element is one draw, so that hypothesis can remove it when it shrinks an example."""
+"""Generate random prompts, element by element.
+
+Each element is one draw, so that hypothesis can remove it when it shrinks an example.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ import attrs
 from hypothesis import strategies as st
 
 from promptkit.element import Child, PromptElement, Sizing, component
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, ToolRound, UserMessage
+from promptkit.elements.chat import (
+    AssistantMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolRound,
+    UserMessage,
+)
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,
@@ -32,7 +41,15 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["MAX_DEPTH", "Feature", "PromptGenerator", "RepeatedWord", "SizedText", "drop_empty_required", "has_visible_content"]
+__all__ = [
+    "MAX_DEPTH",
+    "Feature",
+    "PromptGenerator",
+    "RepeatedWord",
+    "SizedText",
+    "drop_empty_required",
+    "has_visible_content",
+]
 
 
 Feature: TypeAlias = Literal[
@@ -67,7 +84,9 @@ MAX_DEPTH = 3
 Props = dict[str, Any]  # Any: keyword arguments of different types
 T = TypeVar("T")
 
-_KEEPS: SearchStrategy[Literal["head", "tail", "middle"]] = st.sampled_from(("head", "tail", "middle"))
+_KEEPS: SearchStrategy[Literal["head", "tail", "middle"]] = st.sampled_from(
+    ("head", "tail", "middle")
+)
 
 
 @st.composite
@@ -95,20 +114,35 @@ class PromptGenerator:
 
     def prompt(self) -> tuple[Child, ...]:
         """Generate the prompt, with at least one element at the top."""
-        return tuple(self._generate_several(lambda: self._generate_top_level(0), min_items=1, max_items=self.left, percent=90))
+        return tuple(
+            self._generate_several(
+                lambda: self._generate_top_level(0), min_items=1, max_items=self.left, percent=90
+            )
+        )
 
     def _draw_chance(self, percent: int, feature: Feature | None = None) -> bool:
         """Draw whether something happens; in the smallest example it does not."""
-        return (feature is None or feature in self.features) and self.draw(st.integers(0, 99)) >= 100 - percent
+        return (feature is None or feature in self.features) and self.draw(
+            st.integers(0, 99)
+        ) >= 100 - percent
 
     def _generate_several(
-        self, generate: Callable[[], Child], *, min_items: int = 0, max_items: int = MAX_DEPTH, percent: int = 70
+        self,
+        generate: Callable[[], Child],
+        *,
+        min_items: int = 0,
+        max_items: int = MAX_DEPTH,
+        percent: int = 70,
     ) -> list[Child]:
-        """Generate up to `max_items` elements, none when none are left. Each is drawn as one value."""
+        """Generate up to `max_items` elements, none when none are left.
+
+        Each is drawn as one value.
+        """
         items: list[Child] = []
 
         def draw_one(_: DrawFn) -> tuple[Child, ...]:
-            another = self.left > 0 and self._draw_chance(percent)  # drawn for the first as well, so that any other can take its place
+            # drawn for the first as well, so that any other can take its place
+            another = self.left > 0 and self._draw_chance(percent)
             return (generate(),) if another or len(items) < min_items else ()
 
         while len(items) < max_items and (item := self.draw(_draw_as_one(draw_one))):
@@ -144,10 +178,18 @@ class PromptGenerator:
 
     def _generate_fallback(self, *, inside: bool, tool: str) -> Child:
         if tool:
-            return ToolMessage(tool_call_id=tool)["cut"] if self._draw_chance(50) else UserMessage()["instead"]
+            return (
+                ToolMessage(tool_call_id=tool)["cut"]
+                if self._draw_chance(50)
+                else UserMessage()["instead"]
+            )
         if not inside:
             return UserMessage(priority=self.draw(st.sampled_from(PRIORITIES)))["instead"]
-        short: tuple[Child, ...] = ("…", TextChunk()["short"], (Text(priority=1)["one "], TextChunk(priority=0)["two"]))
+        short: tuple[Child, ...] = (
+            "…",
+            TextChunk()["short"],
+            (Text(priority=1)["one "], TextChunk(priority=0)["two"]),
+        )
         return self._draw_one_of(*short)
 
     def _mark(self, form: str) -> str:
@@ -173,10 +215,16 @@ class PromptGenerator:
         if "attached" in self.features:
             options.append(self._generate_reference_or_metadata)
         if depth < MAX_DEPTH:
-            options.append(lambda: self._generate_container(depth, inside=False, child=self._generate_top_level))
+            options.append(
+                lambda: self._generate_container(
+                    depth, inside=False, child=self._generate_top_level
+                )
+            )
         return self._pick(options)
 
-    def _generate_container(self, depth: int, *, inside: bool, child: Callable[[int], Child]) -> Child:
+    def _generate_container(
+        self, depth: int, *, inside: bool, child: Callable[[int], Child]
+    ) -> Child:
         """Generate a container with children that are allowed at the same place."""
         props = {**self._generate_props(inside=inside), **self._generate_container_props()}
         kinds: list[Callable[[], PromptElement]] = [
@@ -193,12 +241,18 @@ class PromptGenerator:
         if "isolate" in self.features:
             kinds.append(lambda: Isolate(tokens=self.draw(st.integers(0, 14)), **props))
         if "alternatives" in self.features:
-            kinds += [lambda: First(**props), lambda: IfEmpty(alt=self._generate_fallback(inside=inside, tool=""), **props)]
+            kinds += [
+                lambda: First(**props),
+                lambda: IfEmpty(alt=self._generate_fallback(inside=inside, tool=""), **props),
+            ]
         if "tags" in self.features and inside:
-            kinds += [lambda: Tag(tag="t", attributes=self._draw_one_of({}, {"of": '"a" & b'}), **props)] * 2
+            kinds += [
+                lambda: Tag(tag="t", attributes=self._draw_one_of({}, {"of": '"a" & b'}), **props)
+            ] * 2
         container = self._pick(kinds)
         children = self._generate_several(lambda: child(depth + 1))
-        if isinstance(container, First):  # its children are alternatives, so calls and results that belong together are one child
+        # its children are alternatives, so calls and results that belong together are one child
+        if isinstance(container, First):
             children = [Group()[each] if isinstance(each, tuple) else each for each in children]
             children += [None] * self._draw_chance(30)
         self.left -= not children
@@ -206,14 +260,20 @@ class PromptGenerator:
 
     def _generate_message(self) -> Child:
         role = self._draw_one_of(UserMessage, SystemMessage, AssistantMessage)
-        message = role(name=self._draw_one_of(None, None, "n"), **self._generate_props(inside=False))
+        message = role(
+            name=self._draw_one_of(None, None, "n"), **self._generate_props(inside=False)
+        )
         return drop_empty_required(message[self._generate_content()])
 
     def _generate_content(self) -> list[Child]:
         """Generate the content of a message."""
         children = self._generate_several(lambda: self._generate_inline(0))
         if self._draw_chance(20, "breakpoint"):
-            breakpoint_ = CacheBreakpoint() if self._draw_chance(70) else CacheBreakpoint(kind="ephemeral", ttl="1h")
+            breakpoint_ = (
+                CacheBreakpoint()
+                if self._draw_chance(70)
+                else CacheBreakpoint(kind="ephemeral", ttl="1h")
+            )
             children.insert(self.draw(st.integers(0, len(children))), breakpoint_)
         self.left -= not children
         return children
@@ -222,16 +282,37 @@ class PromptGenerator:
         """Generate an element that may stand inside a message."""
         options: list[Callable[[], Child]] = [
             self._generate_text,
-            lambda: drop_empty_required(Text(**self._generate_props(inside=True))[self._generate_text()]),
-            lambda: drop_empty_required(TextChunk(**self._generate_props(inside=True))[self._generate_text()]),
-            lambda: drop_empty_required(TextChunk(**self._generate_props(inside=True))[self._generate_text()]),
+            lambda: drop_empty_required(
+                Text(**self._generate_props(inside=True))[self._generate_text()]
+            ),
+            lambda: drop_empty_required(
+                TextChunk(**self._generate_props(inside=True))[self._generate_text()]
+            ),
+            lambda: drop_empty_required(
+                TextChunk(**self._generate_props(inside=True))[self._generate_text()]
+            ),
         ]
         if "media" in self.features:
-            options.append(lambda: self._count_element(Image(src="https://x/y.png", **self._generate_props(inside=True))))
-            options.append(lambda: self._count_element(Opaque(value={"a": 1}, tokens=2, **self._generate_props(inside=True))))
+            options.append(
+                lambda: self._count_element(
+                    Image(src="https://x/y.png", **self._generate_props(inside=True))
+                )
+            )
+            options.append(
+                lambda: self._count_element(
+                    Opaque(value={"a": 1}, tokens=2, **self._generate_props(inside=True))
+                )
+            )
         if "documents" in self.features:
             options.append(
-                lambda: self._count_element(Document(data="aGk=", media_type="text/plain", tokens=3, **self._generate_props(inside=True)))
+                lambda: self._count_element(
+                    Document(
+                        data="aGk=",
+                        media_type="text/plain",
+                        tokens=3,
+                        **self._generate_props(inside=True),
+                    )
+                )
             )
         if "attached" in self.features:
             options.append(self._generate_reference_or_metadata)
@@ -239,21 +320,30 @@ class PromptGenerator:
             options += [self._generate_truncate, self._generate_breaking_chunk]
             options.append(
                 lambda: Expandable(
-                    value=RepeatedWord(self._generate_text(), self.draw(st.integers(0, 5))), **self._generate_props(inside=True)
+                    value=RepeatedWord(self._generate_text(), self.draw(st.integers(0, 5))),
+                    **self._generate_props(inside=True),
                 )
             )
         if "components" in self.features:
             options.append(
-                lambda: SizedText(text=self._generate_text(), **self._generate_props(inside=True), **self._generate_container_props())
+                lambda: SizedText(
+                    text=self._generate_text(),
+                    **self._generate_props(inside=True),
+                    **self._generate_container_props(),
+                )
             )
         if "templates" in self.features:
             options.append(
                 lambda: Template(
-                    source="{{ text }} {{ text }}", values={"text": self._generate_text()}, **self._generate_props(inside=True)
+                    source="{{ text }} {{ text }}",
+                    values={"text": self._generate_text()},
+                    **self._generate_props(inside=True),
                 )
             )
         if depth < MAX_DEPTH:
-            options += [lambda: self._generate_container(depth, inside=True, child=self._generate_inline)] * 2
+            options += [
+                lambda: self._generate_container(depth, inside=True, child=self._generate_inline)
+            ] * 2
         return self._pick(options)
 
     def _count_element(self, made: PromptElement) -> Child:
@@ -265,17 +355,33 @@ class PromptGenerator:
 
     def _generate_reference_or_metadata(self) -> Child:
         to = self._mark("{}.py")
-        return self._count_element(Reference(to=to) if self._draw_chance(50) else Metadata(value=to, local=self.draw(st.booleans())))
+        return self._count_element(
+            Reference(to=to)
+            if self._draw_chance(50)
+            else Metadata(value=to, local=self.draw(st.booleans()))
+        )
 
     def _generate_truncate(self) -> Child:
         tokens = self._draw_one_of(None, 0, 1, 3)
         keep = self.draw(_KEEPS)
         texts = [self._generate_text(), *self._generate_several(self._generate_text)]
-        return Truncate(keep=keep, tokens=tokens, marker=self._draw_one_of("[…]", ""), **self._generate_props(inside=True))[texts]
+        return Truncate(
+            keep=keep,
+            tokens=tokens,
+            marker=self._draw_one_of("[…]", ""),
+            **self._generate_props(inside=True),
+        )[texts]
 
     def _generate_breaking_chunk(self) -> Child:
-        words = " ".join([self._generate_text(), *(self._mark("{}") for _ in range(self.draw(st.integers(0, 3))))])
-        cut: Props = self._draw_one_of({"break_on_whitespace": True}, {"break_on": " "}, {"break_on": "\n"})
+        words = " ".join(
+            [
+                self._generate_text(),
+                *(self._mark("{}") for _ in range(self.draw(st.integers(0, 3)))),
+            ]
+        )
+        cut: Props = self._draw_one_of(
+            {"break_on_whitespace": True}, {"break_on": " "}, {"break_on": "\n"}
+        )
         return TextChunk(**cut, **self._generate_props(inside=True))[words]
 
     def _generate_calls(self) -> list[ToolCall]:
@@ -284,18 +390,26 @@ class PromptGenerator:
         for _ in range(self.draw(st.integers(1, 2))):
             fresh = self._mark("c{1}")
             again = [known for known in self.answered if known not in ids]
-            ids.append(self.draw(st.sampled_from(again)) if again and self._draw_chance(15) else fresh)
+            ids.append(
+                self.draw(st.sampled_from(again)) if again and self._draw_chance(15) else fresh
+            )
         self.answered += ids
         return [ToolCall(id=call_id, name="f") for call_id in ids]
 
     def _generate_round(self) -> Child:
         """Generate an assistant message with tool calls and their results, each perhaps in a container of its own."""
         calls = self._generate_calls()
-        groups = {call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")}
-        message = AssistantMessage(tool_calls=calls, keep_with=groups, **self._generate_props(inside=False))[self._generate_content()]
+        groups = {
+            call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")
+        }
+        message = AssistantMessage(
+            tool_calls=calls, keep_with=groups, **self._generate_props(inside=False)
+        )[self._generate_content()]
         results = [
             self._maybe_wrap(
-                ToolMessage(tool_call_id=call.id, **self._generate_props(inside=False, tool=call.id))[self._generate_content()]
+                ToolMessage(
+                    tool_call_id=call.id, **self._generate_props(inside=False, tool=call.id)
+                )[self._generate_content()]
             )
             for call in calls
         ]
@@ -303,7 +417,9 @@ class PromptGenerator:
 
     def _generate_tool_round(self) -> Child:
         calls = self._generate_calls()
-        results: dict[str, Child] = {call.id: self._generate_content() if self._draw_chance(80) else None for call in calls}
+        results: dict[str, Child] = {
+            call.id: self._generate_content() if self._draw_chance(80) else None for call in calls
+        }
         return ToolRound(
             calls=calls,
             results=results,
@@ -339,11 +455,18 @@ _SHOWS_ITS_CHILDREN = (
 
 def drop_empty_required(element: PromptElement) -> PromptElement:
     """Make an element without visible content optional: a required element that shows nothing is a contradiction."""
-    return element.replace(required=False) if element.required and not has_visible_content(element) else element
+    return (
+        element.replace(required=False)
+        if element.required and not has_visible_content(element)
+        else element
+    )
 
 
 def has_visible_content(element: PromptElement) -> bool:
-    """Return whether an element shows anything but white space. An element that only a render can decide counts as visible."""
+    """Return whether an element shows anything but white space.
+
+    An element that only a render can decide counts as visible.
+    """
     stack: list[str | PromptElement | None] = [element]
     while stack:
         item = stack.pop()

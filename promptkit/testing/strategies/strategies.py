@@ -32,7 +32,8 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 ROLES: tuple[Role, ...] = get_args(Role)
 
 FEATURES_PER_DRAW = 6
-"""Features that one number turns on and off: hypothesis draws small numbers evenly, and prefers the low ones of a wide range."""
+"""Features that one number turns on and off: hypothesis draws small numbers evenly, and prefers the
+low ones of a wide range."""
 
 DrawnCall: TypeAlias = "tuple[str, str, str]"
 """Name of a tool, arguments of the call, text of the result."""
@@ -42,15 +43,19 @@ DrawnTurn: TypeAlias = "tuple[Message, list[tuple[str, list[DrawnCall]]], str | 
 
 
 @st.composite
-def prompts(draw: DrawFn, *, features: Collection[Feature] = FEATURES, size: int = 14) -> tuple[Child, ...]:
+def prompts(
+    draw: DrawFn, *, features: Collection[Feature] = FEATURES, size: int = 14
+) -> tuple[Child, ...]:
     """Generate a well-formed prompt.
 
-    It renders with every tokenizer, and at every budget that its required parts fit; `BudgetExceededError` is the only error that a
-    render of it may raise. Every text has a mark of its own, `w1`, `w2` and so on, by which a test can tell what was kept.
+    It renders with every tokenizer, and at every budget that its required parts fit;
+    `BudgetExceededError` is the only error that a render of it may raise. Every text has a mark of
+    its own, `w1`, `w2` and so on, by which a test can tell what was kept.
 
     Args:
         draw: Passed by hypothesis.
-        features: What a prompt may have beside messages, text and containers; each example uses some of them.
+        features: What a prompt may have beside messages, text and containers; each example uses
+            some of them.
         size: About how many elements a prompt may have.
 
     Raises:
@@ -63,12 +68,15 @@ def prompts(draw: DrawFn, *, features: Collection[Feature] = FEATURES, size: int
     enabled: set[Feature] = set()
     for start in range(0, len(features), FEATURES_PER_DRAW):
         group = tuple(features)[start : start + FEATURES_PER_DRAW]
-        switches = draw(st.integers(0, 2 ** len(group) - 1))  # one number for several features, because each draw takes time
+        # one number for several features, because each draw takes time
+        switches = draw(st.integers(0, 2 ** len(group) - 1))
         enabled.update(feature for index, feature in enumerate(group) if switches >> index & 1)
     return PromptGenerator(draw, enabled, draw(st.integers(1, size))).prompt()
 
 
-def messages(*, roles: Sequence[Role] = ROLES, texts: SearchStrategy[str] | None = None) -> SearchStrategy[Message]:
+def messages(
+    *, roles: Sequence[Role] = ROLES, texts: SearchStrategy[str] | None = None
+) -> SearchStrategy[Message]:
     """Return a strategy for single messages, with all that their roles may have: images and documents, tool calls, a name.
 
     Tool calls have no results here, and results no calls; `conversations` has both.
@@ -82,29 +90,37 @@ def messages(*, roles: Sequence[Role] = ROLES, texts: SearchStrategy[str] | None
 
 
 def conversations(
-    *, turns: int = 5, system: bool | None = None, tools: bool = True, texts: SearchStrategy[str] | None = None
+    *,
+    turns: int = 5,
+    system: bool | None = None,
+    tools: bool = True,
+    texts: SearchStrategy[str] | None = None,
 ) -> SearchStrategy[tuple[Message, ...]]:
     """Return a strategy for conversations that every provider accepts.
 
-    A turn is a user message, rounds of tool calls with all of their results right behind them, and the answer, which may be missing
-    after the last turn only. The ids of tool calls are unique.
+    A turn is a user message, rounds of tool calls with all of their results right behind them, and
+    the answer, which may be missing after the last turn only. The ids of tool calls are unique.
 
     Args:
         turns: The largest number of turns.
         system: Whether a system message comes first; None generates one now and then.
         tools: Whether there are tool calls.
-        texts: A strategy for texts in place of the default. No text should be blank, because some providers refuse those.
+        texts: A strategy for texts in place of the default. No text should be blank, because some
+            providers refuse those.
     """
     content = _TEXTS if texts is None else texts
     calls = st.lists(st.tuples(_TOOLS, _ARGUMENTS, content), min_size=1, max_size=3)
     rounds = st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0)
-    turn: SearchStrategy[DrawnTurn] = st.tuples(_generate_message("user", content), rounds, st.none() | content)
+    turn: SearchStrategy[DrawnTurn] = st.tuples(
+        _generate_message("user", content), rounds, st.none() | content
+    )
     first = {None: st.none() | content, True: content, False: st.none()}[system]
     return st.tuples(first, st.lists(turn, max_size=turns)).map(_build_conversation)
 
 
-# Texts with a meaning in JSON, XML, Markdown, Jinja, vocabularies or terminals, and texts that are hard to cut. Not `st.text()`: before its
-# first example hypothesis prepares all of Unicode and searches the program for constants, which takes seconds on a busy machine.
+# Texts with a meaning in JSON, XML, Markdown, Jinja, vocabularies or terminals, and texts that are
+# hard to cut. Not `st.text()`: before its first example hypothesis prepares all of Unicode and
+# searches the program for constants, which takes seconds on a busy machine.
 _NARROW = (
     "a",
     "word",
@@ -121,13 +137,30 @@ _NARROW = (
     "\u00e9",
     "e\u0301",
 )
-_WIDE = ("\u6f22\u5b57", "\u05d0\u05d1", "\U0001f389", "\U0001f469\u200d\U0001f52c", "\U0001f1e9\U0001f1ea", "\ufdfa", "\x1b[31m")
+_WIDE = (
+    "\u6f22\u5b57",
+    "\u05d0\u05d1",
+    "\U0001f389",
+    "\U0001f469\u200d\U0001f52c",
+    "\U0001f1e9\U0001f1ea",
+    "\ufdfa",
+    "\x1b[31m",
+)
 _BETWEEN = (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
-_REST = st.lists(st.sampled_from([before + piece for before in _BETWEEN for piece in (*_NARROW, *_WIDE, "")]), max_size=3)
-_TEXTS = st.tuples(st.sampled_from((*_NARROW, *_WIDE)), _REST).map(lambda pieces: pieces[0] + "".join(pieces[1]))
+_REST = st.lists(
+    st.sampled_from([before + piece for before in _BETWEEN for piece in (*_NARROW, *_WIDE, "")]),
+    max_size=3,
+)
+_TEXTS = st.tuples(st.sampled_from((*_NARROW, *_WIDE)), _REST).map(
+    lambda pieces: pieces[0] + "".join(pieces[1])
+)
 _TOOLS: SearchStrategy[str] = st.sampled_from(("read", "search"))
-_ARGUMENTS: SearchStrategy[str] = st.sampled_from(("{}", '{"path": "a.py"}', '{ "query": "\\u00e9", "limit": 3 }', ""))
-_CALLS = st.builds(ToolCall, id=st.integers(1, 99).map("c{}".format), name=_TOOLS, arguments=_ARGUMENTS)
+_ARGUMENTS: SearchStrategy[str] = st.sampled_from(
+    ("{}", '{"path": "a.py"}', '{ "query": "\\u00e9", "limit": 3 }', "")
+)
+_CALLS = st.builds(
+    ToolCall, id=st.integers(1, 99).map("c{}".format), name=_TOOLS, arguments=_ARGUMENTS
+)
 _PARTS: SearchStrategy[Part] = st.sampled_from(
     (
         ImagePart(url="https://example.org/a.png", width=640, height=480),
@@ -140,13 +173,22 @@ _PARTS: SearchStrategy[Part] = st.sampled_from(
 def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
     content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
     if role == "user":
-        content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(lambda pair: (pair[0], *pair[1]))
-        return st.builds(Message, role=st.just(role), content=content, name=st.sampled_from((None, None, "ada")))
+        content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(
+            lambda pair: (pair[0], *pair[1])
+        )
+        return st.builds(
+            Message, role=st.just(role), content=content, name=st.sampled_from((None, None, "ada"))
+        )
     if role == "assistant":
         calls = st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple)
         return st.builds(Message, role=st.just(role), content=content, tool_calls=calls)
     if role == "tool":
-        return st.builds(Message, role=st.just(role), content=content, tool_call_id=st.integers(1, 99).map("c{}".format))
+        return st.builds(
+            Message,
+            role=st.just(role),
+            content=content,
+            tool_call_id=st.integers(1, 99).map("c{}".format),
+        )
     return st.builds(Message, role=st.just(role), content=content)
 
 
@@ -163,7 +205,10 @@ def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Mess
                 number += 1
                 calls.append(ToolCall(id=f"c{number}", name=name, arguments=arguments))
                 results.append(Message(role="tool", content=(result,), tool_call_id=f"c{number}"))
-            messages += [Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(calls)), *results]
+            messages += [
+                Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(calls)),
+                *results,
+            ]
         if answer is not None or index < len(turns) - 1:
             messages.append(Message(role="assistant", content=(answer or "Done.",)))
     return tuple(messages)

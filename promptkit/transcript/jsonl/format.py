@@ -1,10 +1,12 @@
 """The format of a transcript's file: the header, the entries, the marks of batches, the migrations from older versions.
 
-The file is JSON Lines in UTF-8. Only a line feed ends a line; texts may contain other line breaks. The first line is the header. Every
-other line is one entry. An entry of a batch of several has a mark such as `"batch":[2,3]`, its position and the size, so that a reader
-notices a batch that was cut short.
+The file is JSON Lines in UTF-8. Only a line feed ends a line; texts may contain other line breaks.
+The first line is the header. Every other line is one entry. An entry of a batch of several has a
+mark such as `"batch":[2,3]`, its position and the size, so that a reader notices a batch that was
+cut short.
 
-Files of older versions are read through `MIGRATIONS`. Reading does not change them; the first append rewrites them and keeps the old file.
+Files of older versions are read through `MIGRATIONS`. Reading does not change them; the first
+append rewrites them and keeps the old file.
 """
 
 from __future__ import annotations
@@ -55,9 +57,11 @@ Record: TypeAlias = "Mapping[str, Json]"
 """The JSON object of a line."""
 
 Migrations: TypeAlias = "Mapping[int, Callable[[Iterable[Record]], Iterator[Record]]]"
-"""For each older version the function that turns its records into records of the next version, in file order, without the header.
+"""For each older version the function that turns its records into records of the next version, in
+file order, without the header.
 
-The functions must be pure: a file and its rewritten copy must give the same entries with the same ids.
+The functions must be pure: a file and its rewritten copy must give the same entries with the same
+ids.
 """
 
 MIGRATIONS: Migrations = MappingProxyType({})
@@ -109,7 +113,10 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_batch(entries: Sequence[Entry]) -> bytes:
-    """Write the lines of a batch. Raises TranscriptError for an entry that cannot be written as JSON."""
+    """Write the lines of a batch.
+
+    Raises TranscriptError for an entry that cannot be written as JSON.
+    """
     size = len(entries)
     lines: list[bytes] = []
     for position, entry in enumerate(entries, 1):
@@ -123,24 +130,32 @@ def encode_batch(entries: Sequence[Entry]) -> bytes:
 
 
 def header_from_line(line: bytes, file: str) -> Header:
-    """Parse the first line of a file. Raises TranscriptFormatError, naming `file`, if it is not the header of a transcript."""
+    """Parse the first line of a file.
+
+    Raises TranscriptFormatError, naming `file`, if it is not the header of a transcript.
+    """
     value = object_from_bytes(line)
     match value:
         case {"promptkit": "transcript", "version": int() as version} if type(version) is int:
-            archives = None if isinstance(value, str) else _archives_from_json(value.get("archives"))
+            archives = (
+                None if isinstance(value, str) else _archives_from_json(value.get("archives"))
+            )
             if archives is None:
-                problem = "the list of archives in the header is damaged: repair the first line by hand."
+                problem = (
+                    "the list of archives in the header is damaged: repair the first line by hand."
+                )
                 raise TranscriptFormatError(problem, file=file)
             return Header(version=version, archives=archives)
         case _:
-            problem = (
-                'this is not a transcript: the first line must be {"promptkit": "transcript", "version": …}. The file was not changed.'
-            )
+            problem = 'this is not a transcript: the first line must be {"promptkit": "transcript", "version": …}. The file was not changed.'
             raise TranscriptFormatError(problem, file=file)
 
 
 def line_from_bytes(line: bytes) -> EntryLine | str | None:
-    """Parse a line after the header. Returns None for a blank line, and for a line without an entry what is wrong, in words."""
+    """Parse a line after the header.
+
+    Returns None for a blank line, and for a line without an entry what is wrong, in words.
+    """
     if not line.strip():
         return None
     value = object_from_bytes(line)
@@ -151,7 +166,9 @@ def line_from_bytes(line: bytes) -> EntryLine | str | None:
     except TranscriptError as error:
         return str(error)
     match value.get("batch", [1, 1]):
-        case [int() as position, int() as size] if type(position) is int and type(size) is int and 1 <= position <= size:
+        case [int() as position, int() as size] if (
+            type(position) is int and type(size) is int and 1 <= position <= size
+        ):
             return EntryLine(entry=entry, position=position, size=size)
         case mark:
             return f"the batch mark {mark!r} is invalid: it must be [position, size]."
@@ -160,7 +177,9 @@ def line_from_bytes(line: bytes) -> EntryLine | str | None:
 def object_from_bytes(line: bytes) -> dict[str, Json] | str:
     """Parse the JSON object of a line. Returns what is wrong, in words, if there is none."""
     try:
-        value: Json | dict[str, Json] = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+        value: Json | dict[str, Json] = json.loads(
+            line.decode("utf-8"), parse_constant=_no_constant
+        )
     except UnicodeDecodeError:
         return "the line is not UTF-8 text."
     except json.JSONDecodeError as error:
@@ -185,7 +204,9 @@ def check_version(version: int, migrations: Migrations, file: str) -> None:
         raise TranscriptFormatError(problem, file=file)
 
 
-def migrate_records(records: Iterable[Record], version: int, migrations: Migrations) -> Iterator[Record]:
+def migrate_records(
+    records: Iterable[Record], version: int, migrations: Migrations
+) -> Iterator[Record]:
     """Turn records of an older version into records of the present one."""
     migrated = iter(records)
     for step in range(version, VERSION):
@@ -206,8 +227,15 @@ def _archives_from_json(value: Json) -> tuple[TranscriptArchive, ...] | None:
     archives: list[TranscriptArchive] = []
     for item in value or [] if isinstance(value, list | None) else [None]:
         match item:
-            case {"file": str(file), "entries": int(entries), "first": str(first), "last": str(last)} if _is_archive_name(file):
-                archives.append(TranscriptArchive(file=file, entries=entries, first=first, last=last))
+            case {
+                "file": str(file),
+                "entries": int(entries),
+                "first": str(first),
+                "last": str(last),
+            } if _is_archive_name(file):
+                archives.append(
+                    TranscriptArchive(file=file, entries=entries, first=first, last=last)
+                )
             case _:
                 return None
     return tuple(archives)

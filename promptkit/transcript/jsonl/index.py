@@ -1,12 +1,15 @@
 """The index of a transcript's file: where each entry stands, what it follows, and which entry has which id.
 
-It is a file of its own, with pages of 128 records, one record for each entry, and after every 1,024 entries a run: their ids' hashes, sorted.
-Four runs of one size are followed by one that holds all of them, so that a look-up by id reads a few runs, however long the transcript is.
-The place of every page and run follows from its number. Only the last page is ever written again.
+It is a file of its own, with pages of 128 records, one record for each entry, and after every 1,024
+entries a run: their ids' hashes, sorted. Four runs of one size are followed by one that holds all
+of them, so that a look-up by id reads a few runs, however long the transcript is. The place of
+every page and run follows from its number. Only the last page is ever written again.
 
-Nothing in it is trusted. Each page and each bucket of a run has a checksum of its own; a page has one of the part of the transcript's file
-that it describes, too. The head holds the size and the times of the transcript's file when the index was last written: while they are the
-same, no other program has written to it; otherwise the checksums are compared with the whole file. Ids are hashed with a secret of the file.
+Nothing in it is trusted. Each page and each bucket of a run has a checksum of its own; a page has
+one of the part of the transcript's file that it describes, too. The head holds the size and the
+times of the transcript's file when the index was last written: while they are the same, no other
+program has written to it; otherwise the checksums are compared with the whole file. Ids are hashed
+with a secret of the file.
 """
 
 from __future__ import annotations
@@ -62,7 +65,8 @@ PAGE_ENTRIES, GROUP_PAGES = 128, 8
 GROUP_ENTRIES = PAGE_ENTRIES * GROUP_PAGES
 FAN_OUT_BITS, MAX_LEVEL = 2, 4
 FAN_OUT = 1 << FAN_OUT_BITS
-"""Runs of one size that are joined into a larger one, and the largest size: 262,144 ids, so that joining takes little memory."""
+"""Runs of one size that are joined into a larger one, and the largest size: 262,144 ids, so that
+joining takes little memory."""
 
 BUCKET_IDS = 256
 """Ids that one bucket of a run holds on average: the piece that a look-up reads."""
@@ -77,18 +81,23 @@ CACHED_PAGES = 64
 
 HEAD = struct.Struct(
     "<8s16sIIQQQqqIII"
-)  # magic, salt, refused, entries, device, inode, size, mtime, ctime, problems: bytes and checksum; checksum
-PAGE = struct.Struct("<IIQQIIIIQQII")  # number, entries, start, end, checksums of file and page before, labels before, own labels, resume
+    # magic, salt, refused, entries, device, inode, size, mtime, ctime, problems: bytes and
+    # checksum; checksum
+)
+# number, entries, start, end, checksums of file and page before, labels before, own labels, resume
+PAGE = struct.Struct("<IIQQIIIIQQII")
 RECORD = struct.Struct("<QQIIIIIIIBBH")
 KEY = struct.Struct(">QI")  # in this order of bytes, keys sort by their hash
-BUCKET = struct.Struct("<IIII")  # the first key, the key after the last, the checksum of the keys, the checksum of this
+# the first key, the key after the last, the checksum of the keys, the checksum of this
+BUCKET = struct.Struct("<IIII")
 CHECKSUM = struct.Struct("<I")
 _HASHES = struct.Struct(f"<Q{RECORD.size - 8}x")
 HEAD_BYTES = 1 << 15
 PAGE_BYTES = PAGE.size + PAGE_ENTRIES * RECORD.size + CHECKSUM.size
 
 HAS_MESSAGE, HAS_PARTS = 1, 2
-"""Flags of a record: the entry has a message; the message has several parts, so that a word of it may be spread over them."""
+"""Flags of a record: the entry has a message; the message has several parts, so that a word of it
+may be spread over them."""
 
 
 class IndexDamagedError(Exception):
@@ -140,7 +149,8 @@ class Resume(NamedTuple):
     """Line breaks before it."""
     ends_with_newline: bool
     known: int
-    """Entries before it. The index may know more: of a batch that was being added when a crash came."""
+    """Entries before it. The index may know more: of a batch that was being added when a crash
+    came."""
 
 
 class PageHeader(NamedTuple):
@@ -162,7 +172,13 @@ class PageHeader(NamedTuple):
 
 def find_stamp(status: os.stat_result) -> tuple[int, int, int, int, int]:
     """Return what tells whether anybody has written to a file: device, inode, size, and the times of the last changes."""
-    return status.st_dev & 0xFFFF_FFFF_FFFF_FFFF, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return (
+        status.st_dev & 0xFFFF_FFFF_FFFF_FFFF,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 class EntryIndex:
@@ -227,10 +243,17 @@ class EntryIndex:
     def resume(self) -> Resume | None:
         """Where reading the file goes on; None for an index without entries."""
         page = self._last
-        return None if page is None else Resume(page.offset, page.lines, bool(page.ends_with_newline), page.known)
+        return (
+            None
+            if page is None
+            else Resume(page.offset, page.lines, bool(page.ends_with_newline), page.known)
+        )
 
     def verify(self, descriptor: int, *, start: int) -> None:
-        """Compare all checksums with the file, whose entries begin at `start`. Linear in its size, but reads no JSON."""
+        """Compare all checksums with the file, whose entries begin at `start`.
+
+        Linear in its size, but reads no JSON.
+        """
         before, end, whole = 0, start, os.fstat(descriptor).st_size
         for number in range(-(-self.count // PAGE_ENTRIES)):
             page = self._header(number)
@@ -247,7 +270,12 @@ class EntryIndex:
 
     def hash_id(self, entry_id: str) -> int:
         """Return the hash of an id."""
-        return int.from_bytes(blake2b(entry_id.encode("utf-8", "surrogatepass"), digest_size=8, key=self.salt).digest(), "big")
+        return int.from_bytes(
+            blake2b(
+                entry_id.encode("utf-8", "surrogatepass"), digest_size=8, key=self.salt
+            ).digest(),
+            "big",
+        )
 
     def record(self, number: int) -> IndexRecord:
         """Return the record of an entry."""
@@ -255,7 +283,9 @@ class EntryIndex:
         if number >= first:
             return IndexRecord._make(RECORD.unpack(self._records[number - first]))
         page = self._page(number // PAGE_ENTRIES)
-        record = IndexRecord._make(RECORD.unpack_from(page, PAGE.size + number % PAGE_ENTRIES * RECORD.size))
+        record = IndexRecord._make(
+            RECORD.unpack_from(page, PAGE.size + number % PAGE_ENTRIES * RECORD.size)
+        )
         is_later = record.parent != NONE and record.parent >= number
         if (
             is_later
@@ -289,13 +319,20 @@ class EntryIndex:
         """Return whether two entries have one id. Reads the ids of all entries."""
         parts = 16
         for part in range(parts):
-            hashes = [hashed.to_bytes(8, "big") for hashed, numbers in self._open.items() if hashed * parts >> 64 == part for _ in numbers]
+            hashes = [
+                hashed.to_bytes(8, "big")
+                for hashed, numbers in self._open.items()
+                if hashed * parts >> 64 == part
+                for _ in numbers
+            ]
             for level, group in self._list_runs():
                 offset = find_run(level, group)
                 size = count_buckets(level)
                 for at in range(size * part // parts, -(-size * (part + 1) // parts)):
                     bucket = self.read_bucket(level, offset, at)
-                    hashes += [bucket[place : place + 8] for place in range(0, len(bucket), KEY.size)]
+                    hashes += [
+                        bucket[place : place + 8] for place in range(0, len(bucket), KEY.size)
+                    ]
             if len(set(hashes)) != len(hashes):
                 return True
         return False
@@ -307,7 +344,11 @@ class EntryIndex:
         while page is not None:
             if page.labels:
                 first = page.number * PAGE_ENTRIES
-                found += [number for number in range(first + page.entries - 1, first - 1, -1) if self.record(number).kind]
+                found += [
+                    number
+                    for number in range(first + page.entries - 1, first - 1, -1)
+                    if self.record(number).kind
+                ]
             if page.labels_before > page.number:
                 problem = "a page contradicts itself"
                 raise IndexDamagedError(problem)
@@ -329,7 +370,9 @@ class EntryIndex:
         if zlib.crc32(found[: -CHECKSUM.size], at) != own or not start <= end <= _count_ids(level):
             problem = "a run is damaged"
             raise IndexDamagedError(problem)
-        data = self._read((end - start) * KEY.size, offset + count_buckets(level) * BUCKET.size + start * KEY.size)
+        data = self._read(
+            (end - start) * KEY.size, offset + count_buckets(level) * BUCKET.size + start * KEY.size
+        )
         if zlib.crc32(data) != checksum:
             problem = "a bucket is damaged"
             raise IndexDamagedError(problem)
@@ -342,7 +385,11 @@ class EntryIndex:
             return page
         page = self._read(PAGE_BYTES, find_page(number))
         header = PageHeader._make(PAGE.unpack_from(page))
-        if CHECKSUM.unpack_from(page, PAGE_BYTES - CHECKSUM.size)[0] != zlib.crc32(page[: -CHECKSUM.size]) or header.number != number:
+        if (
+            CHECKSUM.unpack_from(page, PAGE_BYTES - CHECKSUM.size)[0]
+            != zlib.crc32(page[: -CHECKSUM.size])
+            or header.number != number
+        ):
             problem = f"page {number} is damaged"
             raise IndexDamagedError(problem)
         self._pages[number] = page
@@ -352,7 +399,11 @@ class EntryIndex:
 
     def _header(self, number: int) -> PageHeader:
         page = PageHeader._make(PAGE.unpack_from(self._page(number)))
-        if not 0 < page.entries <= PAGE_ENTRIES or page.known > number * PAGE_ENTRIES + page.entries or page.start > page.end:
+        if (
+            not 0 < page.entries <= PAGE_ENTRIES
+            or page.known > number * PAGE_ENTRIES + page.entries
+            or page.start > page.end
+        ):
             problem = f"page {number} contradicts itself"
             raise IndexDamagedError(problem)
         return page
@@ -361,7 +412,9 @@ class EntryIndex:
         found: int = CHECKSUM.unpack_from(self._page(number), PAGE_BYTES - CHECKSUM.size)[0]
         return found
 
-    def _read_problems(self, size: int, checksum: int) -> tuple[tuple[ReadProblem, ...], tuple[ReadProblem, ...]]:
+    def _read_problems(
+        self, size: int, checksum: int
+    ) -> tuple[tuple[ReadProblem, ...], tuple[ReadProblem, ...]]:
         if size > MAX_PROBLEM_BYTES:
             problem = "the head is damaged"
             raise IndexDamagedError(problem)
@@ -371,7 +424,10 @@ class EntryIndex:
             raise IndexDamagedError(problem)
         try:
             lists: list[list[tuple[int, str]]] = json.loads(data or b"[[],[]]")
-            problems, misplaced = (tuple(ReadProblem(line=int(line), detail=str(detail)) for line, detail in each) for each in lists)
+            problems, misplaced = (
+                tuple(ReadProblem(line=int(line), detail=str(detail)) for line, detail in each)
+                for each in lists
+            )
         except (ValueError, TypeError, RecursionError) as error:
             problem = "the head contradicts itself"
             raise IndexDamagedError(problem) from error

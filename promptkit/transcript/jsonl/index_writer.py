@@ -50,7 +50,9 @@ __all__ = ["IndexWriter"]
 
 
 class IndexWriter(EntryIndex):
-    """Add entries to an index. The caller holds the lock of the transcript, or no other process knows the index yet.
+    """Add entries to an index.
+
+    The caller holds the lock of the transcript, or no other process knows the index yet.
 
     Args:
         descriptor: The open file of the index.
@@ -61,40 +63,65 @@ class IndexWriter(EntryIndex):
         super().__init__(descriptor)
         self._file = file
         self._problem_bytes = sum(map(_problem_size, (*self.problems, *self.misplaced)))
-        self._start = self._end = self._file_checksum = self._checksum_before = self._labels_before = self._labels = 0
+        self._start = self._end = self._file_checksum = self._checksum_before = (
+            self._labels_before
+        ) = self._labels = 0
         self._last_record: IndexRecord | None = None
         page = self._last
         if page is None:
             return
         self._last_record = self.record(self.count - 1)
         if page.entries == PAGE_ENTRIES:
-            self._begin_page(page.end, self._checksum(page.number), page.number + 1 if page.labels else page.labels_before)
+            self._begin_page(
+                page.end,
+                self._checksum(page.number),
+                page.number + 1 if page.labels else page.labels_before,
+            )
             return
         data = self._page(page.number)
-        self._records = [data[at : at + RECORD.size] for at in range(PAGE.size, PAGE.size + page.entries * RECORD.size, RECORD.size)]
+        self._records = [
+            data[at : at + RECORD.size]
+            for at in range(PAGE.size, PAGE.size + page.entries * RECORD.size, RECORD.size)
+        ]
         self._start, self._end, self._file_checksum = page.start, page.end, page.file_checksum
-        self._checksum_before, self._labels_before, self._labels = page.checksum_before, page.labels_before, page.labels
+        self._checksum_before, self._labels_before, self._labels = (
+            page.checksum_before,
+            page.labels_before,
+            page.labels,
+        )
 
     @staticmethod
     def create(descriptor: int, file: int, *, start: int) -> IndexWriter:
-        """Write the head of a new index into an empty file. `start` is where the first line after the header begins, in bytes."""
+        """Write the head of a new index into an empty file.
+
+        `start` is where the first line after the header begins, in bytes.
+        """
         _write_at(descriptor, _encode_head(secrets.token_bytes(16), (0,) * 5, 0, b""), 0)
         os.ftruncate(descriptor, HEAD_BYTES)
         writer = IndexWriter(descriptor, file)
         writer._start = writer._end = start  # of this class
         return writer
 
-    def add(self, item: StoredEntry, *, find: Callable[[str], int | None], last_id: str, boundary: Resume) -> None:
+    def add(
+        self,
+        item: StoredEntry,
+        *,
+        find: Callable[[str], int | None],
+        last_id: str,
+        boundary: Resume,
+    ) -> None:
         """Add the next entry of the file.
 
         Args:
             item: The entry.
             find: Returns the number of the entry with an id, or None if there is none.
             last_id: The id of the entry before.
-            boundary: Where to read on if this entry ends a page: the end of the last batch of which all entries are added.
+            boundary: Where to read on if this entry ends a page: the end of the last batch of which
+                all entries are added.
 
         Raises:
-            NotIndexableError: A figure does not fit into a record, or too much of the file is damaged.
+            NotIndexableError: A figure does not fit into a record, or too much of the file is
+                damaged.
         """
         entry = item.entry
         hashed, number = self.hash_id(entry.id), self.count
@@ -110,7 +137,13 @@ class IndexWriter(EntryIndex):
                 self.add_problem(ReadProblem(line=item.line, detail=detail), misplaced=True)
                 found = number - 1 if number else NONE
             parent = found
-        before = None if parent == NONE else self._last_record if parent == number - 1 else self.record(parent)
+        before = (
+            None
+            if parent == NONE
+            else self._last_record
+            if parent == number - 1
+            else self.record(parent)
+        )
         payload = entry.payload
         record = IndexRecord(
             hash=hashed,
@@ -119,13 +152,23 @@ class IndexWriter(EntryIndex):
             parent=parent,
             depth=0 if before is None else before.depth + 1,
             run=before.run if before is not None and parent == number - 1 else number,
-            mark=number if isinstance(payload, Checkpoint | Reset | Edit | Setting) else NONE if before is None else before.mark,
+            mark=number
+            if isinstance(payload, Checkpoint | Reset | Edit | Setting)
+            else NONE
+            if before is None
+            else before.mark,
             redaction=(
-                number if isinstance(payload, Edit) and payload.reason == "redacted" else NONE if before is None else before.redaction
+                number
+                if isinstance(payload, Edit) and payload.reason == "redacted"
+                else NONE
+                if before is None
+                else before.redaction
             ),
             messages=(0 if before is None else before.messages) + (message is not None),
             kind=int(isinstance(payload, Label)),
-            flags=0 if message is None else HAS_MESSAGE | (HAS_PARTS if len(message.content) > 1 else 0),
+            flags=0
+            if message is None
+            else HAS_MESSAGE | (HAS_PARTS if len(message.content) > 1 else 0),
             reserved=0,
         )
         self._records.append(RECORD.pack(*record))
@@ -137,7 +180,10 @@ class IndexWriter(EntryIndex):
             self._finish_page(item.offset + item.size, boundary)
 
     def add_problem(self, problem: ReadProblem, *, misplaced: bool = False) -> None:
-        """Keep what could not be read, or has another place than the one it names. Raises NotIndexableError if it is too much."""
+        """Keep what could not be read, or has another place than the one it names.
+
+        Raises NotIndexableError if it is too much.
+        """
         self._problem_bytes += _problem_size(problem)
         if self._problem_bytes > MAX_PROBLEM_BYTES:
             why = "too much of it is damaged"
@@ -148,7 +194,10 @@ class IndexWriter(EntryIndex):
             self.problems += (problem,)
 
     def flush(self, resume: Resume) -> None:
-        """Write what was added. `resume` says where the file is read from when entries are added later."""
+        """Write what was added.
+
+        `resume` says where the file is read from when entries are added later.
+        """
         page = self._last
         if self._records:
             self._extend_region(resume.offset)
@@ -163,11 +212,21 @@ class IndexWriter(EntryIndex):
             self._checksum_before = self._checksum(page.number)
 
     def write_head(self, status: os.stat_result | None, *, refused: bool = False) -> None:
-        """Write the head, with the state of the transcript's file. None: a state that no file has."""
-        lists = [[[problem.line, problem.detail] for problem in each] for each in (self.problems, self.misplaced)]
+        """Write the head, with the state of the transcript's file.
+
+        None: a state that no file has.
+        """
+        lists = [
+            [[problem.line, problem.detail] for problem in each]
+            for each in (self.problems, self.misplaced)
+        ]
         problems = json.dumps(lists).encode() if any(lists) else b""
         stamp = (0,) * 5 if status is None else find_stamp(status)
-        _write_at(self.descriptor, _encode_head(self.salt, stamp, self.count, problems, refused=refused), 0)
+        _write_at(
+            self.descriptor,
+            _encode_head(self.salt, stamp, self.count, problems, refused=refused),
+            0,
+        )
 
     def _find_parent(self, parent_id: str, find: Callable[[str], int | None]) -> int | None:
         hashed = self.hash_id(parent_id)
@@ -183,7 +242,9 @@ class IndexWriter(EntryIndex):
             self._write_runs(self.count // GROUP_ENTRIES - 1)
         self._write_page(boundary)
         number = self.count // PAGE_ENTRIES - 1
-        self._begin_page(end, self._checksum(number), number + 1 if self._labels else self._labels_before)
+        self._begin_page(
+            end, self._checksum(number), number + 1 if self._labels else self._labels_before
+        )
 
     def _begin_page(self, start: int, checksum_before: int, labels_before: int) -> None:
         self._records = []
@@ -221,7 +282,9 @@ class IndexWriter(EntryIndex):
 
     def _write_runs(self, group: int) -> None:
         """Write the run of a group, and the larger runs that end with it."""
-        keys = sorted(KEY.pack(hashed, number) for hashed, numbers in self._open.items() for number in numbers)
+        keys = sorted(
+            KEY.pack(hashed, number) for hashed, numbers in self._open.items() for number in numbers
+        )
         self._write_run(0, group, keys)
         for level in range(1, MAX_LEVEL + 1):
             if (group + 1) % (1 << FAN_OUT_BITS * level):
@@ -231,7 +294,10 @@ class IndexWriter(EntryIndex):
                 offset = find_run(level - 1, group - back * step)
                 for at in range(count_buckets(level - 1)):
                     bucket = self.read_bucket(level - 1, offset, at)
-                    keys += [bucket[place : place + KEY.size] for place in range(0, len(bucket), KEY.size)]
+                    keys += [
+                        bucket[place : place + KEY.size]
+                        for place in range(0, len(bucket), KEY.size)
+                    ]
             keys.sort()
             self._write_run(level, group, keys)
         self._open.clear()
@@ -246,7 +312,9 @@ class IndexWriter(EntryIndex):
         start = 0
         for at, count in enumerate(counts):
             end = start + count
-            entry = BUCKET.pack(start, end, zlib.crc32(b"".join(keys[start:end])), 0)[: -CHECKSUM.size]
+            entry = BUCKET.pack(start, end, zlib.crc32(b"".join(keys[start:end])), 0)[
+                : -CHECKSUM.size
+            ]
             directory += entry + CHECKSUM.pack(zlib.crc32(entry, at))
             start = end
         _write_at(self.descriptor, directory + b"".join(keys), find_run(level, group))
@@ -264,12 +332,18 @@ def _problem_size(problem: ReadProblem) -> int:
     return len(problem.detail) * 6 + 30
 
 
-def _encode_head(salt: bytes, stamp: Sequence[int], entries: int, problems: bytes, *, refused: bool = False) -> bytes:
-    head = HEAD.pack(MAGIC, salt, int(refused), entries, *stamp, len(problems), zlib.crc32(problems), 0)[: -CHECKSUM.size]
+def _encode_head(
+    salt: bytes, stamp: Sequence[int], entries: int, problems: bytes, *, refused: bool = False
+) -> bytes:
+    head = HEAD.pack(
+        MAGIC, salt, int(refused), entries, *stamp, len(problems), zlib.crc32(problems), 0
+    )[: -CHECKSUM.size]
     return head + CHECKSUM.pack(zlib.crc32(head)) + problems
 
 
 def _sign(page: bytearray) -> bytes:
     """Return a page with its checksum."""
-    CHECKSUM.pack_into(page, PAGE_BYTES - CHECKSUM.size, zlib.crc32(memoryview(page)[: -CHECKSUM.size]))
+    CHECKSUM.pack_into(
+        page, PAGE_BYTES - CHECKSUM.size, zlib.crc32(memoryview(page)[: -CHECKSUM.size])
+    )
     return bytes(page)

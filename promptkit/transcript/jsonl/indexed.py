@@ -15,7 +15,13 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import create_beside, remove_leftovers
-from promptkit.transcript.jsonl.format import VERSION, EntryLine, Header, header_from_line, line_from_bytes
+from promptkit.transcript.jsonl.format import (
+    VERSION,
+    EntryLine,
+    Header,
+    header_from_line,
+    line_from_bytes,
+)
 from promptkit.transcript.jsonl.index import (
     HAS_MESSAGE,
     HAS_PARTS,
@@ -36,13 +42,21 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import EntryNode
 
-__all__ = ["INDEX_BYTES", "IndexedEntries", "build_index", "extend_index", "index_path", "open_indexed"]
+__all__ = [
+    "INDEX_BYTES",
+    "IndexedEntries",
+    "build_index",
+    "extend_index",
+    "index_path",
+    "open_indexed",
+]
 
 INDEX_BYTES = 1 << 18
 """The size from which a file has an index. A shorter one is read in full in a tenth of a second."""
 
 EXTEND_BYTES = 1 << 23
-"""The most of a file that is added to an index while other processes wait for the lock. For more, a new index is made without it."""
+"""The most of a file that is added to an index while other processes wait for the lock. For more, a
+new index is made without it."""
 
 READ_BYTES = 1 << 20
 """Bytes of the file that are read at once."""
@@ -64,10 +78,12 @@ def index_path(path: Path) -> Path:
 
 
 class IndexedEntries:
-    """The entries of a file that has an index, up to the last that the index covers. They are read when they are needed.
+    """The entries of a file that has an index, up to the last that the index covers.
 
-    The file stays open, so that they can still be read after an archiver has replaced it. An index that turns out to be damaged is made
-    again.
+    They are read when they are needed.
+
+    The file stays open, so that they can still be read after an archiver has replaced it. An index
+    that turns out to be damaged is made again.
 
     Args:
         path: The file.
@@ -114,11 +130,14 @@ class IndexedEntries:
 
     def list_labels(self) -> Sequence[int]:
         """Return the numbers of the entries that are labels, oldest first."""
-        return self._retry(lambda: [number for number in self._index.list_labels() if number < self._count])
+        return self._retry(
+            lambda: [number for number in self._index.list_labels() if number < self._count]
+        )
 
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order."""
-        # A text may be spread over several parts, and another program may have written letters as escapes.
+        # A text may be spread over several parts, and another program may have written letters as
+        # escapes.
         wanted = [*(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts), "\\u", "\\/"]
         start = 0
         while start < self._count:
@@ -194,7 +213,10 @@ class IndexedEntries:
         return found
 
     def _read_lines(self, start: int, stop: int) -> tuple[int, bytes, list[tuple[int, int, int]]]:
-        """Read the lines of entries, as many as are read at once. Returns the number after them, the bytes, and where each begins."""
+        """Read the lines of entries, as many as are read at once.
+
+        Returns the number after them, the bytes, and where each begins.
+        """
         places: list[tuple[int, int, int]] = []
         first = end = self._index.record(start).offset
         for number in range(start, min(stop, self._count)):
@@ -210,7 +232,10 @@ class IndexedEntries:
 
     def _parse(self, number: int, line: bytes) -> Entry:
         parsed = line_from_bytes(line)
-        if not isinstance(parsed, EntryLine) or self._index.hash_id(parsed.entry.id) != self._index.record(number).hash:
+        if (
+            not isinstance(parsed, EntryLine)
+            or self._index.hash_id(parsed.entry.id) != self._index.record(number).hash
+        ):
             problem = "a record names another entry"
             raise IndexDamagedError(problem)
         return parsed.entry
@@ -233,17 +258,22 @@ class Opened:
     """Entries after the position that the index knows."""
 
 
-def open_indexed(path: Path, lock: Callable[[float], AbstractContextManager[None]], *, index_from: int) -> Opened | None:
-    """Open a file by its index. Make the index if there is none, or none that holds, and if it is behind, add what is missing.
+def open_indexed(
+    path: Path, lock: Callable[[float], AbstractContextManager[None]], *, index_from: int
+) -> Opened | None:
+    """Open a file by its index.
+
+    Make the index if there is none, or none that holds, and if it is behind, add what is missing.
 
     Args:
         path: The file.
-        lock: Excludes other writers, waiting so many seconds at the most; raises TranscriptWriteError.
+        lock: Excludes other writers, waiting so many seconds at the most; raises
+            TranscriptWriteError.
         index_from: The size in bytes from which a file has an index.
 
     Returns:
-        The entries; None for a file that is read in full: a short one, one with archives, one of an older version, or one that has to be
-        read in full to say what is wrong with it.
+        The entries; None for a file that is read in full: a short one, one with archives, one of an
+        older version, or one that has to be read in full to say what is wrong with it.
 
     Raises:
         NotIndexableError: The file should have an index and cannot, and why.
@@ -282,7 +312,9 @@ def open_indexed(path: Path, lock: Callable[[float], AbstractContextManager[None
     return Opened(entries, position, len(entries) - resume.known)
 
 
-def _open_index(path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]], index_from: int) -> int | None:
+def _open_index(
+    path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]], index_from: int
+) -> int | None:
     """Return the open file of an index that holds, or None for a file that is read in full."""
     status = os.fstat(file)
     start = _find_start(file, status, index_from)
@@ -324,13 +356,16 @@ def _check_refused(index: EntryIndex, status: os.stat_result) -> None:
     raise IndexDamagedError(problem)
 
 
-def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: os.stat_result | None = None) -> None:
+def extend_index(
+    path: Path, *, before: os.stat_result | None = None, index_of: os.stat_result | None = None
+) -> None:
     """Add to the index what the file has behind what the index covers. The caller holds the lock.
 
     Args:
         path: The file.
-        before: The state of the file before the caller wrote to it. If the index was not written last for this state, it is left behind,
-            and who opens the file next compares it with the file. None: it has been compared.
+        before: The state of the file before the caller wrote to it. If the index was not written
+            last for this state, it is left behind, and who opens the file next compares it with the
+            file. None: it has been compared.
         index_of: The state of the index that was compared. None: any.
 
     Raises:
@@ -343,11 +378,18 @@ def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: 
         return
     with _closing(descriptor), _closing(os.open(path, _READ)) as file:
         there = os.fstat(descriptor)
-        if index_of is not None and (there.st_dev, there.st_ino) != (index_of.st_dev, index_of.st_ino):
+        if index_of is not None and (there.st_dev, there.st_ino) != (
+            index_of.st_dev,
+            index_of.st_ino,
+        ):
             return
         writer = IndexWriter(descriptor, file)
         resume, status = writer.resume, os.fstat(file)
-        if resume is None or writer.refused or not 0 <= status.st_size - resume.offset <= EXTEND_BYTES:
+        if (
+            resume is None
+            or writer.refused
+            or not 0 <= status.st_size - resume.offset <= EXTEND_BYTES
+        ):
             return
         if before is not None and writer.stamp != find_stamp(before):
             return
@@ -359,10 +401,15 @@ def extend_index(path: Path, *, before: os.stat_result | None = None, index_of: 
         writer.write_head(os.fstat(file))
 
 
-def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]] | None) -> int | None:
-    """Make a new index of a file, beside it, and return the open file of the index. None: the file has no entry.
+def build_index(
+    path: Path, file: int, lock: Callable[[float], AbstractContextManager[None]] | None
+) -> int | None:
+    """Make a new index of a file, beside it, and return the open file of the index.
 
-    The file is read without the lock, which is only taken at the end. If that fails, other processes do not find the new index.
+    None: the file has no entry.
+
+    The file is read without the lock, which is only taken at the end. If that fails, other
+    processes do not find the new index.
 
     Raises:
         OSError: It cannot be written.
@@ -412,8 +459,13 @@ def build_index(path: Path, file: int, lock: Callable[[float], AbstractContextMa
     return descriptor
 
 
-def _fill(writer: IndexWriter, path: Path, file: int, *, checks_ids: bool, start: int | None = None) -> None:
-    """Add the entries of the file behind what the index covers. `start` is where the first line after the header begins, for a new index."""
+def _fill(
+    writer: IndexWriter, path: Path, file: int, *, checks_ids: bool, start: int | None = None
+) -> None:
+    """Add the entries of the file behind what the index covers.
+
+    `start` is where the first line after the header begins, for a new index.
+    """
     resume = writer.resume or Resume(start or 0, 1, ends_with_newline=True, known=0)
     status = os.fstat(file)
     last_id = _read_entry(writer, file, resume.known - 1).id if resume.known else ""
@@ -443,7 +495,9 @@ def _fill(writer: IndexWriter, path: Path, file: int, *, checks_ids: bool, start
                 _refuse("two entries have one id")
             writer.add(
                 item,
-                find=lambda entry_id: _find(writer, entry_id, lambda at: _read_entry(writer, file, at), writer.count),
+                find=lambda entry_id: _find(
+                    writer, entry_id, lambda at: _read_entry(writer, file, at), writer.count
+                ),
                 last_id=last_id,
                 boundary=now if ends_batch else done,
             )
@@ -462,7 +516,14 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _find(index: EntryIndex, entry_id: str, read: Callable[[int], Entry], count: int) -> int | None:
-    return next((at for at in index.list_candidates(index.hash_id(entry_id)) if at < count and read(at).id == entry_id), None)
+    return next(
+        (
+            at
+            for at in index.list_candidates(index.hash_id(entry_id))
+            if at < count and read(at).id == entry_id
+        ),
+        None,
+    )
 
 
 def _read_entry(index: EntryIndex, file: int, number: int) -> Entry:
@@ -487,7 +548,10 @@ def _find_start(file: int, status: os.stat_result, least: int) -> int | None:
 
 
 def _open_file(path: Path, mode: int) -> int | None:
-    """Open the file of an index. Returns None if there is none, or something else stands there, or another user put it there."""
+    """Open the file of an index.
+
+    Returns None if there is none, or something else stands there, or another user put it there.
+    """
     try:
         descriptor = os.open(path, mode | _NO_LINK | (_READ & ~os.O_RDONLY))
     except OSError:

@@ -1,7 +1,8 @@
 """Reading a transcript's file line by line: the entries, and what is wrong in which line.
 
-A batch counts only if all of its lines are there. A line without an end or a batch without its last lines, at the end of the file, comes
-from a write that a crash cut short; `append` never returned for it, so it is dropped. Damage elsewhere affects the damaged lines only.
+A batch counts only if all of its lines are there. A line without an end or a batch without its last
+lines, at the end of the file, comes from a write that a crash cut short; `append` never returned
+for it, so it is dropped. Damage elsewhere affects the damaged lines only.
 """
 
 from __future__ import annotations
@@ -41,18 +42,22 @@ if TYPE_CHECKING:
 __all__ = ["LineScanner", "ReadPosition", "StoredEntry", "TranscriptReader"]
 
 MAX_HEADER_BYTES = 1 << 24
-"""A file whose first line is longer is not a transcript. The limit keeps such a line out of memory."""
+"""A file whose first line is longer is not a transcript. The limit keeps such a line out of
+memory."""
 
 
 class TranscriptReader:
-    """Read a transcript's file and its archives once, by iteration. The attributes are known after the iteration.
+    """Read a transcript's file and its archives once, by iteration.
 
-    A file that does not exist is an empty transcript. Iteration raises TranscriptFormatError for a file that is not a transcript, and
-    TranscriptError for a file that cannot be read.
+    The attributes are known after the iteration.
+
+    A file that does not exist is an empty transcript. Iteration raises TranscriptFormatError for a
+    file that is not a transcript, and TranscriptError for a file that cannot be read.
 
     Args:
         path: The file.
-        start: Where to continue reading. None, or a position in a file that has been replaced since: read from the beginning.
+        start: Where to continue reading. None, or a position in a file that has been replaced
+            since: read from the beginning.
         read_archives: Whether to read the archives that the header names.
         migrations: How to read older versions of the format.
     """
@@ -84,7 +89,8 @@ class TranscriptReader:
         self.from_beginning = False
         """Whether the file was read from the beginning."""
         self.changed_while_reading = False
-        """Whether the file changed meanwhile, so that the end may have been read half in its old and half in its new state."""
+        """Whether the file changed meanwhile, so that the end may have been read half in its old
+        and half in its new state."""
 
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
         try:
@@ -115,7 +121,10 @@ class TranscriptReader:
         yield from self._read_entries(file, start.header, scanner)
         self.torn_bytes += scanner.bytes_read - scanner.end
         now = os.fstat(file.fileno())
-        self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns)
+        self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
+            status.st_size,
+            status.st_mtime_ns,
+        )
         self.position = attrs.evolve(
             start,
             end=scanner.end,
@@ -130,7 +139,12 @@ class TranscriptReader:
             # The file is empty, or its writer was killed while it wrote the header.
             is_complete = line.endswith(b"\n")
             self.torn_bytes = 0 if is_complete else len(line)
-            return ReadPosition(identity=identity, header=Header(), end=len(line) if is_complete else 0, line_count=int(is_complete))
+            return ReadPosition(
+                identity=identity,
+                header=Header(),
+                end=len(line) if is_complete else 0,
+                line_count=int(is_complete),
+            )
         header = header_from_line(line, str(self._path))
         check_version(header.version, self._migrations, str(self._path))
         closed = line.endswith(b"\n")
@@ -143,10 +157,18 @@ class TranscriptReader:
             last_id=header.archives[-1].last if header.archives else "",
         )
 
-    def _read_entries(self, file: Iterable[bytes], header: Header, scanner: LineScanner) -> Iterator[StoredEntry | ReadProblem]:
-        return scanner.scan(file) if header.version == VERSION else self._migrate_entries(file, header.version, scanner)
+    def _read_entries(
+        self, file: Iterable[bytes], header: Header, scanner: LineScanner
+    ) -> Iterator[StoredEntry | ReadProblem]:
+        return (
+            scanner.scan(file)
+            if header.version == VERSION
+            else self._migrate_entries(file, header.version, scanner)
+        )
 
-    def _migrate_entries(self, file: Iterable[bytes], version: int, scanner: LineScanner) -> Iterator[StoredEntry | ReadProblem]:
+    def _migrate_entries(
+        self, file: Iterable[bytes], version: int, scanner: LineScanner
+    ) -> Iterator[StoredEntry | ReadProblem]:
         problems: list[ReadProblem] = []
 
         def read_records() -> Iterator[Record]:
@@ -171,7 +193,9 @@ class TranscriptReader:
             yield StoredEntry(entry=entry, line=scanner.line_count)
         yield from problems
 
-    def _read_all_archives(self, archives: tuple[TranscriptArchive, ...]) -> Iterator[StoredEntry | ReadProblem]:
+    def _read_all_archives(
+        self, archives: tuple[TranscriptArchive, ...]
+    ) -> Iterator[StoredEntry | ReadProblem]:
         for archive in archives:
             if not self._read_archives:
                 self.partial = True
@@ -180,10 +204,16 @@ class TranscriptReader:
                 yield from self._read_archive(archive)
             except FileNotFoundError:
                 self.partial = True
-                yield ReadProblem(line=1, detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.")
+                yield ReadProblem(
+                    line=1,
+                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.",
+                )
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
-                yield ReadProblem(line=1, detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}")
+                yield ReadProblem(
+                    line=1,
+                    detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
+                )
 
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
         path = self._path.with_name(archive.file)
@@ -234,7 +264,9 @@ class ReadPosition:
 
 
 class LineScanner:
-    """Turn lines into entries. When an entry is yielded, the attributes describe the file up to the end of its batch.
+    """Turn lines into entries.
+
+    When an entry is yielded, the attributes describe the file up to the end of its batch.
 
     Args:
         start: Where the lines begin. None: at the beginning of a file.
@@ -253,7 +285,10 @@ class LineScanner:
         """As `ReadPosition.last_id`."""
 
     def scan(self, lines: Iterable[bytes]) -> Iterator[StoredEntry | ReadProblem]:
-        """Yield the entries of lines and the problems between them. Only the last line may lack a line break."""
+        """Yield the entries of lines and the problems between them.
+
+        Only the last line may lack a line break.
+        """
         count, batch = self.line_count, None
         for line in lines:
             before_line = self.bytes_read, count
@@ -269,8 +304,14 @@ class LineScanner:
                     self.end, self.line_count = before_line
                     yield from self._report_incomplete(batch)
                     batch = None
-                batch = batch or _Batch(parsed.size, parsed.position - 1, number, damaged=parsed.position > 1)
-                batch.items.append(StoredEntry(entry=parsed.entry, line=number, offset=before_line[0], size=len(line)))
+                batch = batch or _Batch(
+                    parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
+                )
+                batch.items.append(
+                    StoredEntry(
+                        entry=parsed.entry, line=number, offset=before_line[0], size=len(line)
+                    )
+                )
                 batch.position = parsed.position
             elif isinstance(parsed, str):
                 batch = batch or _Batch(1, 0, number)
@@ -294,7 +335,10 @@ class LineScanner:
 
     def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
         yield from self._release(batch)
-        yield ReadProblem(line=batch.first_line, detail=f"entries are missing from the batch of {batch.size:,} that begins here.")
+        yield ReadProblem(
+            line=batch.first_line,
+            detail=f"entries are missing from the batch of {batch.size:,} that begins here.",
+        )
 
 
 @attrs.define

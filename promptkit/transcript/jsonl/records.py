@@ -1,4 +1,7 @@
-"""Entries and messages as JSON objects, and back. What this version does not understand is kept unchanged."""
+"""Entries and messages as JSON objects, and back.
+
+What this version does not understand is kept unchanged.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,25 @@ from cattrs.cols import list_structure_factory
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, Message, OpaquePart, Part
-from promptkit.transcript.entries import KINDS, BranchSummary, Checkpoint, CustomEntry, Entry, Observation, Setting, UnknownEntry
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+)
+from promptkit.transcript.entries import (
+    KINDS,
+    BranchSummary,
+    Checkpoint,
+    CustomEntry,
+    Entry,
+    Observation,
+    Setting,
+    UnknownEntry,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,11 +41,25 @@ if TYPE_CHECKING:
 
 __all__ = ["entry_from_json", "entry_to_json", "message_from_json", "message_to_json"]
 
-PART_CLASSES = {"image": ImagePart, "document": DocumentPart, "opaque": OpaquePart, "boundary": CacheBreakpointPart}
+PART_CLASSES = {
+    "image": ImagePart,
+    "document": DocumentPart,
+    "opaque": OpaquePart,
+    "boundary": CacheBreakpointPart,
+}
 PART_NAMES = {part_class: name for name, part_class in PART_CLASSES.items()}
-PAYLOAD_CLASSES: dict[str, type[EntryPayload]] = {kind: payload for payload, kind in KINDS.items() if payload is not UnknownEntry}
+PAYLOAD_CLASSES: dict[str, type[EntryPayload]] = {
+    kind: payload for payload, kind in KINDS.items() if payload is not UnknownEntry
+}
 FIELDS = ("id", "parent_id", "kind", "time", "data")
-TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
+TYPE_NAMES = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 def message_to_json(message: Message) -> dict[str, Json]:
@@ -35,7 +69,10 @@ def message_to_json(message: Message) -> dict[str, Json]:
 
 
 def message_from_json(data: Mapping[str, Json]) -> Message:
-    """Convert a JSON object of `message_to_json` back. Raises TranscriptError if it is not a message."""
+    """Convert a JSON object of `message_to_json` back.
+
+    Raises TranscriptError if it is not a message.
+    """
     try:
         return _convert.structure(data, Message)
     except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
@@ -48,7 +85,13 @@ def entry_to_json(entry: Entry) -> dict[str, Json]:
         kind, data = entry.payload.kind, entry.payload.data
     else:
         kind, data = entry.kind, _convert.unstructure(entry.payload, type(entry.payload))
-    return {"id": entry.id, "parent_id": entry.parent_id, "kind": kind, "time": entry.time, "data": data}
+    return {
+        "id": entry.id,
+        "parent_id": entry.parent_id,
+        "kind": kind,
+        "time": entry.time,
+        "data": data,
+    }
 
 
 def entry_from_json(record: Mapping[str, Json]) -> Entry:
@@ -64,10 +107,16 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
             "time": int() | float() as time,
             "data": dict(data),
         } if entry_id and type(time) is not bool and math.isfinite(time):
-            return Entry(id=entry_id, parent_id=parent, time=time, payload=_payload_from_json(kind, data))
+            return Entry(
+                id=entry_id, parent_id=parent, time=time, payload=_payload_from_json(kind, data)
+            )
         case _:
             missing = [name for name in FIELDS if name not in record]
-            problem = f"the entry has no {', '.join(missing)}." if missing else "a field of the entry has an invalid value."
+            problem = (
+                f"the entry has no {', '.join(missing)}."
+                if missing
+                else "a field of the entry has an invalid value."
+            )
             raise TranscriptError(problem)
 
 
@@ -88,7 +137,11 @@ def _describe(error: Exception) -> str:
 
 
 def _format_exception(error: BaseException, target: type | None) -> str:
-    return str(error) if type(error) in {ValueError, Exception, InvalidArgumentError} else cattrs.v.format_exception(error, target)
+    return (
+        str(error)
+        if type(error) in {ValueError, Exception, InvalidArgumentError}
+        else cattrs.v.format_exception(error, target)
+    )
 
 
 def _abbreviate(value: object) -> str:
@@ -101,7 +154,10 @@ _convert = cattrs.Converter(omit_if_default=True)
 
 
 def _require_type(value: object, kind: type) -> object:
-    """Refuse a value of another type. By itself the converter would turn numbers into text and text into lists of characters."""
+    """Refuse a value of another type.
+
+    By itself the converter would turn numbers into text and text into lists of characters.
+    """
     if type(value) is not kind:
         problem = f"{_abbreviate(value)} must be {TYPE_NAMES[kind]}"
         raise ValueError(problem)
@@ -124,7 +180,11 @@ def _make_tuple_hook(kind: type) -> Callable[[object, type], tuple[object, ...]]
 
 
 def _part_to_json(part: Part) -> object:
-    return part if isinstance(part, str) else {"type": PART_NAMES[type(part)], **_convert.unstructure(part, type(part))}
+    return (
+        part
+        if isinstance(part, str)
+        else {"type": PART_NAMES[type(part)], **_convert.unstructure(part, type(part))}
+    )
 
 
 def _part_from_json(value: object, _: object) -> Part:
@@ -132,10 +192,12 @@ def _part_from_json(value: object, _: object) -> Part:
         case str():
             return value
         case {"type": str(name)} if name in PART_CLASSES:
-            return _convert.structure(cast("dict[str, Json]", value), PART_CLASSES[name])  # read from JSON
+            # read from JSON
+            return _convert.structure(cast("dict[str, Json]", value), PART_CLASSES[name])
         case {"type": str()}:
             # A part of a later version is kept and not sent to any provider.
-            return OpaquePart(value=cast("Json", value), tokens=0, provider="unknown")  # read from JSON
+            # read from JSON
+            return OpaquePart(value=cast("Json", value), tokens=0, provider="unknown")
         case _:
             problem = f"{_abbreviate(value)} is not a part of a message"
             raise ValueError(problem)
@@ -152,12 +214,18 @@ def _require_object(value: object, _: object) -> object:
 def _register_json_fields(kind: type[attrs.AttrsInstance]) -> None:
     """Register hooks for a class that pass its fields of type Json through unchanged."""
     fields = {
-        field.name: override(struct_hook=_require_object if "Mapping" in str(field.type) else _pass_through, unstruct_hook=_pass_through)
+        field.name: override(
+            struct_hook=_require_object if "Mapping" in str(field.type) else _pass_through,
+            unstruct_hook=_pass_through,
+        )
         for field in attrs.fields(kind)
         if "Json" in str(field.type)
     }
     _convert.register_structure_hook(kind, make_dict_structure_fn(kind, _convert, **fields))  # type: ignore[arg-type]  # the fields share a signature with options
-    _convert.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _convert, _cattrs_omit_if_default=True, **fields))  # type: ignore[arg-type]  # as above
+    _convert.register_unstructure_hook(
+        kind,
+        make_dict_unstructure_fn(kind, _convert, _cattrs_omit_if_default=True, **fields),  # type: ignore[arg-type]  # as above
+    )
 
 
 for _plain in (str, int, bool):

@@ -31,7 +31,8 @@ class EntryReader(Protocol):
 def find_problems(reader: EntryReader) -> Iterator[ReadProblem]:
     """Find what is wrong with a transcript: unreadable lines, repeated ids, and references to entries that are not before them.
 
-    References are not checked if archives are missing or were not read. Raises what iterating over the reader raises.
+    References are not checked if archives are missing or were not read. Raises what iterating over
+    the reader raises.
 
     >>> problems = list(find_problems(TranscriptReader(Path("talk.jsonl"))))
     """
@@ -67,7 +68,12 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
 
 def _referenced_id(entry: Entry) -> str | None:
     match entry.payload:
-        case Edit(target=target) | Label(target=target) | BranchSummary(leaf=target) | Checkpoint(first_kept=target):
+        case (
+            Edit(target=target)
+            | Label(target=target)
+            | BranchSummary(leaf=target)
+            | Checkpoint(first_kept=target)
+        ):
             return target
         case _:
             return None

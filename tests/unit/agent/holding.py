@@ -28,7 +28,17 @@ if TYPE_CHECKING:
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.transcript import Transcript
 
-__all__ = ["READ", "Held", "calls", "checkpoints", "held", "overflow", "reads", "said", "turn_and_rest"]
+__all__ = [
+    "READ",
+    "Held",
+    "calls",
+    "checkpoints",
+    "held",
+    "overflow",
+    "reads",
+    "said",
+    "turn_and_rest",
+]
 
 
 READ = ToolDefinition(name="read")
@@ -49,7 +59,10 @@ class Held:
 
     def sent(self, number: int) -> list[str]:
         """The messages of a request, counted from 0; calls by the name of the tool."""
-        return [message.text or "+".join(call.name for call in message.tool_calls) for message in self.model.requests[number].messages]
+        return [
+            message.text or "+".join(call.name for call in message.tool_calls)
+            for message in self.model.requests[number].messages
+        ]
 
 
 def held(
@@ -80,11 +93,18 @@ def held(
 
 
 def calls(*numbers: int, path: str = "a") -> list[ToolCall]:
-    return [ToolCall(id=f"c{number}", name="read", arguments=f'{{"path": "{path}{number}"}}') for number in numbers]
+    return [
+        ToolCall(id=f"c{number}", name="read", arguments=f'{{"path": "{path}{number}"}}')
+        for number in numbers
+    ]
 
 
 def said(session: AgentSession) -> list[str]:
-    return [f"{message.role}: {message.text}" for entry in session.transcript.path() if (message := entry.message)]
+    return [
+        f"{message.role}: {message.text}"
+        for entry in session.transcript.path()
+        if (message := entry.message)
+    ]
 
 
 def checkpoints(session: AgentSession) -> list[Entry]:

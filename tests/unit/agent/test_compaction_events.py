@@ -10,8 +10,19 @@ import openai
 import pytest
 
 from promptkit import AgentSession, ContextBudget, OpenAIModel, Usage
-from promptkit.compaction import Events, FallbackSummarizer, InlineSummarizer, SimpleSummarizer, logging_subscriber
-from promptkit.compaction.events import CompactionCancelled, CompactionCommitted, CompactionFailed, SummaryDiscarded
+from promptkit.compaction import (
+    Events,
+    FallbackSummarizer,
+    InlineSummarizer,
+    SimpleSummarizer,
+    logging_subscriber,
+)
+from promptkit.compaction.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    SummaryDiscarded,
+)
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve
@@ -35,7 +46,9 @@ def session(*steps: Step, told: Recorder) -> tuple[AgentSession, ScriptedModel]:
         tools=[Tool(definition=READ, run=reads)],
         tokenizer=WordTokenizer(),
         budget=WIDE,
-        summarizer=FallbackSummarizer([InlineSummarizer(model=model), SimpleSummarizer(model=model, window=100_000)]),
+        summarizer=FallbackSummarizer(
+            [InlineSummarizer(model=model), SimpleSummarizer(model=model, window=100_000)]
+        ),
         events=Events(told),
     )
     return made, model
@@ -44,7 +57,13 @@ def session(*steps: Step, told: Recorder) -> tuple[AgentSession, ScriptedModel]:
 def test_a_committed_summary_tells_the_request_before_and_after_by_part() -> None:
     async def talk() -> None:
         told = Recorder()
-        each, _ = session(words(100, "x"), words(100, "y"), summary_reply("It is about words."), "Fine.", told=told)
+        each, _ = session(
+            words(100, "x"),
+            words(100, "y"),
+            summary_reply("It is about words."),
+            "Fine.",
+            told=told,
+        )
         await each.run(words(200, "a"))
         await each.run(words(20, "b"))
         before = each.usage().parts
@@ -66,7 +85,13 @@ def test_a_committed_summary_tells_the_request_before_and_after_by_part() -> Non
 def test_the_cost_of_attempts_that_failed_is_part_of_a_committed_summary_s() -> None:
     async def talk() -> None:
         told = Recorder()
-        each, _ = session(words(100, "x"), words(100, "y"), "no tags", summary_reply("It is about words."), told=told)
+        each, _ = session(
+            words(100, "x"),
+            words(100, "y"),
+            "no tags",
+            summary_reply("It is about words."),
+            told=told,
+        )
         await each.run(words(200, "a"))
         await each.run(words(20, "b"))
         await each.compact()
@@ -117,7 +142,9 @@ def test_a_cancelled_compaction_tells_what_it_cost_so_far() -> None:
 def test_a_discarded_summary_tells_what_it_cost() -> None:
     async def talk() -> None:
         told = Recorder()
-        each, _ = session(words(100, "x"), words(100, "y"), summary_reply("It is about words."), told=told)
+        each, _ = session(
+            words(100, "x"), words(100, "y"), summary_reply("It is about words."), told=told
+        )
         await each.run(words(200, "a"))
         await each.run(words(20, "b"))
         compactor = each.compaction.compactor
@@ -133,15 +160,21 @@ def test_a_discarded_summary_tells_what_it_cost() -> None:
 def test_the_provider_s_name_for_the_summary_request_is_told() -> None:
     async def talk(url: str, told: Recorder) -> None:
         async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            each = AgentSession(model=OpenAIModel("gpt-4.1", client=client), budget=WIDE, events=Events(told))
+            each = AgentSession(
+                model=OpenAIModel("gpt-4.1", client=client), budget=WIDE, events=Events(told)
+            )
             await each.run(words(200, "a"))
             await each.run(words(20, "b"))
             assert await each.compact() is not None
 
     told = Recorder()
-    with serve(script=[words(100, "x"), words(100, "y"), summary_reply("It is about words.")]) as server:
+    with serve(
+        script=[words(100, "x"), words(100, "y"), summary_reply("It is about words.")]
+    ) as server:
         asyncio.run(talk(server.url, told))
-        number = next(exchange.number for exchange in server.requests if exchange.purpose == "compaction")
+        number = next(
+            exchange.number for exchange in server.requests if exchange.purpose == "compaction"
+        )
     (event,) = [event for event in told.events if isinstance(event, CompactionCommitted)]
     assert event.request_id == f"req_{number}"
     assert event.model == "gpt-4.1"

@@ -42,13 +42,17 @@ TALK = (
 
 
 def test_everything_is_shown_as_it_was_said_behind_the_instructions() -> None:
-    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(ConversationView(messages=TALK))
+    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(
+        ConversationView(messages=TALK)
+    )
     rendered = render(prompt, tokenizer=TOKENIZER)
     assert rendered.messages == (Message(role="system", content=("Be brief.",)), *TALK)
 
 
 def test_nothing_leaves_unless_it_may() -> None:
-    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(ConversationView(messages=TALK))
+    prompt = ConversationPrompt(SystemMessage(required=True)["Be brief."])(
+        ConversationView(messages=TALK)
+    )
     whole = render(prompt, tokenizer=TOKENIZER).tokens
     assert render(prompt, tokenizer=TOKENIZER, budget=whole).tokens == whole
     with pytest.raises(BudgetExceededError):
@@ -56,19 +60,29 @@ def test_nothing_leaves_unless_it_may() -> None:
 
 
 @given(budget=st.integers(9, 30), pinned=st.booleans())
-def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget: int, pinned: bool) -> None:
+def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(
+    budget: int, pinned: bool
+) -> None:
     talk = (PINNED, *TALK) if pinned else TALK
     prompt = Conversation(view=ConversationView(messages=talk, may_prune=True))
     shown = render(prompt, tokenizer=TOKENIZER, budget=budget + 4).messages
     messages = [message for message in shown if message in talk]
-    assert [message.text for message in shown if message not in talk] in ([], [describe_omitted(len(talk) - len(messages))])
+    assert [message.text for message in shown if message not in talk] in (
+        [],
+        [describe_omitted(len(talk) - len(messages))],
+    )
     assert SUMMARY in messages
     assert asked("second question") in messages
     assert (PINNED in messages) == pinned
-    places = [talk.index(message) for message in messages if message not in {SUMMARY, PINNED, asked("second question")}]
+    places = [
+        talk.index(message)
+        for message in messages
+        if message not in {SUMMARY, PINNED, asked("second question")}
+    ]
     gone = [at for at, message in enumerate(talk) if message not in messages]
     turns = [sum(message.role == "user" for message in talk[: at + 1]) for at in range(len(talk))]
-    assert all(turns[at] >= turns[left] for at in places for left in gone)  # no turn loses anything before an older one is gone
+    # no turn loses anything before an older one is gone
+    assert all(turns[at] >= turns[left] for at in places for left in gone)
     behind = [message for message in messages if message not in {SUMMARY, PINNED}]
     assert behind[0].role == "user"  # what was asked stays for as long as an answer to it
     calls = [call.id for message in messages for call in message.tool_calls]
@@ -79,7 +93,10 @@ def test_where_it_may_the_oldest_leave_first_and_summary_and_request_stay(budget
 def test_a_result_that_lost_its_call_is_repaired_and_reported(*, may_prune: bool) -> None:
     (_, result), (call, _) = round_of("c1", "found"), round_of("c2", "found")
     messages = result, asked("and now?"), call
-    rendered = render(Conversation(view=ConversationView(messages=messages, may_prune=may_prune)), tokenizer=TOKENIZER)
+    rendered = render(
+        Conversation(view=ConversationView(messages=messages, may_prune=may_prune)),
+        tokenizer=TOKENIZER,
+    )
     answer = Message(role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id="c2")
     assert rendered.messages == (asked("and now?"), call, answer)
     assert rendered.repairs == pair_tool_calls(messages).repairs

@@ -59,7 +59,9 @@ def thinking(text: str) -> Message:
     return Message(role="assistant", content=(THOUGHT, text))
 
 
-def session(*steps: Step, model: str, budget: ContextBudget = WIDE, prompt: Prompt | None = None) -> tuple[AgentSession, ScriptedModel]:
+def session(
+    *steps: Step, model: str, budget: ContextBudget = WIDE, prompt: Prompt | None = None
+) -> tuple[AgentSession, ScriptedModel]:
     scripted = ScriptedModel(steps, name=model)
     made = AgentSession(
         model=scripted,
@@ -78,7 +80,9 @@ def texts(model: ScriptedModel, number: int = -1) -> list[str]:
 
 def behind_a_summary(name: str, *steps: Step) -> ScriptedModel:
     """Two turns, a summary, and a turn for each step that is left."""
-    each, model = session(thinking(words(50, "a")), words(50, "b"), summary_reply(), *steps, model=name)
+    each, model = session(
+        thinking(words(50, "a")), words(50, "b"), summary_reply(), *steps, model=name
+    )
 
     async def talk() -> None:
         await each.run("first")
@@ -108,7 +112,9 @@ def test_the_thought_that_was_summarized_leads_the_first_answer_behind_the_summa
 
     first = next(message for message in model.requests[3].messages if message.role == "assistant")
     assert first.content == (THOUGHT, words(50, "b"))
-    assert model.requests[4].messages[: len(model.requests[3].messages)] == model.requests[3].messages
+    assert (
+        model.requests[4].messages[: len(model.requests[3].messages)] == model.requests[3].messages
+    )
 
 
 def test_another_model_gets_what_was_rendered() -> None:
@@ -116,7 +122,9 @@ def test_another_model_gets_what_was_rendered() -> None:
 
     assert texts(model)[0].startswith(build_summary_message(summary_text()).text)
     assert texts(model)[1] == "second"
-    assert THOUGHT not in [part for message in model.requests[3].messages for part in message.content]
+    assert THOUGHT not in [
+        part for message in model.requests[3].messages for part in message.content
+    ]
 
 
 def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> None:
@@ -125,7 +133,9 @@ def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> No
     with_orphan = Message(role="tool", content=("out",), tool_call_id="gone")
     adaptation = find_adaptation("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
 
-    assert adaptation.apply((lonely, with_orphan)) == (Message(role="assistant", content=("I look.",)),)
+    assert adaptation.apply((lonely, with_orphan)) == (
+        Message(role="assistant", content=("I look.",)),
+    )
     asyncio.run(each.run("go"))
     assert texts(model) == ["go"]
 
@@ -138,7 +148,15 @@ def test_the_requests_between_two_summaries_only_grow() -> None:
 
 
 def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
-    each, model = session(words(50, "a"), words(50, "b"), summary_reply(), words(50, "c"), "d", summary_reply("S2"), model="gpt-4.1")
+    each, model = session(
+        words(50, "a"),
+        words(50, "b"),
+        summary_reply(),
+        words(50, "c"),
+        "d",
+        summary_reply("S2"),
+        model="gpt-4.1",
+    )
 
     async def talk() -> None:
         await each.run("first")
@@ -165,24 +183,31 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
         await each.run("first")
         await each.run("second")
         await each.compact()
-        # With the summary, its tags, "second" and its answer there is just room, or too little, and that answer leaves.
+        # With the summary, its tags, "second" and its answer there is just room, or too little, and
+        # that answer leaves.
         await each.run(words(size - 143 - reminder + more, "ask"))
 
     asyncio.run(talk())
     (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))
     assert REMINDER in [message.text for message in sent.messages]
-    assert size - (130 if more else 10) <= sum(WordTokenizer().count(message.text) for message in sent.messages) <= size
+    assert (
+        size - (130 if more else 10)
+        <= sum(WordTokenizer().count(message.text) for message in sent.messages)
+        <= size
+    )
     assert (words(120, "b") in [message.text for message in sent.messages]) is not bool(more)
 
 
 def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:
     each = held(words(50, "a"))
     asyncio.run(each.session.run("first"))
-    later = held("done", transcript=each.session.transcript)  # it has sent nothing yet, and goes on with a turn that was cut short
+    # it has sent nothing yet, and goes on with a turn that was cut short
+    later = held("done", transcript=each.session.transcript)
 
     async def talk() -> None:
         await later.session.run("second")
-        later.session.compaction.set_model("other", WIDE, tokenizer=WordTokenizer())  # what was sent to another model is of no use
+        # what was sent to another model is of no use
+        later.session.compaction.set_model("other", WIDE, tokenizer=WordTokenizer())
         await later.session.compact()
 
     asyncio.run(talk())
@@ -193,14 +218,23 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
 def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:
     log = Transcript()
     assert find_adaptation("gpt-4.1", log, None, tokenizer=WordTokenizer()).tokens == 0
-    (entry,) = log.append(Checkpoint(summary="S", facts={"thinking": {"value": THOUGHT.value, "tokens": 7}}))
+    (entry,) = log.append(
+        Checkpoint(summary="S", facts={"thinking": {"value": THOUGHT.value, "tokens": 7}})
+    )
 
-    assert find_adaptation("gpt-4.1", log, entry.id, tokenizer=WordTokenizer()).tokens == WordTokenizer().count(REMINDER)
-    assert find_adaptation("claude-opus-4", log, entry.id, tokenizer=WordTokenizer()).thinking == THOUGHT
+    assert find_adaptation(
+        "gpt-4.1", log, entry.id, tokenizer=WordTokenizer()
+    ).tokens == WordTokenizer().count(REMINDER)
+    assert (
+        find_adaptation("claude-opus-4", log, entry.id, tokenizer=WordTokenizer()).thinking
+        == THOUGHT
+    )
 
 
 def test_a_session_that_is_resumed_has_the_same_additions() -> None:
-    each, model = session(thinking(words(50, "a")), words(50, "b"), summary_reply(), "c", model="claude-sonnet-4-5")
+    each, model = session(
+        thinking(words(50, "a")), words(50, "b"), summary_reply(), "c", model="claude-sonnet-4-5"
+    )
 
     async def talk() -> None:
         await each.run("first")
@@ -215,7 +249,12 @@ def test_a_session_that_is_resumed_has_the_same_additions() -> None:
     asyncio.run(talk())
 
 
-@given(talk=talks(), system=st.sampled_from([None, "Be brief.", " "]), budget=st.none() | st.integers(1, 60), tools=st.booleans())
+@given(
+    talk=talks(),
+    system=st.sampled_from([None, "Be brief.", " "]),
+    budget=st.none() | st.integers(1, 60),
+    tools=st.booleans(),
+)
 @settings(deadline=None, max_examples=examples(100))
 def test_a_request_shows_a_whole_conversation_as_if_each_message_were_an_element(
     talk: ConversationBuilder, system: str | None, budget: int | None, *, tools: bool
@@ -224,9 +263,17 @@ def test_a_request_shows_a_whole_conversation_as_if_each_message_were_an_element
 
     async def build(prompt: Prompt | None) -> tuple[object, ...]:
         instructions = None if prompt else system
-        builder = RequestBuilder(talk.log, prompt, instructions=instructions, tools=(READ,) if tools else (), events=Events())
+        builder = RequestBuilder(
+            talk.log,
+            prompt,
+            instructions=instructions,
+            tools=(READ,) if tools else (),
+            events=Events(),
+        )
         try:
-            request = await builder.build(talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
+            request = await builder.build(
+                talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0
+            )
         except BudgetExceededError as error:
             return ("refused", error.required)
         assert request.messages == request.rendered.messages
@@ -234,7 +281,9 @@ def test_a_request_shows_a_whole_conversation_as_if_each_message_were_an_element
         return request.messages, request.tokens, request.rendered.stable_prefix
 
     def write_elements(view: ConversationView) -> Child:
-        messages = Group(required=True)[[element_from_message(message) for message in view.messages]]
+        messages = Group(required=True)[
+            [element_from_message(message) for message in view.messages]
+        ]
         return None if system is None else SystemMessage(required=True)[system], messages
 
     assert asyncio.run(build(None)) == asyncio.run(build(write_elements))
@@ -263,10 +312,14 @@ def test_a_request_of_exactly_its_budget_has_a_render_with_the_same_figures() ->
     view = ConversationBuilder()
     view.user("Hello.")
     for instructions in ("Be brief.", "x\n", "You run tests.\n"):
-        builder = RequestBuilder(view.log, None, instructions=instructions, tools=tools, events=Events())
+        builder = RequestBuilder(
+            view.log, None, instructions=instructions, tools=tools, events=Events()
+        )
 
         async def build(each: RequestBuilder, budget: int) -> tuple[int, int]:
-            request = await each.build(view.view, model="gpt-5", tokenizer=tokenizer, budget=budget, fixed_tokens=0)
+            request = await each.build(
+                view.view, model="gpt-5", tokenizer=tokenizer, budget=budget, fixed_tokens=0
+            )
             return request.tokens, request.rendered.tokens
 
         tokens, _ = asyncio.run(build(builder, 1_000))
@@ -283,10 +336,15 @@ def test_a_prompt_class_with_a_message_of_its_own_is_rendered() -> None:
 
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=1_000, prompt=Reminding())
     each.add(Message(role="user", content=("Hello.",)))
-    assert [message.text for message in asyncio.run(each.request()).messages] == ["Hello.", "Remember."]
+    assert [message.text for message in asyncio.run(each.request()).messages] == [
+        "Hello.",
+        "Remember.",
+    ]
 
 
-def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     built: list[Message] = []
 
     def build(messages: Sequence[Message]) -> MessageItem:
@@ -296,7 +354,10 @@ def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(monkeyp
     monkeypatch.setattr(expand, "build_round", build)
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=200, preset="truncate_only")
     for number in range(800):
-        each.add(Message(role="user", content=(f"question {number}",)), Message(role="assistant", content=(f"answer {number}",)))
+        each.add(
+            Message(role="user", content=(f"question {number}",)),
+            Message(role="assistant", content=(f"answer {number}",)),
+        )
     for _ in range(3):
         built.clear()
         each.add(Message(role="user", content=("and now?",)))

@@ -13,7 +13,12 @@ from promptkit import Message, ToolDefinition, Usage, UserMessage
 from promptkit.agent.session import AgentSession
 from promptkit.agent.tools import CANCELLED
 from promptkit.compaction import CompactionHooks
-from promptkit.errors import ContextWindowFullError, InvalidArgumentError, MaxStepsExceededError, NoPendingMessageError
+from promptkit.errors import (
+    ContextWindowFullError,
+    InvalidArgumentError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
+)
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
@@ -46,7 +51,11 @@ def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> No
         "tool: text of a2",
         "assistant: It is fine.",
     ]
-    answers = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, MessageEntry) and entry.payload.usage]
+    answers = [
+        entry.payload
+        for entry in each.session.transcript.path()
+        if isinstance(entry.payload, MessageEntry) and entry.payload.usage
+    ]
     assert [answer.finish for answer in answers] == ["tool_calls", "stop"]
     assert {answer.model for answer in answers} == {"scripted"}
     assert each.sent(1) == ["Be brief.", "Is it fine?", "read+read", "text of a1", "text of a2"]
@@ -89,7 +98,14 @@ def test_what_is_said_during_a_turn_is_said_when_it_is_done_and_once() -> None:
 
 
 def test_the_same_view_gives_the_same_bytes_and_requests_only_grow() -> None:
-    each = held(calls(1), calls(2), "one", calls(3), "two", budget=ContextBudget(window=100_000, reserved_output_tokens=0))
+    each = held(
+        calls(1),
+        calls(2),
+        "one",
+        calls(3),
+        "two",
+        budget=ContextBudget(window=100_000, reserved_output_tokens=0),
+    )
 
     async def talk() -> None:
         await each.session.run("first")
@@ -132,7 +148,11 @@ def test_the_prompt_may_be_one_s_own() -> None:
         words(600, "a"),
         "done",
         prompt=lambda view: AgentPrompt(
-            instructions="You are a coding agent.", history=view.messages, keep_turns=view.keep_turns, query=None, reminder="Run the tests."
+            instructions="You are a coding agent.",
+            history=view.messages,
+            keep_turns=view.keep_turns,
+            query=None,
+            reminder="Run the tests.",
         ),
     )
 
@@ -169,7 +189,11 @@ def test_a_turn_without_a_request_is_refused(rounds: int) -> None:
 
 
 def test_a_turn_says_how_it_ended() -> None:
-    cut = Reply(message=Message(role="assistant", content=("It is",)), usage=Usage(input_tokens=1), finish="length")
+    cut = Reply(
+        message=Message(role="assistant", content=("It is",)),
+        usage=Usage(input_tokens=1),
+        finish="length",
+    )
     assert asyncio.run(held(cut, cut).session.run("Is it fine?")).finish == "length"
 
 
@@ -188,15 +212,22 @@ def test_a_turn_says_how_it_ended() -> None:
         ({"budget": ["8k"]}, "8k"),
     ],
 )
-def test_what_a_session_cannot_be_made_of_is_said_with_what_it_takes(wrong: dict[str, Any], says: str) -> None:  # Any: wrong on purpose
+# Any stands for wrong on purpose
+def test_what_a_session_cannot_be_made_of_is_said_with_what_it_takes(
+    wrong: dict[str, Any], says: str
+) -> None:
     given: dict[str, Any] = {"model": ScriptedModel([]), **wrong}  # Any: likewise
     with pytest.raises(TypeError) as caught:
         AgentSession(**given)
     assert says in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [b"bytes", [{"type": "text", "text": "look"}], Message(role="user", content=("look",)), None])
-def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> None:  # Any: wrong on purpose
+@pytest.mark.parametrize(
+    "wrong",
+    [b"bytes", [{"type": "text", "text": "look"}], Message(role="user", content=("look",)), None],
+)
+# Any stands for wrong on purpose
+def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> None:
     each = held()
     with pytest.raises(TypeError, match="a session takes text"):
         asyncio.run(each.session.run(wrong))
@@ -204,10 +235,15 @@ def test_what_is_no_content_is_refused_and_nothing_is_written(wrong: Any) -> Non
 
 
 @pytest.mark.spec("E09")
-def test_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(tmp_path: Path) -> None:
+def test_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_goes_on(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "t.jsonl"
     before = Transcript(JsonlStore(file))
-    before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1, 2))))
+    before.append_messages(
+        Message(role="user", content=("look",)),
+        Message(role="assistant", tool_calls=tuple(calls(1, 2))),
+    )
     before.append_messages(Message(role="tool", content=("text of a1",), tool_call_id="c1"))
     lines = file.read_bytes()
     each = held("It is there.", transcript=Transcript(JsonlStore(file)))
@@ -219,7 +255,10 @@ def test_a_crash_between_a_call_and_its_result_is_mended_when_the_conversation_g
 @pytest.mark.spec("E08")
 def test_after_a_crash_the_person_may_also_say_something_else() -> None:
     before = Transcript()
-    before.append_messages(Message(role="user", content=("look",)), Message(role="assistant", tool_calls=tuple(calls(1))))
+    before.append_messages(
+        Message(role="user", content=("look",)),
+        Message(role="assistant", tool_calls=tuple(calls(1))),
+    )
     each = held("Fine.", "Still fine.", transcript=before)
 
     async def talk() -> None:
@@ -255,10 +294,18 @@ def test_a_turn_that_is_cancelled_in_a_tool_leaves_a_session_that_goes_on() -> N
 
 def test_a_turn_whose_program_was_killed_while_its_tools_ran_is_resumed() -> None:
     before = Transcript()
-    before.append_messages(Message(role="user", content="look"), Message(role="assistant", tool_calls=calls(1, 2)))
+    before.append_messages(
+        Message(role="user", content="look"), Message(role="assistant", tool_calls=calls(1, 2))
+    )
     each = held("It is there.", transcript=before)
     assert asyncio.run(each.session.resume()).text == "It is there."
-    assert each.sent(0) == ["Be brief.", "look", "read+read", MISSING_TOOL_RESULT, MISSING_TOOL_RESULT]
+    assert each.sent(0) == [
+        "Be brief.",
+        "look",
+        "read+read",
+        MISSING_TOOL_RESULT,
+        MISSING_TOOL_RESULT,
+    ]
 
 
 def test_a_turn_that_is_cancelled_while_the_model_thinks_is_resumed() -> None:
@@ -283,7 +330,9 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_is_resumed() -> None:
     asyncio.run(talk())
 
 
-def test_a_turn_that_is_cancelled_in_a_foreground_summary_writes_no_checkpoint_and_may_try_again() -> None:
+def test_a_turn_that_is_cancelled_in_a_foreground_summary_writes_no_checkpoint_and_may_try_again() -> (
+    None
+):
     each = held(words(600, "a"), "done")
     each.writer.gate = asyncio.Event()
 

@@ -12,7 +12,12 @@ from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.lifecycle.recall_tool import RECALL
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
-from promptkit.errors import ModelUnavailableError, NoPendingMessageError, SummaryError, TurnInProgressError
+from promptkit.errors import (
+    ModelUnavailableError,
+    NoPendingMessageError,
+    SummaryError,
+    TurnInProgressError,
+)
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
@@ -40,7 +45,13 @@ def session_of(model: ScriptedModel, **arguments: object) -> AgentSession:
 
     tool = Tool(definition=ToolDefinition(name="slow"), run=wait)
     budget = ContextBudget(window=50_000, max_output_tokens=1_000)
-    return AgentSession(model=model, budget=budget, tokenizer=WordTokenizer(), tools=[tool], **arguments)  # type: ignore[arg-type]  # the test's
+    return AgentSession(
+        model=model,
+        budget=budget,
+        tokenizer=WordTokenizer(),
+        tools=[tool],
+        **arguments,  # type: ignore[arg-type]  # the test's
+    )
 
 
 GATES: list[asyncio.Event] = []
@@ -51,7 +62,11 @@ STARTED: list[asyncio.Event] = []
 
 def answer(request: Request) -> str | ToolCall:
     last = request.messages[-1]
-    return ToolCall(id="t1", name="slow", arguments="{}") if last.role == "user" and last.text == "go now" else "done"
+    return (
+        ToolCall(id="t1", name="slow", arguments="{}")
+        if last.role == "user" and last.text == "go now"
+        else "done"
+    )
 
 
 async def undo(session: AgentSession, _: str) -> object:
@@ -67,7 +82,9 @@ CHANGES: dict[str, Callable[[AgentSession, str], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_in_a_running_turn_a_change_of_the_branch_is_refused_and_the_turn_ends_as_it_would(change: str) -> None:
+def test_in_a_running_turn_a_change_of_the_branch_is_refused_and_the_turn_ends_as_it_would(
+    change: str,
+) -> None:
     async def go() -> None:
         GATES[:], STARTED[:] = [asyncio.Event()], [asyncio.Event()]
         session = session_of(ScriptedModel([answer] * 20))
@@ -143,7 +160,11 @@ def test_a_handoff_that_is_not_written_changes_nothing() -> None:
 
 async def waiting() -> tuple[ContextWindow, str]:
     """A window whose newest reply has a call without a result; the id of its first entry."""
-    window = ContextWindow(model="gpt-4o", budget=ContextBudget(window=5_000, reserved_output_tokens=100), tokenizer=WordTokenizer())
+    window = ContextWindow(
+        model="gpt-4o",
+        budget=ContextBudget(window=5_000, reserved_output_tokens=100),
+        tokenizer=WordTokenizer(),
+    )
     window.add({"role": "user", "content": "one"})
     first = window.transcript.leaf
     assert first is not None
@@ -154,8 +175,12 @@ async def waiting() -> tuple[ContextWindow, str]:
 
 LEAVING: dict[str, Callable[[ContextWindow, str, bool], Awaitable[object]]] = {
     "reset": lambda window, _, abandon: window.reset(abandon_calls=abandon),
-    "rewind": lambda window, entry, abandon: asyncio.to_thread(window.rewind, entry, abandon_calls=abandon),
-    "switch_branch": lambda window, entry, abandon: window.switch_branch(entry, summarize=False, abandon_calls=abandon),
+    "rewind": lambda window, entry, abandon: asyncio.to_thread(
+        window.rewind, entry, abandon_calls=abandon
+    ),
+    "switch_branch": lambda window, entry, abandon: window.switch_branch(
+        entry, summarize=False, abandon_calls=abandon
+    ),
 }
 
 
@@ -168,7 +193,11 @@ def test_a_window_leaves_no_calls_that_wait_for_results_unless_told_to(change: s
             await LEAVING[change](window, first, False)
         assert window.transcript.leaf == before
         window.add({"role": "tool", "tool_call_id": "t1", "content": "result"})
-        assert [message.role for message in (await window.request()).messages] == ["user", "assistant", "tool"]
+        assert [message.role for message in (await window.request()).messages] == [
+            "user",
+            "assistant",
+            "tool",
+        ]
         window, first = await waiting()
         await LEAVING[change](window, first, True)
         assert not window.pending_calls
@@ -176,14 +205,20 @@ def test_a_window_leaves_no_calls_that_wait_for_results_unless_told_to(change: s
     asyncio.run(go())
 
 
-def test_a_conversation_that_another_program_resets_in_a_turn_sends_no_request_without_messages(tmp_path: Path) -> None:
+def test_a_conversation_that_another_program_resets_in_a_turn_sends_no_request_without_messages(
+    tmp_path: Path,
+) -> None:
     async def go() -> None:
         GATES[:], STARTED[:] = [asyncio.Event()], [asyncio.Event()]
         model = ScriptedModel([answer] * 20)
-        session = session_of(model, transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl")), recall=False)
+        session = session_of(
+            model, transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl")), recall=False
+        )
         turn = asyncio.ensure_future(session.run("go now"))
         await asyncio.wait_for(STARTED[0].wait(), 10)
-        await session_of(ScriptedModel([]), transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl"))).reset()
+        await session_of(
+            ScriptedModel([]), transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl"))
+        ).reset()
         GATES[0].set()
         with pytest.raises(NoPendingMessageError, match="reset meanwhile"):
             await turn
@@ -205,7 +240,13 @@ REFUSAL = (
     "I'm sorry, but I can't assist with that request. It contains material that I am not able to process under the policies that I have "
     "to follow, so please rephrase it or ask me about something else entirely."
 )
-NO_DOCUMENT = [REFUSAL, f"<summary>{REFUSAL}</summary>", "ok", summary_answer("ok", sections=HANDOFF_SECTIONS), summary_answer(words(60))]
+NO_DOCUMENT = [
+    REFUSAL,
+    f"<summary>{REFUSAL}</summary>",
+    "ok",
+    summary_answer("ok", sections=HANDOFF_SECTIONS),
+    summary_answer(words(60)),
+]
 
 
 @pytest.mark.parametrize("answered", NO_DOCUMENT)
@@ -229,7 +270,9 @@ def test_no_short_answer_of_a_summarizer_of_one_s_own_stands_for_a_branch() -> N
 
 
 @pytest.mark.parametrize("change", ["switch_branch", "handoff"])
-def test_a_summarizing_model_that_hangs_holds_up_a_change_of_the_branch_no_longer_than_it_may(change: str) -> None:
+def test_a_summarizing_model_that_hangs_holds_up_a_change_of_the_branch_no_longer_than_it_may(
+    change: str,
+) -> None:
     async def hang(_: Request) -> str:
         await asyncio.Event().wait()
         return ""
@@ -255,7 +298,10 @@ def test_a_summarizing_model_that_hangs_holds_up_a_change_of_the_branch_no_longe
 
 def test_a_session_that_is_given_a_transcript_offers_recall_unless_told_not_to() -> None:
     assert RECALL.name in session_of(ScriptedModel([]), transcript=Transcript()).tools
-    assert RECALL.name not in session_of(ScriptedModel([]), transcript=Transcript(), recall=False).tools
+    assert (
+        RECALL.name
+        not in session_of(ScriptedModel([]), transcript=Transcript(), recall=False).tools
+    )
     assert RECALL.name not in session_of(ScriptedModel([])).tools
     assert RECALL.name in session_of(ScriptedModel([]), recall=True).tools
 
@@ -267,12 +313,20 @@ def test_a_fork_recalls_its_own_conversation() -> None:
     asyncio.run(session.run("first"))
     fork = session.fork(InMemoryStore())
     asyncio.run(fork.run("a kumquat"))
-    result = next(item.message.text for item in fork.window.view.items if item.message.role == "tool")
+    result = next(
+        item.message.text for item in fork.window.view.items if item.message.role == "tool"
+    )
     assert "a kumquat" in result
 
 
 def test_a_program_without_an_event_loop_does_the_same() -> None:
-    with SyncSession(session_of(ScriptedModel(["a", "b", summary_answer("the document", sections=HANDOFF_SECTIONS), "c"]))) as talk:
+    with SyncSession(
+        session_of(
+            ScriptedModel(
+                ["a", "b", summary_answer("the document", sections=HANDOFF_SECTIONS), "c"]
+            )
+        )
+    ) as talk:
         talk.run("one")
         talk.run("two")
         with talk.handoff("Ship it.", InMemoryStore()) as new:
@@ -292,13 +346,23 @@ class Summarized:
 def test_a_session_bounds_what_its_program_keeps() -> None:
     session = session_of(ScriptedModel([]), keep=KeepLastTurns(count=2))
     assert session.compaction.budget.base
-    assert session.compaction.compactor.keep == KeepLastTurns(count=2, max_tokens=session.compaction.budget.base // 2)
+    assert session.compaction.compactor.keep == KeepLastTurns(
+        count=2, max_tokens=session.compaction.budget.base // 2
+    )
 
 
 @pytest.mark.parametrize("preset", ["codex", "claude_code"])
-def test_a_turn_is_resumed_after_a_compaction_that_leaves_its_question_before_the_summary(preset: str) -> None:
+def test_a_turn_is_resumed_after_a_compaction_that_leaves_its_question_before_the_summary(
+    preset: str,
+) -> None:
     model = ScriptedModel(
-        [words(900, "a"), ModelUnavailableError("away"), summary_reply(words(20)), words(900, "b"), summary_reply(words(20))]
+        [
+            words(900, "a"),
+            ModelUnavailableError("away"),
+            summary_reply(words(20)),
+            words(900, "b"),
+            summary_reply(words(20)),
+        ]
     )
     session = session_of(model, preset=preset)
 

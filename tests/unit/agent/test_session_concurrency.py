@@ -41,7 +41,9 @@ class Thinking:
         return self.answer
 
 
-def meanwhile(each: Held, thinking: Thinking, text: str, act: Callable[[], Coroutine[object, object, object]]) -> Callable[[], object]:
+def meanwhile(
+    each: Held, thinking: Thinking, text: str, act: Callable[[], Coroutine[object, object, object]]
+) -> Callable[[], object]:
     """A turn during which something is done while the model thinks."""
 
     async def turn() -> None:
@@ -94,7 +96,11 @@ async def turns(each: Held, count: int) -> None:
 
 
 def test_a_count_of_what_is_not_shown_any_more_starts_no_summary() -> None:
-    large = Reply(message=Message(role="assistant", content=("answer",)), usage=Usage(input_tokens=920, output_tokens=1), finish="stop")
+    large = Reply(
+        message=Message(role="assistant", content=("answer",)),
+        usage=Usage(input_tokens=920, output_tokens=1),
+        finish="stop",
+    )
     thinking = Thinking(large)
     each = held(words(400, "a"), words(300, "b"), thinking, "c", "d")
 
@@ -117,7 +123,9 @@ def test_no_summary_is_asked_for_behind_what_was_redacted_while_the_model_though
 
     async def redact() -> None:
         transcript = each.session.transcript
-        transcript.append(Edit(target=transcript.path()[0].id, content=("[redacted]",), reason="redacted"))
+        transcript.append(
+            Edit(target=transcript.path()[0].id, content=("[redacted]",), reason="redacted")
+        )
 
     async def talk() -> None:
         await each.session.run("the key is heron-4711 " + words(50))
@@ -142,7 +150,9 @@ def test_what_is_sent_is_what_is_shown_even_where_a_component_takes_its_time() -
                 await go.wait()
             return [element_from_message(message) for message in self.messages]
 
-    each = held(words(50, "a"), words(50, "b"), "c", prompt=lambda view: Slow(messages=view.messages))
+    each = held(
+        words(50, "a"), words(50, "b"), "c", prompt=lambda view: Slow(messages=view.messages)
+    )
 
     async def talk() -> None:
         await turns(each, 2)

@@ -37,13 +37,19 @@ class Reader:
         self.sizes: list[int] = []
         self._reports = reports
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         size = sum(map(WORDS.count, (message.text for message in messages)))
         self.sizes.append(size)
         usage = Usage(input_tokens=size if self._reports else 0, output_tokens=1)
         if messages[-1].role == "user":
             call = ToolCall(id=f"c{len(self.sizes)}", name="read", arguments="{}")
-            return Reply(message=Message(role="assistant", tool_calls=[call]), usage=usage, finish="tool_calls")
+            return Reply(
+                message=Message(role="assistant", tool_calls=[call]),
+                usage=usage,
+                finish="tool_calls",
+            )
         return Reply(message=Message(role="assistant", content="ok"), usage=usage, finish="stop")
 
 
@@ -74,7 +80,9 @@ def test_a_conversation_whose_requests_are_small_after_a_processor_is_not_compac
     assert not [event for event in told if isinstance(event, CompactionCommitted)]
 
 
-def test_the_size_of_a_conversation_is_that_of_its_next_request_also_where_a_processor_has_just_cleared_results() -> None:
+def test_the_size_of_a_conversation_is_that_of_its_next_request_also_where_a_processor_has_just_cleared_results() -> (
+    None
+):
     for reports in (True, False):
         session = read_session(claude_code(ClaudeCode(keep_results=1)), [], reports=reports)
         model = session.model
@@ -91,7 +99,9 @@ def test_the_size_of_a_conversation_is_that_of_its_next_request_also_where_a_pro
         asyncio.run(talk())
 
 
-def test_a_processor_that_shortens_what_does_not_fit_does_not_hide_that_a_conversation_grows() -> None:
+def test_a_processor_that_shortens_what_does_not_fit_does_not_hide_that_a_conversation_grows() -> (
+    None
+):
     limits: list[int | None] = []
 
     def fit(messages: Sequence[Message], given: RequestLimits) -> Sequence[Message]:
@@ -130,14 +140,22 @@ def test_a_view_is_processed_once_for_its_measurement_and_its_request() -> None:
 class Rereader(Reader):
     """A model that reads the same file twice in each turn."""
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         if [message.role for message in messages[-3:]] == ["user", "assistant", "tool"]:
             call = ToolCall(id=f"again{len(self.sizes)}", name="read", arguments="{}")
-            return Reply(message=Message(role="assistant", tool_calls=[call]), usage=Usage(input_tokens=0), finish="tool_calls")
+            return Reply(
+                message=Message(role="assistant", tool_calls=[call]),
+                usage=Usage(input_tokens=0),
+                finish="tool_calls",
+            )
         return await super().complete(messages, tools=tools)
 
 
-def test_superseded_results_are_replaced_in_any_preset_where_the_cache_is_cold_and_never_in_a_turn() -> None:
+def test_superseded_results_are_replaced_in_any_preset_where_the_cache_is_cold_and_never_in_a_turn() -> (
+    None
+):
     session = AgentSession(
         model=Rereader(reports=False),
         budget=ContextBudget(window=10_000, reserved_output_tokens=0),
@@ -150,14 +168,27 @@ def test_superseded_results_are_replaced_in_any_preset_where_the_cache_is_cold_a
     async def talk() -> None:
         for turn in range(3):
             await session.run(f"q{turn}")
-            results = [message.text for message in session.window.view.messages if message.role == "tool"]
+            results = [
+                message.text for message in session.window.view.messages if message.role == "tool"
+            ]
             full.append([text == RESULT for text in results])
 
     asyncio.run(talk())
     assert full == [[True] * 2, [False, True] + [True] * 2, [False] * 3 + [True] * 3]
-    edits = [entry.payload for entry in session.transcript.path() if isinstance(entry.payload, Edit)]
+    edits = [
+        entry.payload for entry in session.transcript.path() if isinstance(entry.payload, Edit)
+    ]
     assert {edit.reason for edit in edits} == {"superseded"}
-    assert len([entry for entry in session.transcript.path() if entry.message and entry.message.text == RESULT]) == 6
+    assert (
+        len(
+            [
+                entry
+                for entry in session.transcript.path()
+                if entry.message and entry.message.text == RESULT
+            ]
+        )
+        == 6
+    )
 
 
 def test_a_reduction_of_another_type_is_refused() -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 WINDOW = 10_000
 
 
-def talk(preset: str, report: Callable[[int], int], *, turns: int = 8) -> tuple[list[Event], list[int]]:
+def talk(
+    preset: str, report: Callable[[int], int], *, turns: int = 8
+) -> tuple[list[Event], list[int]]:
     """Talk over HTTP with a provider that says it read `report(number)` tokens; the events, and the sizes of the requests."""
     told: list[Event] = []
     sizes: list[int] = []
@@ -34,7 +36,9 @@ def talk(preset: str, report: Callable[[int], int], *, turns: int = 8) -> tuple[
     def answer(exchange: Exchange) -> ScriptedReply:
         sizes.append(len(exchange.raw))
         usage = Usage(input_tokens=report(len(sizes)), output_tokens=5)
-        return ScriptedReply(message=Message(role="assistant", content=words(800, "reply")), usage=usage)
+        return ScriptedReply(
+            message=Message(role="assistant", content=words(800, "reply")), usage=usage
+        )
 
     async def run(url: str) -> None:
         async with (
@@ -57,8 +61,12 @@ def talk(preset: str, report: Callable[[int], int], *, turns: int = 8) -> tuple[
 
 
 @pytest.mark.spec("E38")
-@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in {"amp", "off", "truncate_only"}])
-def test_an_answer_to_a_request_that_the_provider_counted_above_the_window_is_followed_by_a_summary(preset: str) -> None:
+@pytest.mark.parametrize(
+    "preset", [name for name in PRESETS if name not in {"amp", "off", "truncate_only"}]
+)
+def test_an_answer_to_a_request_that_the_provider_counted_above_the_window_is_followed_by_a_summary(
+    preset: str,
+) -> None:
     at = 4 if preset == "opencode" else 7  # OpenCode compacts by itself at half of this window
     told, sizes = talk(preset, lambda number: 10_500 if number == at else 1_000)
     assert [type(event) for event in told].count(CompactionCommitted) >= 1
@@ -66,15 +74,23 @@ def test_an_answer_to_a_request_that_the_provider_counted_above_the_window_is_fo
 
 
 @pytest.mark.parametrize("preset", ["vscode", "pi", "claude_code"])
-def test_a_provider_whose_counts_are_always_above_the_window_does_not_compact_again_and_again(preset: str) -> None:
+def test_a_provider_whose_counts_are_always_above_the_window_does_not_compact_again_and_again(
+    preset: str,
+) -> None:
     told, sizes = talk(preset, lambda _: 10_500)
     assert len(sizes) == 8
     assert [type(event) for event in told].count(CompactionCommitted) <= 1
 
 
 @pytest.mark.parametrize("preset", ["amp", "off", "truncate_only"])
-def test_a_preset_without_summaries_goes_on_with_requests_that_fit_as_counted_here(preset: str) -> None:
+def test_a_preset_without_summaries_goes_on_with_requests_that_fit_as_counted_here(
+    preset: str,
+) -> None:
     told, sizes = talk(preset, lambda _: 10_500)
     assert len(sizes) == 8
-    asked = [event.reason for event in told if isinstance(event, DecisionMade) and "too large" in event.reason]
+    asked = [
+        event.reason
+        for event in told
+        if isinstance(event, DecisionMade) and "too large" in event.reason
+    ]
     assert len(asked) <= 8  # once for each reply

@@ -110,10 +110,14 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
     (told,) = [event for event in each.told.events if isinstance(event, RequestPruned)]
     assert told.messages == 1
     assert each.sent(-1)[-2] == "[1 message omitted]"
-    assert told.tokens == WordTokenizer().count(words(600, "a")) - WordTokenizer().count("[1 message omitted]")
+    assert told.tokens == WordTokenizer().count(words(600, "a")) - WordTokenizer().count(
+        "[1 message omitted]"
+    )
 
 
-def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> None:
+def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> (
+    None
+):
     each = held(*[words(100, f"answer{number}") for number in range(20)])
     each.writer.error = ValueError("no provider")
 
@@ -130,7 +134,12 @@ def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_i
 
 @pytest.mark.spec("E30")
 def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
-    each = held(words(300, "a"), overflow(), "done", budget=ContextBudget(window=100_000, reserved_output_tokens=0))
+    each = held(
+        words(300, "a"),
+        overflow(),
+        "done",
+        budget=ContextBudget(window=100_000, reserved_output_tokens=0),
+    )
 
     async def talk() -> str:
         await each.session.run("first")
@@ -145,7 +154,12 @@ def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
 
 
 def test_the_window_that_the_provider_names_is_learnt() -> None:
-    each = held(words(300, "a"), overflow(window=250), "done", budget=ContextBudget(window=100_000, reserved_output_tokens=50))
+    each = held(
+        words(300, "a"),
+        overflow(window=250),
+        "done",
+        budget=ContextBudget(window=100_000, reserved_output_tokens=50),
+    )
 
     async def talk() -> None:
         await each.session.run("first")
@@ -199,7 +213,14 @@ def test_a_conversation_is_compacted_on_demand_and_that_is_undone() -> None:
         await each.session.run("third")
 
     asyncio.run(talk())
-    assert each.sent(-1) == ["Be brief.", "first", words(50, "a"), "second", words(50, "b"), "third"]
+    assert each.sent(-1) == [
+        "Be brief.",
+        "first",
+        words(50, "a"),
+        "second",
+        words(50, "b"),
+        "third",
+    ]
 
 
 @pytest.mark.spec("E111")
@@ -261,8 +282,16 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert [message.text for message in smaller.requests[0].messages] == ["Be brief.", build_summary_message(WRITTEN).text, "second"]
-    settings = [entry.payload for entry in each.session.transcript.path() if isinstance(entry.payload, Setting)]
+    assert [message.text for message in smaller.requests[0].messages] == [
+        "Be brief.",
+        build_summary_message(WRITTEN).text,
+        "second",
+    ]
+    settings = [
+        entry.payload
+        for entry in each.session.transcript.path()
+        if isinstance(entry.payload, Setting)
+    ]
     assert settings == [Setting(name="model", value="smaller")]
 
 
@@ -276,7 +305,9 @@ def test_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> 
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
         assert each.session.compaction.background.state == "running"
-        each.session.set_model(other, budget=ContextBudget(window=100_000, reserved_output_tokens=0))
+        each.session.set_model(
+            other, budget=ContextBudget(window=100_000, reserved_output_tokens=0)
+        )
         assert each.session.compaction.background.plan is None
         await each.session.run("third")
         await each.session.close()
@@ -305,12 +336,22 @@ def read_numbers(count: int) -> Tool:
     return Tool(definition=READ, run=read, max_tokens=100)
 
 
-def test_a_result_above_the_limit_of_its_tool_keeps_head_and_tail_and_says_how_to_read_all_of_it() -> None:
+def test_a_result_above_the_limit_of_its_tool_keeps_head_and_tail_and_says_how_to_read_all_of_it() -> (
+    None
+):
     ids = (f"e{number}" for number in itertools.count(1))
     asked = ToolCall(id="r1", name="recall", arguments='{"entry": "e3"}')
-    each = held(calls(1), asked, "done", tools=[read_numbers(200)], transcript=Transcript(new_id=lambda: next(ids)))
+    each = held(
+        calls(1),
+        asked,
+        "done",
+        tools=[read_numbers(200)],
+        transcript=Transcript(new_id=lambda: next(ids)),
+    )
     asyncio.run(each.session.run("look"))
-    head, tail = each.sent(1)[-1].split('\n[The middle of this output was cut out: it was too long. All of it: recall({"entry": "e3"})]\n')
+    head, tail = each.sent(1)[-1].split(
+        '\n[The middle of this output was cut out: it was too long. All of it: recall({"entry": "e3"})]\n'
+    )
     assert (head.split()[0], tail.split()[-1]) == ("n0", "n199")
     assert 80 < len(each.sent(1)[-1].split()) <= 100
     everything = " ".join(f"n{number}" for number in range(200))
@@ -320,13 +361,19 @@ def test_a_result_above_the_limit_of_its_tool_keeps_head_and_tail_and_says_how_t
 
 def test_a_result_within_the_limit_of_its_tool_stays_and_other_tools_have_no_part_in_it() -> None:
     other = Tool(definition=ToolDefinition(name="other"), run=lambda _: words(200))
-    each = held([*calls(1), ToolCall(id="o1", name="other")], "done", tools=[read_numbers(100), other])
+    each = held(
+        [*calls(1), ToolCall(id="o1", name="other")], "done", tools=[read_numbers(100), other]
+    )
     asyncio.run(each.session.run("look"))
     assert each.sent(1)[-2:] == [" ".join(f"n{number}" for number in range(100)), words(200)]
 
 
-def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_change_of_the_model() -> None:
-    each = held(calls(1), "done", calls(2), "done", tools=[read_numbers(300)], budget=ContextBudget())
+def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_change_of_the_model() -> (
+    None
+):
+    each = held(
+        calls(1), "done", calls(2), "done", tools=[read_numbers(300)], budget=ContextBudget()
+    )
     asyncio.run(each.session.run("look"))
     assert "n150" not in each.sent(1)[-1].split()
     each.session.set_model(each.model, budget=100_000)
@@ -336,32 +383,54 @@ def test_a_limit_of_a_tool_holds_in_windows_whose_size_is_unknown_and_after_a_ch
 
 def test_a_result_that_recall_does_not_read_is_cut_without_its_call() -> None:
     shown = f"[user, entry e1]\n{words(200)}"  # of another transcript
-    served = Tool(definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: shown, max_tokens=100)
-    each = held(calls(1), ToolCall(id="o1", name="old__recall"), "done", "done", tools=[served, read_numbers(300)], transcript=Transcript())
+    served = Tool(
+        definition=attrs.evolve(RECALL, name="old__recall"), run=lambda _: shown, max_tokens=100
+    )
+    each = held(
+        calls(1),
+        ToolCall(id="o1", name="old__recall"),
+        "done",
+        "done",
+        tools=[served, read_numbers(300)],
+        transcript=Transcript(),
+    )
     asyncio.run(each.session.run("look"))
     read, other = (text for text in each.sent(2) if "was cut out" in text)
     assert " All of it: recall(" in read
     assert " All of it: " not in other
-    (entry,) = (entry for entry in each.session.transcript.path() if entry.message and entry.message.tool_call_id == "c1")
+    (entry,) = (
+        entry
+        for entry in each.session.transcript.path()
+        if entry.message and entry.message.tool_call_id == "c1"
+    )
     each.session.transcript.append(Edit(target=entry.id, content=(words(200),), reason="redacted"))
     asyncio.run(each.session.run("again"))
     redacted, _ = (text for text in each.sent(3) if "was cut out" in text)
     assert " All of it: " not in redacted
 
 
-MARKER = re.compile(r'\n\[The middle of this output was cut out: it was too long\. All of it: recall\(\{"entry": "(\w+)"\}\)\]\n')
+MARKER = re.compile(
+    r'\n\[The middle of this output was cut out: it was too long\. All of it: recall\(\{"entry": "(\w+)"\}\)\]\n'
+)
 
 
-@pytest.mark.parametrize(("tokens", "ids"), [(4_000, "abc"), (700, "abc"), (700, "aaa"), (500, "abc")])
-def test_results_that_are_shortened_together_say_how_to_read_the_rest(tokens: int, ids: str) -> None:
-    tool = Tool(definition=READ, run=lambda _: f"{words(tokens)} end")  # of 4,000 each one exceeds the limit of a result, too
+@pytest.mark.parametrize(
+    ("tokens", "ids"), [(4_000, "abc"), (700, "abc"), (700, "aaa"), (500, "abc")]
+)
+def test_results_that_are_shortened_together_say_how_to_read_the_rest(
+    tokens: int, ids: str
+) -> None:
+    # of 4,000 each one exceeds the limit of a result, too
+    tool = Tool(definition=READ, run=lambda _: f"{words(tokens)} end")
     asked = [ToolCall(id=name, name="read") for name in ids]
     transcript = Transcript()
     each = held(asked, "done", tools=[tool], transcript=transcript)
     asyncio.run(each.session.run("look"))
     results = [text for text in each.sent(1) if text.endswith("end")]
     assert len(results) == 3
-    entries = [entry.id for entry in transcript.path() if entry.message and entry.message.role == "tool"]
+    entries = [
+        entry.id for entry in transcript.path() if entry.message and entry.message.role == "tool"
+    ]
     assert [MARKER.findall(text) for text in results] == [[entry] for entry in entries]
 
 
@@ -374,7 +443,9 @@ def test_results_that_are_shortened_together_name_no_tool_that_is_not_there() ->
     assert "recall" not in "".join(results)
 
 
-def test_where_results_are_shortened_to_little_their_text_is_worth_more_than_how_to_read_the_rest() -> None:
+def test_where_results_are_shortened_to_little_their_text_is_worth_more_than_how_to_read_the_rest() -> (
+    None
+):
     tool = Tool(definition=READ, run=lambda _: f"{words(700)} end")
     each = held(calls(*range(34)), "done", tools=[tool], transcript=Transcript())
     asyncio.run(each.session.run("look"))
@@ -383,13 +454,20 @@ def test_where_results_are_shortened_to_little_their_text_is_worth_more_than_how
 
 
 @pytest.mark.parametrize("preset", ["vscode", "claude_code", "codex"])
-def test_a_breadcrumb_names_no_tool_that_a_reopened_session_does_not_have(preset: str, tmp_path: Path) -> None:
+def test_a_breadcrumb_names_no_tool_that_a_reopened_session_does_not_have(
+    preset: str, tmp_path: Path
+) -> None:
     def answer(request: Request) -> str:
         return summary_reply(words(30)) if request.purpose == "compaction" else words(300)
 
     async def talk(model: ScriptedModel, transcript: Transcript) -> None:
         def reopen(**arguments: object) -> AgentSession:
-            each = {"transcript": transcript, "preset": preset, "budget": ContextBudget(window=20_000), "tokenizer": WordTokenizer()}
+            each = {
+                "transcript": transcript,
+                "preset": preset,
+                "budget": ContextBudget(window=20_000),
+                "tokenizer": WordTokenizer(),
+            }
             return AgentSession(model=model, **{**each, **arguments})  # type: ignore[arg-type]  # the test's
 
         session = reopen()
@@ -397,16 +475,22 @@ def test_a_breadcrumb_names_no_tool_that_a_reopened_session_does_not_have(preset
         await session.run("b")
         await session.compact()
         await session.run("c")
-        other = Tool(definition=ToolDefinition(name="recall", description="Of another program."), run=str)
+        other = Tool(
+            definition=ToolDefinition(name="recall", description="Of another program."), run=str
+        )
         for arguments in ({"recall": False}, {"recall": False, "tools": [other]}, {}):
             await reopen(**arguments).run("d")
 
     for store in (InMemoryStore(), JsonlStore(tmp_path / "talk.jsonl")):
         model = ScriptedModel([answer] * 20)
         asyncio.run(talk(model, Transcript(store)))
-        texts = ["".join(message.text for message in request.messages) for request in model.requests[-4:]]
+        texts = [
+            "".join(message.text for message in request.messages) for request in model.requests[-4:]
+        ]
         assert [text.count("recall({") for text in texts] == [1, 0, 0, 1]
-        assert [text.count("is kept in the transcript") for text in texts] == ([1] * 4 if store.address else [1, 0, 0, 1])
+        assert [text.count("is kept in the transcript") for text in texts] == (
+            [1] * 4 if store.address else [1, 0, 0, 1]
+        )
         assert texts[3].startswith(texts[0])
 
 
@@ -422,7 +506,11 @@ def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int)
         if last.role == "user" and last.text == "read":
             return calls(1)[0]
         if last.role == "user":
-            entry = next(entry.id for entry in transcript.path() if entry.message and entry.message.role == "tool")
+            entry = next(
+                entry.id
+                for entry in transcript.path()
+                if entry.message and entry.message.role == "tool"
+            )
             return ToolCall(id="r", name="recall", arguments=json.dumps({"entry": entry}))
         seen.update(re.findall(r"\bn\d+", last.text))
         more = re.search(r"there is more: recall\((\{.*?\})\)", last.text)
@@ -430,7 +518,13 @@ def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int)
 
     tool = Tool(definition=READ, run=lambda _: " ".join(f"n{number}" for number in range(3_000)))
     budget = ContextBudget(window=window, reserved_output_tokens=window // 10)
-    session = AgentSession(model=ScriptedModel([step] * 60), transcript=transcript, budget=budget, tokenizer=WordTokenizer(), tools=[tool])
+    session = AgentSession(
+        model=ScriptedModel([step] * 60),
+        transcript=transcript,
+        budget=budget,
+        tokenizer=WordTokenizer(),
+        tools=[tool],
+    )
     asyncio.run(session.run("read"))
     seen.clear()
     asyncio.run(session.run("look"))
@@ -439,7 +533,8 @@ def test_in_a_small_window_the_pages_of_recall_show_all_of_an_entry(window: int)
 
 def test_a_limit_that_leaves_no_room_for_a_result_is_refused() -> None:
     with pytest.raises(
-        InvalidArgumentError, match="max_tokens of the tool 'read' must be at least 100, and a whole number, or None, not 99"
+        InvalidArgumentError,
+        match="max_tokens of the tool 'read' must be at least 100, and a whole number, or None, not 99",
     ):
         Tool(definition=READ, run=str, max_tokens=99)
 
@@ -459,7 +554,10 @@ def test_with_no_window_known_nothing_is_compacted_until_a_provider_names_one() 
 @pytest.mark.spec("E42")
 def test_a_provider_that_counts_nothing_starts_no_summary() -> None:
     nothing = Usage(input_tokens=0)
-    replies = [Reply(message=Message(role="assistant", content=(words(5),)), usage=nothing, finish="stop") for _ in range(3)]
+    replies = [
+        Reply(message=Message(role="assistant", content=(words(5),)), usage=nothing, finish="stop")
+        for _ in range(3)
+    ]
     each = held(*replies)
 
     async def talk() -> None:

@@ -55,7 +55,13 @@ def test_a_summary_is_made_between_two_calls_with_nobody_waiting() -> None:
         if type(event).__name__ == "CompactionCommitted":
             ready.set()
 
-    inner = session(words(400, "a"), [ToolCall(id="c1", name="read")], words(400, "b"), "end", events=Events(tell))
+    inner = session(
+        words(400, "a"),
+        [ToolCall(id="c1", name="read")],
+        words(400, "b"),
+        "end",
+        events=Events(tell),
+    )
     with SyncSession(inner) as talk:
         talk.run("first")
         talk.run("second")
@@ -72,14 +78,20 @@ def test_what_a_session_can_do_can_be_done_without_a_loop() -> None:
         assert talk.compact("mind the parser") is not None
         assert talk.undo_compaction() is not None
         talk.rewind(None)
-        talk.set_model(ScriptedModel(["other"], name="other"), budget=ContextBudget(window=1_000, reserved_output_tokens=0))
+        talk.set_model(
+            ScriptedModel(["other"], name="other"),
+            budget=ContextBudget(window=1_000, reserved_output_tokens=0),
+        )
         assert talk.run("anew").text == "other"
         with pytest.raises(NoPendingMessageError):
             talk.resume()
 
 
 def test_errors_come_out_where_the_call_was_made() -> None:
-    with SyncSession(session(ValueError("broken model"))) as talk, pytest.raises(ValueError, match="broken model"):
+    with (
+        SyncSession(session(ValueError("broken model"))) as talk,
+        pytest.raises(ValueError, match="broken model"),
+    ):
         talk.run("look")
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from promptkit.tools import ToolOutput
 
 
-def tool(name: str, run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]) -> Tool:
+def tool(
+    name: str, run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
+) -> Tool:
     return Tool(definition=ToolDefinition(name=name), run=run)
 
 
@@ -54,8 +56,13 @@ def test_results_come_in_the_order_of_the_calls_however_long_each_takes() -> Non
         quick_ended.set()
         return "quick"
 
-    made = asyncio.run(results([call("slow", 1), call("quick", 2)], tool("slow", slow), tool("quick", quick)))
-    assert [(message.tool_call_id, message.text) for message in made] == [("c1", "slow"), ("c2", "quick")]
+    made = asyncio.run(
+        results([call("slow", 1), call("quick", 2)], tool("slow", slow), tool("quick", quick))
+    )
+    assert [(message.tool_call_id, message.text) for message in made] == [
+        ("c1", "slow"),
+        ("c2", "quick"),
+    ]
     assert ended == ["quick", "slow"]
 
 
@@ -73,10 +80,15 @@ def test_arguments_are_the_json_object_that_the_model_wrote() -> None:
     def shows(arguments: Mapping[str, object]) -> ToolOutput:
         return f"{arguments['path']} {arguments['lines']}"
 
-    assert texts([call("shows", 1, '{"path": "a.py", "lines": [1, 2]}')], tool("shows", shows)) == ["a.py [1, 2]"]
+    assert texts([call("shows", 1, '{"path": "a.py", "lines": [1, 2]}')], tool("shows", shows)) == [
+        "a.py [1, 2]"
+    ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), [('{"path": "a', "are no JSON:"), ("[1]", "are no JSON object"), ("", "ran")])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [('{"path": "a', "are no JSON:"), ("[1]", "are no JSON object"), ("", "ran")],
+)
 def test_arguments_that_are_none_are_told_to_the_model(arguments: str, told: str) -> None:
     assert told in texts([call("shows", 1, arguments)], tool("shows", lambda _: "ran"))[0]
 
@@ -92,7 +104,9 @@ def test_what_a_tool_raises_is_told_to_the_model_and_the_others_go_on() -> None:
     def raises(arguments: Mapping[str, object]) -> ToolOutput:
         raise FileNotFoundError("a.py")
 
-    assert texts([call("raises", 1), call("fine", 2)], tool("raises", raises), tool("fine", lambda _: "fine")) == [
+    assert texts(
+        [call("raises", 1), call("fine", 2)], tool("raises", raises), tool("fine", lambda _: "fine")
+    ) == [
         "Error: FileNotFoundError: a.py",
         "fine",
     ]
@@ -115,7 +129,9 @@ def test_a_tool_that_cancels_itself_is_no_cancellation_of_the_turn() -> None:
     async def quits(arguments: Mapping[str, object]) -> ToolOutput:
         raise asyncio.CancelledError
 
-    assert texts([call("quits", 1), call("fine", 2)], tool("quits", quits), tool("fine", lambda _: "fine")) == [CANCELLED, "fine"]
+    assert texts(
+        [call("quits", 1), call("fine", 2)], tool("quits", quits), tool("fine", lambda _: "fine")
+    ) == [CANCELLED, "fine"]
 
 
 def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is_answered() -> None:
@@ -129,7 +145,9 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
     async def cancelled() -> list[Message]:
         told: list[Message] = []
         known = {"hangs": tool("hangs", hangs), "quick": tool("quick", quick)}
-        running = asyncio.ensure_future(run_tools(known, [call("hangs", 1), call("quick", 2)], told.extend))
+        running = asyncio.ensure_future(
+            run_tools(known, [call("hangs", 1), call("quick", 2)], told.extend)
+        )
         for _ in range(3):
             await asyncio.sleep(0)
         running.cancel()
@@ -140,7 +158,10 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
         assert len(asyncio.all_tasks()) == 1  # nothing goes on that nobody waits for
         return told
 
-    assert [(message.tool_call_id, message.text) for message in asyncio.run(cancelled())] == [("c1", CANCELLED), ("c2", "done")]
+    assert [(message.tool_call_id, message.text) for message in asyncio.run(cancelled())] == [
+        ("c1", CANCELLED),
+        ("c2", "done"),
+    ]
 
 
 def test_a_tool_that_has_nothing_to_tell_returns_nothing() -> None:
@@ -148,33 +169,45 @@ def test_a_tool_that_has_nothing_to_tell_returns_nothing() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"a": 1}, [1, 2], 7, object(), ["text", None], iter(("a",))])
-def test_a_result_that_cannot_be_written_down_is_told_to_the_model_as_an_error(wrong: object) -> None:
+def test_a_result_that_cannot_be_written_down_is_told_to_the_model_as_an_error(
+    wrong: object,
+) -> None:
     (told,) = texts([call("odd")], tool("odd", lambda _: wrong))  # type: ignore[arg-type, return-value]  # what a tool may do unchecked
     assert told.startswith("Error: TypeError: the tool returned ")
 
 
 @pytest.mark.parametrize("seconds", [None, 5])
-def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(seconds: float | None) -> None:
+def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(
+    seconds: float | None,
+) -> None:
     def finds(arguments: Mapping[str, object]) -> ToolOutput:
         return next(user for user in ["ann", "bob"] if user == "zed")
 
     async def within_a_second() -> list[Message]:
         async with asyncio.timeout(1):
-            return await results([call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds))
+            return await results(
+                [call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds)
+            )
 
     assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration"]
 
 
 def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits_for_them() -> None:
-    hanging, released = 40, threading.Event()  # more than asyncio's pool has threads on two to thirty-two processors
+    # more than asyncio's pool has threads on two to thirty-two processors
+    hanging, released = 40, threading.Event()
 
     def hangs(arguments: Mapping[str, object]) -> ToolOutput:
         released.wait(20)
         return "late"
 
     async def all_of_them() -> list[str]:
-        late = await results([call("hangs", number) for number in range(hanging)], attrs.evolve(tool("hangs", hangs), seconds=0.05))
-        quick = await results([call("quick")], attrs.evolve(tool("quick", lambda _: "quick"), seconds=5))
+        late = await results(
+            [call("hangs", number) for number in range(hanging)],
+            attrs.evolve(tool("hangs", hangs), seconds=0.05),
+        )
+        quick = await results(
+            [call("quick")], attrs.evolve(tool("quick", lambda _: "quick"), seconds=5)
+        )
         return [message.text for message in (*late, *quick)]
 
     started = time.monotonic()
@@ -198,7 +231,9 @@ from promptkit.tools import Tool
 hangs = Tool(definition=ToolDefinition(name="hangs"), run=lambda _: time.sleep(60), seconds=0.05)
 asyncio.run(run_tools({"hangs": hangs}, [ToolCall(id="1", name="hangs")], lambda told: print(told[0].text)))
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
     assert "took longer than 0.05 seconds" in ended.stdout
     assert not ended.stderr
 
@@ -231,4 +266,6 @@ def test_an_exception_that_cannot_say_what_is_wrong_is_told_by_its_name(is_async
     async def raises_later(arguments: Mapping[str, object]) -> ToolOutput:
         raise MuteError
 
-    assert texts([call("raises")], tool("raises", raises_later if is_async else raises)) == ["Error: MuteError"]
+    assert texts([call("raises")], tool("raises", raises_later if is_async else raises)) == [
+        "Error: MuteError"
+    ]

@@ -8,7 +8,17 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import AgentSession, ContextBudget, ContextWindow, Group, Message, SyncContextWindow, SyncSession, ToolCall, Usage
+from promptkit import (
+    AgentSession,
+    ContextBudget,
+    ContextWindow,
+    Group,
+    Message,
+    SyncContextWindow,
+    SyncSession,
+    ToolCall,
+    Usage,
+)
 from promptkit.compaction import PRESETS, UsageByPart, first_match
 from promptkit.compaction.policy.rules import compact_at
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -25,7 +35,13 @@ FRAMED = WordTokenizer(per_message=3, per_call=2, per_image=5)
 
 
 def window(talk: ConversationBuilder | None = None, **more: object) -> ContextWindow:
-    arguments: dict[str, object] = {"model": "m", "instructions": "Be brief.", "tokenizer": FRAMED, "budget": WIDE, **more}
+    arguments: dict[str, object] = {
+        "model": "m",
+        "instructions": "Be brief.",
+        "tokenizer": FRAMED,
+        "budget": WIDE,
+        **more,
+    }
     return ContextWindow(transcript=talk.log if talk else None, **arguments)  # type: ignore[arg-type]  # any of the arguments
 
 
@@ -33,9 +49,16 @@ def user(text: str) -> Message:
     return Message(role="user", content=(text,))
 
 
-@given(talk=talks(), instructions=st.sampled_from([None, "Be brief."]), tools=st.booleans(), preset=st.sampled_from(sorted(PRESETS)))
+@given(
+    talk=talks(),
+    instructions=st.sampled_from([None, "Be brief."]),
+    tools=st.booleans(),
+    preset=st.sampled_from(sorted(PRESETS)),
+)
 @settings(deadline=None, max_examples=examples(60))
-def test_the_parts_sum_up_to_the_next_request(talk: ConversationBuilder, instructions: str | None, *, tools: bool, preset: str) -> None:
+def test_the_parts_sum_up_to_the_next_request(
+    talk: ConversationBuilder, instructions: str | None, *, tools: bool, preset: str
+) -> None:
     talk.user("and now?")
     each = window(talk, instructions=instructions, tools=(READ,) if tools else (), preset=preset)
     has_system = any(message.role == "system" for message in each.view.messages)
@@ -64,7 +87,9 @@ def test_each_token_is_in_the_part_that_it_is_spent_on() -> None:
     assert usage.parts.results == count_message(items[-1].message, FRAMED)
     assert usage.parts.messages == sum(count_message(item.message, FRAMED) for item in items[1:-1])
     assert usage.parts.tools == FRAMED.count_overhead((READ,)).tokens
-    assert usage.parts.system == count_message(Message(role="system", content=("Be brief.",)), FRAMED)
+    assert usage.parts.system == count_message(
+        Message(role="system", content=("Be brief.",)), FRAMED
+    )
     assert usage.messages == len(items)
 
 
@@ -107,7 +132,11 @@ def test_an_unknown_window_has_no_limit_and_no_threshold() -> None:
 
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"amp", "off", "truncate_only"}))
 def test_the_threshold_of_every_preset_that_compacts_by_size_is_known(preset: str) -> None:
-    threshold = window(preset=preset, budget=ContextBudget(window=200_000, max_output_tokens=32_000)).usage().threshold
+    threshold = (
+        window(preset=preset, budget=ContextBudget(window=200_000, max_output_tokens=32_000))
+        .usage()
+        .threshold
+    )
     assert threshold is not None
     assert 100_000 < threshold <= 200_000
 
@@ -117,7 +146,9 @@ def test_a_preset_that_never_compacts_by_size_has_no_threshold(preset: str) -> N
     assert window(preset=preset).usage().threshold is None
 
 
-def test_no_threshold_is_told_of_where_nothing_is_compacted_or_the_policy_is_the_program_s_own() -> None:
+def test_no_threshold_is_told_of_where_nothing_is_compacted_or_the_policy_is_the_program_s_own() -> (
+    None
+):
     assert window(enabled=False).usage().threshold is None
     assert window(policy=first_match([compact_at(0.5)])).usage().threshold is None
 
@@ -135,7 +166,9 @@ def test_a_threshold_is_found_without_drawing_random_numbers() -> None:
     async def work() -> None:
         each.add(user("read it"))
         await each.request()
-        each.add_reply(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read", arguments="{}")]))
+        each.add_reply(
+            Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read", arguments="{}")])
+        )
         each.add(Message(role="tool", tool_call_id="c1", content="text"))
 
     asyncio.run(work())
@@ -173,7 +206,11 @@ def test_sessions_and_their_synchronous_twins_tell_the_same() -> None:
     with SyncSession(AgentSession(model=model, tokenizer=WordTokenizer(), budget=WIDE)) as session:
         session.run("How are you?")
         usage = session.usage()
-        assert usage == session.call(lambda inner: inner.usage()) == session.call(lambda inner: inner.window.usage())
+        assert (
+            usage
+            == session.call(lambda inner: inner.usage())
+            == session.call(lambda inner: inner.window.usage())
+        )
         assert usage.parts == UsageByPart(messages=4)
     with SyncContextWindow(window()) as each:
         each.add(user("hello"))

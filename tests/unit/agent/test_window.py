@@ -25,7 +25,11 @@ from promptkit.agent.prompt import Conversation
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
 from promptkit.compaction.events import DecisionMade, Events
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.errors import ContextLengthExceededError, ContextWindowFullError, InvalidArgumentError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    ContextWindowFullError,
+    InvalidArgumentError,
+)
 from promptkit.fitting import describe_omitted
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -48,7 +52,14 @@ BUDGET = ContextBudget(window=1_000, reserved_output_tokens=0)
 
 
 def window(**options: Any) -> ContextWindow:  # Any: of many types
-    given: dict[str, Any] = {"model": "some-model", "budget": BUDGET, "tokenizer": WORDS, "rng": lambda: 0.5, **options}  # Any: likewise
+    # Any: as above, it may be anything.
+    given: dict[str, Any] = {
+        "model": "some-model",
+        "budget": BUDGET,
+        "tokenizer": WORDS,
+        "rng": lambda: 0.5,
+        **options,
+    }
     return ContextWindow(**given)
 
 
@@ -97,7 +108,12 @@ class TestRequests:
         assert each.last_request is request
 
     def test_the_arguments_are_those_of_the_providers_calls(self) -> None:
-        each = window(instructions="Be brief.", tools=[ToolDefinition(name="read")], budget="4k", model="gpt-5")
+        each = window(
+            instructions="Be brief.",
+            tools=[ToolDefinition(name="read")],
+            budget="4k",
+            model="gpt-5",
+        )
         each.add(user("Hello."))
         request = asyncio.run(each.request())
         assert request.openai_arguments()["messages"] == request.to_openai()
@@ -132,8 +148,14 @@ class TestRequests:
         request = asyncio.run(each.request())
         assert request.pruned
         assert len(request.messages) < len(messages)
-        (marker,) = [message for message in request.messages if message.text == describe_omitted(len(request.omitted))]
-        assert request.origins == tuple(None if message is marker else message for message in request.messages)
+        (marker,) = [
+            message
+            for message in request.messages
+            if message.text == describe_omitted(len(request.omitted))
+        ]
+        assert request.origins == tuple(
+            None if message is marker else message for message in request.messages
+        )
 
     def test_a_wrong_number_of_origins_is_refused_before_anything_is_written(self) -> None:
         each = window()
@@ -243,7 +265,9 @@ class TestCompaction:
             ("tools", ToolDefinition(name="read")),
         ],
     )
-    def test_an_argument_of_a_wrong_type_is_refused_at_once_with_its_name(self, argument: str, value: object) -> None:
+    def test_an_argument_of_a_wrong_type_is_refused_at_once_with_its_name(
+        self, argument: str, value: object
+    ) -> None:
         with pytest.raises(TypeError, match=f"^{argument} must be "):
             window(**{argument: value})
 
@@ -256,7 +280,11 @@ class TestReplies:
         usage = Usage(input_tokens=11, output_tokens=2)
         entry = each.add_reply(Reply(message=assistant("hello"), usage=usage, finish="stop"))
         assert isinstance(entry.payload, MessageEntry)
-        assert (entry.payload.usage, entry.payload.model, entry.payload.finish) == (usage, "some-model", "stop")
+        assert (entry.payload.usage, entry.payload.model, entry.payload.finish) == (
+            usage,
+            "some-model",
+            "stop",
+        )
 
     def test_a_user_message_is_no_reply(self) -> None:
         with pytest.raises(TypeError, match=r"use add\(\)"):
@@ -383,7 +411,9 @@ class TestRecovery:
 
         asyncio.run(work())
 
-    def test_the_state_of_a_refused_request_ends_when_the_model_or_the_conversation_changes(self) -> None:
+    def test_the_state_of_a_refused_request_ends_when_the_model_or_the_conversation_changes(
+        self,
+    ) -> None:
         each = window(preset="truncate_only")
 
         async def work() -> None:
@@ -403,7 +433,12 @@ class TestRecovery:
     def test_an_sdks_own_exception_is_understood(self) -> None:
         class BadRequestError(Exception):
             status_code = 400
-            body: object = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 600 tokens"}}
+            body: object = {
+                "error": {
+                    "code": "context_length_exceeded",
+                    "message": "maximum context length is 600 tokens",
+                }
+            }
 
         each = window(budget=ContextBudget(window=10_000, reserved_output_tokens=0))
 
@@ -434,7 +469,13 @@ class TestSync:
     def test_only_new_messages_are_appended(self) -> None:
         each = window()
         assert len(each.sync([user("one"), assistant("1")])) == 2
-        assert texts([entry.message for entry in each.sync([user("one"), assistant("1"), user("two")]) if entry.message]) == ["two"]
+        assert texts(
+            [
+                entry.message
+                for entry in each.sync([user("one"), assistant("1"), user("two")])
+                if entry.message
+            ]
+        ) == ["two"]
         assert each.sync([user("one"), assistant("1"), user("two")]) == []
         assert recorded(each) == ["one", "1", "two"]
 
@@ -443,7 +484,13 @@ class TestSync:
         each.sync([user("one"), assistant("1"), user("two"), assistant("2")])
         each.sync([user("one"), assistant("1"), user("other")])
         assert texts(each.view.messages) == ["one", "1", "other"]
-        assert sorted(entry.message.text for entry in each.transcript.entries if entry.message) == ["1", "2", "one", "other", "two"]
+        assert sorted(entry.message.text for entry in each.transcript.entries if entry.message) == [
+            "1",
+            "2",
+            "one",
+            "other",
+            "two",
+        ]
 
     def test_a_shorter_list_is_a_rewind(self) -> None:
         each = window()
@@ -489,7 +536,9 @@ class TestSync:
                 each.sync(talk)
                 await each.wait_idle()
                 await each.end_turn()
-            assert texts(talk) == recorded(each), "the framework's list is the whole conversation, whatever requests show"
+            assert texts(talk) == recorded(each), (
+                "the framework's list is the whole conversation, whatever requests show"
+            )
             assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
 
         asyncio.run(work())
@@ -516,7 +565,11 @@ class TestSync:
     @pytest.mark.parametrize("edited", [-1, -2])
     def test_a_summary_of_messages_that_stay_survives_an_edit(self, edited: int) -> None:
         each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
-        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+        talk = [
+            message
+            for number in range(12)
+            for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))
+        ]
 
         async def work() -> None:
             each.sync(talk)
@@ -527,7 +580,11 @@ class TestSync:
             assert request.tokens <= 1_000
 
         asyncio.run(work())
-        summaries = {entry.payload.summary for entry in each.transcript.entries if isinstance(entry.payload, Checkpoint)}
+        summaries = {
+            entry.payload.summary
+            for entry in each.transcript.entries
+            if isinstance(entry.payload, Checkpoint)
+        }
         assert len(summaries) == 1, "the summary is not made again"
         assert any(isinstance(entry.payload, Checkpoint) for entry in each.transcript.path())
         assert each.view.messages[-1].text == "edited"
@@ -535,7 +592,11 @@ class TestSync:
 
     def test_a_summary_of_a_message_that_was_edited_is_not_kept(self) -> None:
         each = window(summarizer=ExtractiveSummarizer(tokenizer=WORDS))
-        talk = [message for number in range(12) for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))]
+        talk = [
+            message
+            for number in range(12)
+            for message in (user(f"question {number}"), assistant(words(90, f"answer{number}")))
+        ]
 
         async def work() -> None:
             each.sync(talk)
@@ -607,7 +668,9 @@ class TestLearningTheMargin:
             tokenizer = each.tokenizer
             assert isinstance(tokenizer, CalibratedTokenizer)
             reported.append(int(request.tokens / tokenizer.margin * ratio))
-            each.add_reply(assistant("answer"), usage=Usage(input_tokens=reported[-1], output_tokens=5))
+            each.add_reply(
+                assistant("answer"), usage=Usage(input_tokens=reported[-1], output_tokens=5)
+            )
         return reported
 
     def test_the_margin_follows_what_the_provider_reports(self) -> None:
@@ -619,8 +682,14 @@ class TestLearningTheMargin:
         assert usage.reading.provider is not None
         assert usage.tokens < 1.3 * usage.reading.provider
 
-    def test_no_request_is_above_the_budget_by_the_provider_s_count_once_it_was_reported(self) -> None:
-        each = window(model="claude-opus-4-5", tokenizer=None, budget=ContextBudget(window=8_000, reserved_output_tokens=0))
+    def test_no_request_is_above_the_budget_by_the_provider_s_count_once_it_was_reported(
+        self,
+    ) -> None:
+        each = window(
+            model="claude-opus-4-5",
+            tokenizer=None,
+            budget=ContextBudget(window=8_000, reserved_output_tokens=0),
+        )
         reported = asyncio.run(self.converse(each, 30, 1.6))
         assert max(reported[8:]) <= 8_000
         assert max(reported[8:]) > 5_000  # and the room is used
@@ -661,14 +730,20 @@ class CountingTokenizer(WordTokenizer):
 def test_warmth_follows_what_the_provider_read_from_its_cache_and_the_time_since() -> None:
     now = [0.0]
     told: list[Event] = []
-    each = window(clock=lambda: now[0], events=Events(told.append), preset=attrs.evolve(vscode(), cache_seconds=600.0))
+    each = window(
+        clock=lambda: now[0],
+        events=Events(told.append),
+        preset=attrs.evolve(vscode(), cache_seconds=600.0),
+    )
     seen: list[bool | None] = []
 
     async def turn(cached: int) -> None:
         each.add(user("on"))
         seen.append(each.compaction.warm)
         await each.request()
-        each.add_reply(assistant("yes"), usage=Usage(input_tokens=100, output_tokens=1, cached_tokens=cached))
+        each.add_reply(
+            assistant("yes"), usage=Usage(input_tokens=100, output_tokens=1, cached_tokens=cached)
+        )
         seen.append(next(event.warm for event in reversed(told) if isinstance(event, DecisionMade)))
 
     async def talk() -> None:

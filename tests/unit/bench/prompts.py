@@ -22,7 +22,12 @@ class Review(PromptElement):
         return (
             SystemMessage(required=True)["You review code."],
             UserMessage(priority=3 if self.remarks_above else 1, label="remarks")[
-                (TextChunk(priority=n)[f"Remark {n}: name things in full, and say what they are for."] for n in range(self.remarks))
+                (
+                    TextChunk(priority=n)[
+                        f"Remark {n}: name things in full, and say what they are for."
+                    ]
+                    for n in range(self.remarks)
+                )
             ],
             UserMessage(priority=2, label="style")["The guide of style. " * 8],
             UserMessage(required=True)["def area(r): return 3.14 * r * r"],
@@ -48,14 +53,23 @@ def sweep_of(
         messages=2,
         floor=floor,
         points=tuple(
-            Point(budget=budget, used=tokens, messages=2, cold=cold, warm=warm) if needed is None else Point(budget=budget, required=needed)
+            Point(budget=budget, used=tokens, messages=2, cold=cold, warm=warm)
+            if needed is None
+            else Point(budget=budget, required=needed)
             for budget, tokens, needed in zip(BUDGETS, used, required, strict=True)
         ),
-        elements=(Element(path="A > Notes", whole=100, kept=notes), Element(path="A > Rules", whole=80, kept=rules)),
+        elements=(
+            Element(path="A > Notes", whole=100, kept=notes),
+            Element(path="A > Rules", whole=80, kept=rules),
+        ),
     )
 
 
-def run_of(*sweeps: Sweep, target: str = "a.py:A", depth: int = 3, repeat: int = 5, python: str = "3.11.0") -> Run:
+def run_of(
+    *sweeps: Sweep, target: str = "a.py:A", depth: int = 3, repeat: int = 5, python: str = "3.11.0"
+) -> Run:
     """A run over BUDGETS."""
     versions = Versions(promptkit="0.1.0", python=python, tiktoken="0.14.0")
-    return Run(target=target, budgets=BUDGETS, depth=depth, repeat=repeat, versions=versions, sweeps=sweeps)
+    return Run(
+        target=target, budgets=BUDGETS, depth=depth, repeat=repeat, versions=versions, sweeps=sweeps
+    )

@@ -8,7 +8,13 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from promptkit.bench.baseline import BaselineMismatchError, Change, check_comparable, compare, format_comparison
+from promptkit.bench.baseline import (
+    BaselineMismatchError,
+    Change,
+    check_comparable,
+    compare,
+    format_comparison,
+)
 from promptkit.bench.results import Element
 from promptkit.bench.sweep import measure
 from tests.unit.bench.prompts import BUDGETS, Review, run_of, sweep_of
@@ -35,14 +41,25 @@ def test_a_run_is_as_good_as_itself() -> None:
 def test_an_element_that_is_lost_is_worse_however_little_of_it_was_kept() -> None:
     before = run_of(sweep_of(notes=(1, 90, 100)))
     found = compare(run_of(sweep_of(notes=(0, 90, 100))), before, tolerance=1.0)
-    assert found.worse == (Change(kind="lost", model=None, budget=100, element="A > Notes", before=0.01, now=0),)
+    assert found.worse == (
+        Change(kind="lost", model=None, budget=100, element="A > Notes", before=0.01, now=0),
+    )
 
 
 def test_an_element_that_is_not_in_the_prompt_any_more_is_lost_wherever_it_was_kept() -> None:
     before = run_of(sweep_of())
-    gone = attrs.evolve(before, sweeps=tuple(attrs.evolve(sweep, elements=sweep.elements[1:]) for sweep in before.sweeps))
-    assert [(c.kind, c.budget) for c in compare(gone, before).worse] == [("lost", 200), ("lost", 400)]
-    assert [(c.kind, c.budget) for c in compare(before, gone).better] == [("lost", 200), ("lost", 400)]
+    gone = attrs.evolve(
+        before,
+        sweeps=tuple(attrs.evolve(sweep, elements=sweep.elements[1:]) for sweep in before.sweeps),
+    )
+    assert [(c.kind, c.budget) for c in compare(gone, before).worse] == [
+        ("lost", 200),
+        ("lost", 400),
+    ]
+    assert [(c.kind, c.budget) for c in compare(before, gone).better] == [
+        ("lost", 200),
+        ("lost", 400),
+    ]
 
 
 @pytest.mark.parametrize(("kept", "said"), [(86, []), (85, []), (84, [("kept", 200, "A > Notes")])])
@@ -60,7 +77,9 @@ def test_utilisation_says_nothing_where_everything_fits() -> None:
 
 
 def test_what_no_longer_fits_is_worse_and_says_nothing_else_of_that_budget() -> None:
-    assert worse(required=(120, None, None), notes=(None, 90, 100), rules=(None, 80, 80)) == [("fits", 100, None)]
+    assert worse(required=(120, None, None), notes=(None, 90, 100), rules=(None, 80, 80)) == [
+        ("fits", 100, None)
+    ]
     found = compare(run_of(sweep_of(required=(120, None, None))), run_of(sweep_of()))
     assert (found.worse[0].before, found.worse[0].now) == (0, 120)
 
@@ -70,17 +89,24 @@ def test_times_are_compared_over_the_floor_so_that_a_slower_machine_is_no_regres
     slower_machine = run_of(sweep_of(cold=0.2, warm=0.1, floor=0.1))
     slower_prompt = run_of(sweep_of(cold=0.031, warm=0.015))
     assert compare(slower_machine, before).worse == ()
-    assert [(c.kind, c.budget) for c in compare(slower_prompt, before).worse] == [("cold", budget) for budget in BUDGETS]
+    assert [(c.kind, c.budget) for c in compare(slower_prompt, before).worse] == [
+        ("cold", budget) for budget in BUDGETS
+    ]
     assert compare(slower_prompt, before, time_tolerance=None).worse == ()
     assert compare(slower_prompt, before, time_tolerance=0.6).worse == ()
     assert len(compare(before, slower_prompt).better) == len(BUDGETS)
 
 
 def test_a_run_without_times_is_compared_without_them_and_says_so() -> None:
-    timed, untimed = run_of(sweep_of()), run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0)
+    timed, untimed = (
+        run_of(sweep_of()),
+        run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0),
+    )
     assert compare(untimed, timed).notes == ("Times were not compared: this run has none.",)
     assert compare(timed, untimed).notes == ("Times were not compared: the baseline has none.",)
-    assert compare(untimed, untimed).notes == compare(timed, untimed, time_tolerance=None).notes == ()
+    assert (
+        compare(untimed, untimed).notes == compare(timed, untimed, time_tolerance=None).notes == ()
+    )
 
 
 def test_notes_say_what_else_differs() -> None:
@@ -97,14 +123,22 @@ def test_notes_say_what_else_differs() -> None:
 def test_each_model_is_held_against_itself() -> None:
     before = run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4"))
     now = run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4", notes=(0, 0, 100)))
-    assert [(c.model, c.kind, c.budget) for c in compare(now, before).worse] == [("gpt-4", "lost", 200)]
+    assert [(c.model, c.kind, c.budget) for c in compare(now, before).worse] == [
+        ("gpt-4", "lost", 200)
+    ]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"budgets": (100, 200)}, r"the budgets of the baseline \(100, 200, 400\) and of this run \(100, 200\) differ"),
-        ({"models": ("gpt-5",)}, r"the models of the baseline \(none\) and of this run \(gpt-5\) differ"),
+        (
+            {"budgets": (100, 200)},
+            r"the budgets of the baseline \(100, 200, 400\) and of this run \(100, 200\) differ",
+        ),
+        (
+            {"models": ("gpt-5",)},
+            r"the models of the baseline \(none\) and of this run \(gpt-5\) differ",
+        ),
         ({"depth": 2}, r"the depth of the baseline \(3\) and of this run \(2\) differ"),
     ],
 )
@@ -124,7 +158,9 @@ def test_a_real_prompt_whose_priorities_change_places_is_worse() -> None:
         ("lost", "Review > UserMessage(style)")
     ] * sum(change.kind == "lost" for change in found.worse)
     assert any(change.kind == "lost" for change in found.worse)
-    assert {change.element for change in found.better} >= {"Review > UserMessage(remarks) > TextChunk"}
+    assert {change.element for change in found.better} >= {
+        "Review > UserMessage(remarks) > TextChunk"
+    }
 
 
 def test_an_element_of_no_tokens_counts_as_kept() -> None:
@@ -132,7 +168,10 @@ def test_an_element_of_no_tokens_counts_as_kept() -> None:
 
 
 def test_says_that_nothing_differs() -> None:
-    assert format_comparison(compare(run_of(sweep_of()), run_of(sweep_of()))) == "As good as the baseline."
+    assert (
+        format_comparison(compare(run_of(sweep_of()), run_of(sweep_of())))
+        == "As good as the baseline."
+    )
 
 
 def test_sums_an_element_up_and_shows_the_budget_where_it_differs_most() -> None:
@@ -151,7 +190,10 @@ def test_sums_an_element_up_and_shows_the_budget_where_it_differs_most() -> None
 
 def test_says_what_got_better_and_that_little_is_not_nothing() -> None:
     now, before = run_of(sweep_of(notes=(5, 90, 100))), run_of(sweep_of(notes=(0, 90, 100)))
-    assert format_comparison(compare(now, before)).splitlines()[2] == "  A > Notes          100      nothing → 5%"
+    assert (
+        format_comparison(compare(now, before)).splitlines()[2]
+        == "  A > Notes          100      nothing → 5%"
+    )
     before = run_of(sweep_of(required=(150, None, None)))
     assert format_comparison(compare(now, before)).splitlines() == [
         "Better than the baseline:",
@@ -170,4 +212,7 @@ def test_names_the_model_where_there_are_several() -> None:
 
 def test_notes_stand_below() -> None:
     now = run_of(sweep_of(), target="b.py:B")
-    assert format_comparison(compare(now, run_of(sweep_of()))) == "As good as the baseline.\nThe baseline was measured with a.py:A."
+    assert (
+        format_comparison(compare(now, run_of(sweep_of())))
+        == "As good as the baseline.\nThe baseline was measured with a.py:A."
+    )

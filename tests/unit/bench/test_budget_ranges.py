@@ -61,8 +61,15 @@ def test_refuses_what_says_no_budgets_or_too_many(text: str, said: str) -> None:
         parse_budgets(text)
 
 
-@given(first=st.integers(1, 10**7), factor=st.integers(1, 10**4), number=st.integers(2, 60), kind=st.sampled_from(["log", "lin"]))
-def test_a_range_has_both_its_ends_and_no_more_sizes_than_asked_for(first: int, factor: int, number: int, kind: str) -> None:
+@given(
+    first=st.integers(1, 10**7),
+    factor=st.integers(1, 10**4),
+    number=st.integers(2, 60),
+    kind=st.sampled_from(["log", "lin"]),
+)
+def test_a_range_has_both_its_ends_and_no_more_sizes_than_asked_for(
+    first: int, factor: int, number: int, kind: str
+) -> None:
     last = first * factor
     budgets = parse_budgets(f"{first}:{last}:{kind}{number}")
     assert (budgets[0], budgets[-1]) == (first, last)
@@ -70,7 +77,9 @@ def test_a_range_has_both_its_ends_and_no_more_sizes_than_asked_for(first: int, 
     assert list(budgets) == sorted(set(budgets))
 
 
-@pytest.mark.parametrize("text", ["8000", "8_000", "8k", "1.5k", "1m", "0.5k", "1.2345", "8q", "k", "1__0", "٣"])
+@pytest.mark.parametrize(
+    "text", ["8000", "8_000", "8k", "1.5k", "1m", "0.5k", "1.2345", "8q", "k", "1__0", "٣"]
+)
 def test_a_single_size_is_read_as_everywhere_on_the_command_line(text: str) -> None:
     try:
         expected = SIZE.convert(text, None, None)

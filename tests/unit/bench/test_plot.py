@@ -40,23 +40,46 @@ if TYPE_CHECKING:
     from promptkit.bench.results import Run
 
 
-HOSTILE = ("<script>alert(1)</script>", "$\\frac{1$", "日本語 \U0001f600", "-->", "]]>", "a & b", "n" * 500, "\ud800")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "$\\frac{1$",
+    "日本語 \U0001f600",
+    "-->",
+    "]]>",
+    "a & b",
+    "n" * 500,
+    "\ud800",
+)
 """Names of elements."""
 
 
 def named(*names: str) -> Run:
-    sweep = attrs.evolve(sweep_of(model="gpt-5"), elements=tuple(Element(path=name, whole=10, kept=(None, 0, 5)) for name in names))
+    sweep = attrs.evolve(
+        sweep_of(model="gpt-5"),
+        elements=tuple(Element(path=name, whole=10, kept=(None, 0, 5)) for name in names),
+    )
     return attrs.evolve(run_of(sweep), target=names[0])
 
 
 RUNS = {
     "one": run_of(sweep_of()),
-    "two models": run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4", required=(70, None, None), notes=(None, 1, 2))),
+    "two models": run_of(
+        sweep_of(model="gpt-5"),
+        sweep_of(model="gpt-4", required=(70, None, None), notes=(None, 1, 2)),
+    ),
     "no times": run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0),
-    "nothing fits": run_of(sweep_of(required=(500, 500, 500), notes=(None,) * 3, rules=(None,) * 3)),
+    "nothing fits": run_of(
+        sweep_of(required=(500, 500, 500), notes=(None,) * 3, rules=(None,) * 3)
+    ),
     "no elements": run_of(attrs.evolve(sweep_of(), elements=())),
     "one budget": attrs.evolve(
-        run_of(attrs.evolve(sweep_of(), points=sweep_of().points[:1], elements=(Element(path="A", whole=9, kept=(3,)),))),
+        run_of(
+            attrs.evolve(
+                sweep_of(),
+                points=sweep_of().points[:1],
+                elements=(Element(path="A", whole=9, kept=(3,)),),
+            )
+        ),
         budgets=BUDGETS[:1],
     ),
     "many": named(*(f"Group > Section {number}" for number in range(60))),
@@ -94,7 +117,9 @@ def test_the_same_run_gives_the_same_bytes_in_another_process(tmp_path: Path) ->
         "import sys; from pathlib import Path; from promptkit.bench.plot import draw_run; from promptkit.bench.results import read_run; "
         "[sys.stdout.buffer.write(draw_run(read_run(Path(sys.argv[1])), form)) for form in sys.argv[2:]]"
     )
-    done = subprocess.run([sys.executable, "-c", program, str(path), *FORMATS], capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path), *FORMATS], capture_output=True, check=True
+    )
     assert done.stdout == b"".join(drawn("one", form) for form in FORMATS)
 
 
@@ -108,7 +133,11 @@ class _Tags(HTMLParser):
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen.append(tag)
-        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "action", "data")]
+        self.addresses += [
+            value or ""
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "action", "data")
+        ]
         self.addresses += [value for name, value in attrs if name.startswith("on") and value]
 
     @override
@@ -121,7 +150,11 @@ def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
     tags.feed(drawn("hostile", ".html").decode())
     assert "svg" in tags.seen
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tags.seen)
-    assert [address for address in tags.addresses if not address.startswith(("#", "data:image/png;base64,"))] == []
+    assert [
+        address
+        for address in tags.addresses
+        if not address.startswith(("#", "data:image/png;base64,"))
+    ] == []
     assert {name for name in HOSTILE if name != "\ud800"} <= set(tags.text)
 
 
@@ -129,7 +162,14 @@ def test_the_page_says_every_figure_in_a_table() -> None:
     tags = _Tags()
     tags.feed(drawn("two models", ".html").decode())
     text = " ".join(tags.text)
-    for figure in ("needs 70", "gpt-5 (o200k_base)", "gpt-4 (o200k_base)", "A > Notes", "95%", "20.0 ms (2.00x)"):
+    for figure in (
+        "needs 70",
+        "gpt-5 (o200k_base)",
+        "gpt-4 (o200k_base)",
+        "A > Notes",
+        "95%",
+        "20.0 ms (2.00x)",
+    ):
         assert figure in text, figure
 
 
@@ -154,12 +194,18 @@ def test_an_unknown_form_is_refused(form: str) -> None:
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PlotError, match=r"run `pip install 'matplotlib>=3\.9'`, or `pip install '\.\[plot\]'` in a checkout"):
+    with pytest.raises(
+        PlotError,
+        match=r"run `pip install 'matplotlib>=3\.9'`, or `pip install '\.\[plot\]'` in a checkout",
+    ):
         draw_run(RUNS["one"], ".svg")
 
 
 def of(*elements: tuple[str, int], kept: tuple[int | None, ...] = (None, 1, 2)) -> Sweep:
-    return attrs.evolve(sweep_of(), elements=tuple(Element(path=path, whole=whole, kept=kept) for path, whole in elements))
+    return attrs.evolve(
+        sweep_of(),
+        elements=tuple(Element(path=path, whole=whole, kept=kept) for path, whole in elements),
+    )
 
 
 def names(sweep: Sweep, most: int = 12) -> list[str]:
@@ -185,13 +231,26 @@ def test_the_rest_is_summed_up_in_a_row_of_its_own() -> None:
 
 
 def test_one_other_is_shown_as_it_is() -> None:
-    assert names(of(*((f"E{number}", 100 - number) for number in range(4))), 3) == ["E0", "E1", "E2", "E3"]
+    assert names(of(*((f"E{number}", 100 - number) for number in range(4))), 3) == [
+        "E0",
+        "E1",
+        "E2",
+        "E3",
+    ]
 
 
 def test_more_than_the_whole_of_one_does_not_hide_the_loss_of_another() -> None:
-    sweep = attrs.evolve(sweep_of(), elements=tuple(Element(path=f"E{n}", whole=10, kept=(30 if n else 0,)) for n in range(4)))
+    sweep = attrs.evolve(
+        sweep_of(),
+        elements=tuple(Element(path=f"E{n}", whole=10, kept=(30 if n else 0,)) for n in range(4)),
+    )
     assert select_largest(sweep, 1)[-1].kept == (30,)
-    sweep = attrs.evolve(sweep, elements=tuple(Element(path=f"E{n}", whole=10, kept=(0 if n == 3 else 30,)) for n in range(4)))
+    sweep = attrs.evolve(
+        sweep,
+        elements=tuple(
+            Element(path=f"E{n}", whole=10, kept=(0 if n == 3 else 30,)) for n in range(4)
+        ),
+    )
     assert select_largest(sweep, 1)[-1].kept_share(0) == 2 / 3
 
 
@@ -221,11 +280,18 @@ def test_a_size_takes_four_characters_at_most(tokens: int, text: str) -> None:
 
 @pytest.mark.slow
 def test_every_colour_of_a_drawing_is_read_on_a_dark_page_too() -> None:
-    replay = draw_timeline([FileResult(file="a", conversations=1, messages=1, window=9, model="gpt-5", policies=())], ".svg").decode()
+    replay = draw_timeline(
+        [FileResult(file="a", conversations=1, messages=1, window=9, model="gpt-5", policies=())],
+        ".svg",
+    ).decode()
     for picture in (drawn("two models", ".svg").decode(), replay):
-        rules = picture[picture.index("@media (prefers-color-scheme: dark)") : picture.index("</style>")]
+        rules = picture[
+            picture.index("@media (prefers-color-scheme: dark)") : picture.index("</style>")
+        ]
         drawing = picture.partition("</style>")[2]
-        for colour in {"#ffffff", "#000000", "#eeeeee"} & set(re.findall(r"(?:fill|stroke): (#\w{6})", drawing)):
+        for colour in {"#ffffff", "#000000", "#eeeeee"} & set(
+            re.findall(r"(?:fill|stroke): (#\w{6})", drawing)
+        ):
             assert f': {colour}"]' in rules
         assert "svg { fill: #e4e6ea }" in rules
 

@@ -22,7 +22,12 @@ Damage: TypeAlias = "Callable[[Any], object]"
 
 RUNS = [
     run_of(sweep_of()),
-    run_of(sweep_of(model="gpt-5"), sweep_of(model="gpt-4", required=(70, None, None), notes=(None, 90, 100), rules=(None, 80, 80))),
+    run_of(
+        sweep_of(model="gpt-5"),
+        sweep_of(
+            model="gpt-4", required=(70, None, None), notes=(None, 90, 100), rules=(None, 80, 80)
+        ),
+    ),
     run_of(sweep_of(cold=None, warm=None, floor=None), repeat=0, target="\ud800 ünï"),
     measure(Review(), budgets=(5, 60, 100), repeat=1),
 ]
@@ -42,8 +47,15 @@ def test_the_same_run_is_the_same_text_so_that_a_baseline_only_changes_with_the_
 
 def test_every_point_and_every_element_is_a_line() -> None:
     lines = [line.strip().rstrip(",") for line in run_to_json(run_of(sweep_of())).splitlines()]
-    assert [json.loads(line)["budget"] for line in lines if line.startswith('{"budget"')] == [100, 200, 400]
-    assert [json.loads(line)["path"] for line in lines if line.startswith('{"path"')] == ["A > Notes", "A > Rules"]
+    assert [json.loads(line)["budget"] for line in lines if line.startswith('{"budget"')] == [
+        100,
+        200,
+        400,
+    ]
+    assert [json.loads(line)["path"] for line in lines if line.startswith('{"path"')] == [
+        "A > Notes",
+        "A > Rules",
+    ]
     assert '"budgets": [100, 200, 400]' in lines
     assert json.loads(run_to_json(run_of(sweep_of())))["schema"] == 1
 
@@ -54,20 +66,31 @@ def _drop(name: str) -> Damage:
 
 DAMAGES: list[tuple[Damage, str]] = [
     (_drop("target"), "is damaged: required field missing @ run.target"),
-    (lambda run: run["sweeps"][0].pop("points"), "is damaged: required field missing @ run.sweeps[0].points"),
+    (
+        lambda run: run["sweeps"][0].pop("points"),
+        "is damaged: required field missing @ run.sweeps[0].points",
+    ),
     (lambda run: run["sweeps"][0].update(whole="many"), "expected int @ run.sweeps[0].whole"),
-    (lambda run: run["sweeps"][0]["points"][0].update(cold="slow"), "@ run.sweeps[0].points[0].cold"),
+    (
+        lambda run: run["sweeps"][0]["points"][0].update(cold="slow"),
+        "@ run.sweeps[0].points[0].cold",
+    ),
     (lambda run: run.update(sweeps=None), "@ run.sweeps"),
     (lambda run: run.update(budgets=[1, 2, 3]), "its figures are not those of its budgets"),
     (lambda run: run["sweeps"][0]["points"].pop(), "its figures are not those of its budgets"),
-    (lambda run: run["sweeps"][0]["elements"][0]["kept"].pop(), "its figures are not those of its budgets"),
+    (
+        lambda run: run["sweeps"][0]["elements"][0]["kept"].pop(),
+        "its figures are not those of its budgets",
+    ),
     (lambda run: run.update(schema=2), "has schema 2, but this version of promptkit reads 1"),
     (_drop("schema"), "is not a run of promptkit bench"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "said"), DAMAGES)
-def test_a_damaged_file_is_refused_with_what_is_wrong(damage: Damage, said: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_with_what_is_wrong(
+    damage: Damage, said: str, tmp_path: Path
+) -> None:
     fields = json.loads(run_to_json(run_of(sweep_of())))
     damage(fields)
     path = tmp_path / "run.json"

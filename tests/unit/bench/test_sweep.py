@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from promptkit_components.demo import load_demo
 
-from promptkit import AssistantMessage, Chunk, Group, Message, Renderer, Reserve, SystemMessage, TextChunk, TokenLimit, UserMessage, render
+from promptkit import (
+    AssistantMessage,
+    Chunk,
+    Group,
+    Message,
+    Renderer,
+    Reserve,
+    SystemMessage,
+    TextChunk,
+    TokenLimit,
+    UserMessage,
+    render,
+)
 from promptkit.bench.budget_ranges import InvalidBudgetsError
 from promptkit.bench.sweep import build_elements, count_kept_tokens, measure
 from promptkit.element import Child, PromptElement, Sizing, component
@@ -32,19 +44,27 @@ def test_every_point_is_what_a_render_at_that_budget_gives(model: str | None) ->
     assert (sweep.model, [point.budget for point in sweep.points]) == (model, list(BUDGETS))
     for point in sweep.points:
         rendered = render(Review(), budget=point.budget, model=model)
-        assert (point.used, point.messages, point.removed) == (rendered.tokens, len(rendered.messages), len(rendered.removals))
+        assert (point.used, point.messages, point.removed) == (
+            rendered.tokens,
+            len(rendered.messages),
+            len(rendered.removals),
+        )
         assert point.utilisation == rendered.tokens / point.budget
         assert (point.required, point.cold, point.warm) == (None, None, None)
 
 
 def test_every_model_is_counted_as_it_counts() -> None:
     run = measure(load_demo().prompt, budgets=[4_000], models=["gpt-5", "gpt-4"])
-    assert [(sweep.model, sweep.tokenizer) for sweep in run.sweeps] == [("gpt-5", "o200k_base"), ("gpt-4", "cl100k_base")]
+    assert [(sweep.model, sweep.tokenizer) for sweep in run.sweeps] == [
+        ("gpt-5", "o200k_base"),
+        ("gpt-4", "cl100k_base"),
+    ]
     assert run.sweeps[0].whole != run.sweeps[1].whole
 
 
 @pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["1k"]])
-def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:  # Any: it is wrong
+# Any stands for it is wrong
+def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:
     with pytest.raises(InvalidBudgetsError, match="use one or more whole numbers of tokens"):
         measure("no prompt", budgets=budgets)
 
@@ -60,8 +80,11 @@ def test_the_whole_is_the_prompt_with_room_for_everything() -> None:
     assert (sweep.whole, sweep.messages) == (rendered.tokens, len(rendered.messages))
 
 
-def test_a_prompt_larger_than_any_window_is_whole_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.bench.sweep.UNLIMITED", 70)  # rather than a prompt of ten million tokens
+def test_a_prompt_larger_than_any_window_is_whole_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # rather than a prompt of ten million tokens
+    monkeypatch.setattr("promptkit.bench.sweep.UNLIMITED", 70)
     (sweep,) = measure((Review(), Reserve(tokens=30)), budgets=[90]).sweeps
     assert sweep.whole == render(Review(), budget=1_000_000).tokens
 
@@ -100,7 +123,13 @@ def test_components_are_really_rendered_at_every_budget() -> None:
     (sweep,) = measure(Half(), budgets=[100, 200, 2_000]).sweeps
     assert [point.removed for point in sweep.points] == [0, 0, 0]
     assert sweep.points[0].used < sweep.points[1].used < sweep.points[2].used == sweep.whole
-    assert 0 < (sweep.elements[0].kept_share(0) or 0) < (sweep.elements[0].kept_share(1) or 0) < (sweep.elements[0].kept_share(2) or 0) == 1
+    assert (
+        0
+        < (sweep.elements[0].kept_share(0) or 0)
+        < (sweep.elements[0].kept_share(1) or 0)
+        < (sweep.elements[0].kept_share(2) or 0)
+        == 1
+    )
 
 
 def test_the_stable_prefix_ends_before_the_first_message_that_differs() -> None:
@@ -134,7 +163,11 @@ def test_a_changed_first_message_leaves_no_stable_prefix() -> None:
 @pytest.mark.slow
 def test_times_are_taken_only_when_asked_for() -> None:
     (without,) = measure(Review(), budgets=[100, 1_000]).sweeps
-    assert (without.floor, without.points[0].cold, without.over_floor(without.points[0].cold)) == (None, None, None)
+    assert (without.floor, without.points[0].cold, without.over_floor(without.points[0].cold)) == (
+        None,
+        None,
+        None,
+    )
     run = measure(load_demo().prompt, budgets=[1_000, 8_000], repeat=2)
     (timed,) = run.sweeps
     assert run.repeat == 2
@@ -146,7 +179,9 @@ def test_times_are_taken_only_when_asked_for() -> None:
 
 
 @pytest.mark.slow
-def test_cold_starts_from_nothing_and_warm_from_the_render_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cold_starts_from_nothing_and_warm_from_the_render_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[tuple[int, int]] = []
     plain = Renderer.render
 
@@ -156,7 +191,8 @@ def test_cold_starts_from_nothing_and_warm_from_the_render_before(monkeypatch: p
 
     monkeypatch.setattr(Renderer, "render", spied)
     kept: list[Renderer] = []
-    monkeypatch.setattr(Renderer, "__init__", _kept(kept, Renderer.__init__))  # or ids would be used again
+    # or ids would be used again
+    monkeypatch.setattr(Renderer, "__init__", _kept(kept, Renderer.__init__))
     measure(Review(), budgets=[100, 1_000], repeat=3)
     timed = seen[3:]  # the render with room for everything, and one for each budget
     pairs = list(zip(timed[::2], timed[1::2], strict=True))
@@ -211,7 +247,10 @@ class Notes(PromptElement):
     count: int = 3
 
     def render(self, sizing: Sizing) -> Child:
-        return [UserMessage(priority=n, fallback=UserMessage()["gone"])[f"note {n} " + "and more " * 10] for n in range(self.count)]
+        return [
+            UserMessage(priority=n, fallback=UserMessage()["gone"])[f"note {n} " + "and more " * 10]
+            for n in range(self.count)
+        ]
 
 
 def traced(prompt: Child, budget: int = ROOM) -> Trace:
@@ -221,7 +260,9 @@ def traced(prompt: Child, budget: int = ROOM) -> Trace:
 
 
 def test_elements_are_told_apart_by_their_path_and_not_by_their_position() -> None:
-    prompt = Group()[SystemMessage()["Be brief."], Notes(), Notes(label="more"), UserMessage()["Go."]]
+    prompt = Group()[
+        SystemMessage()["Be brief."], Notes(), Notes(label="more"), UserMessage()["Go."]
+    ]
     kept = count_kept_tokens(traced(prompt), 3)
     assert list(kept) == [
         "Group > SystemMessage",
@@ -236,13 +277,18 @@ def test_the_tokens_of_all_elements_are_those_of_the_messages() -> None:
     for budget in (30, 60, ROOM):
         rendered = render(prompt, budget=budget, trace=True)
         assert rendered.trace is not None
-        fallbacks = sum(item.tokens for item in rendered.trace.kept(rendered.trace.state or 0) if item.since)
-        assert sum(count_kept_tokens(rendered.trace, 3).values()) + fallbacks == rendered.tokens - 3  # for the start of the reply
+        fallbacks = sum(
+            item.tokens for item in rendered.trace.kept(rendered.trace.state or 0) if item.since
+        )
+        # for the start of the reply
+        assert sum(count_kept_tokens(rendered.trace, 3).values()) + fallbacks == rendered.tokens - 3
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 9])
 def test_a_path_has_no_more_steps_than_the_depth(depth: int) -> None:
-    trace = traced(Group()[Group()[Group()[Group()[UserMessage()[TextChunk()["a"], TextChunk()["b"]]]]]])
+    trace = traced(
+        Group()[Group()[Group()[Group()[UserMessage()[TextChunk()["a"], TextChunk()["b"]]]]]]
+    )
     kept = count_kept_tokens(trace, depth)
     assert max(len(path.split(" > ")) for path in kept) == min(depth, 6)
     assert sum(kept.values()) == sum(item.tokens for item in trace.items)
@@ -254,7 +300,10 @@ def test_plain_text_belongs_to_the_element_around_it_and_a_chunk_is_its_own() ->
 
 
 def test_what_is_gone_counts_nothing_and_keeps_its_place() -> None:
-    prompt = Group()[SystemMessage(priority=1)["Be brief, and never say more than you must."], UserMessage(required=True)["Go."]]
+    prompt = Group()[
+        SystemMessage(priority=1)["Be brief, and never say more than you must."],
+        UserMessage(required=True)["Go."],
+    ]
     kept = count_kept_tokens(traced(prompt, 10), 2)
     assert list(kept) == ["Group > SystemMessage", "Group > UserMessage"]
     assert kept["Group > SystemMessage"] == 0
@@ -271,21 +320,34 @@ def test_what_stands_in_for_something_removed_is_not_kept() -> None:
 
 def test_a_limit_that_always_removes_leaves_no_row() -> None:
     limited = UserMessage()[
-        TokenLimit(max_tokens=5)[TextChunk(label="long", priority=1)["far too long " * 10], TextChunk(label="short", priority=2)["short"]]
+        TokenLimit(max_tokens=5)[
+            TextChunk(label="long", priority=1)["far too long " * 10],
+            TextChunk(label="short", priority=2)["short"],
+        ]
     ]
     kept = count_kept_tokens(traced(limited), 9)
     assert kept["UserMessage > TokenLimit > TextChunk(long)"] == 0
-    assert [row.path for row in build_elements(kept, [kept])] == ["UserMessage", "UserMessage > TokenLimit > TextChunk(short)"]
+    assert [row.path for row in build_elements(kept, [kept])] == [
+        "UserMessage",
+        "UserMessage > TokenLimit > TextChunk(short)",
+    ]
 
 
 def test_names_cannot_move_the_cursor_or_break_a_line() -> None:
-    kept = count_kept_tokens(traced(Group()[Chunk(label="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2)
+    kept = count_kept_tokens(
+        traced(Group()[Chunk(label="a\nb\x1b[31m\ud800")[UserMessage()["x"]]]), 2
+    )
     assert list(kept) == ["Group > Chunk(a\\nb\\x1b[31m\\ud800)"]
 
 
 def test_an_element_that_is_there_only_when_room_is_short_is_measured_by_the_most_it_has() -> None:
-    made = build_elements({"Long": 100}, [None, {"Long": 0, "Short": 10}, {"Long": 0, "Short": 20}, {"Long": 100}])
-    assert [(row.path, row.whole, row.kept) for row in made] == [("Long", 100, (None, 0, 0, 100)), ("Short", 20, (None, 10, 20, 0))]
+    made = build_elements(
+        {"Long": 100}, [None, {"Long": 0, "Short": 10}, {"Long": 0, "Short": 20}, {"Long": 100}]
+    )
+    assert [(row.path, row.whole, row.kept) for row in made] == [
+        ("Long", 100, (None, 0, 0, 100)),
+        ("Short", 20, (None, 10, 20, 0)),
+    ]
     assert [made[1].kept_share(at) for at in range(4)] == [None, 0.5, 1.0, 0.0]
 
 
@@ -294,4 +356,6 @@ def test_a_chain_deeper_than_recursion_is_summed_up() -> None:
     prompt: Child = UserMessage()["deep"]
     for _ in range(3_000):
         prompt = Group()[prompt]
-    assert count_kept_tokens(traced(prompt), 2) == {"Group > Group": count_kept_tokens(traced(UserMessage()["deep"]), 1)["UserMessage"]}
+    assert count_kept_tokens(traced(prompt), 2) == {
+        "Group > Group": count_kept_tokens(traced(UserMessage()["deep"]), 1)["UserMessage"]
+    }

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)  # a host may set it for processes without a terminal, too
+    # a host may set it for processes without a terminal, too
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.fixture(autouse=True)

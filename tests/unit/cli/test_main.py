@@ -44,7 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "torn.json").write_text('{"query": ', encoding="utf-8")
     (tmp_path / "latin.json").write_bytes(b'{"query": "\xe9"}')
     (tmp_path / "page.j2").write_text("Hello {{ name }}!", encoding="utf-8")
-    (tmp_path / "chat.j2").write_text("{% system %}Be brief.{% endsystem %}\n{% user %}Hello {{ name }}!{% enduser %}", encoding="utf-8")
+    (tmp_path / "chat.j2").write_text(
+        "{% system %}Be brief.{% endsystem %}\n{% user %}Hello {{ name }}!{% enduser %}",
+        encoding="utf-8",
+    )
     (tmp_path / "name.json").write_text('{"name": "Ada"}', encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -73,8 +76,15 @@ class TestRender:
     def test_prints_the_body_of_a_request(self, capsys: pytest.CaptureFixture[str]) -> None:
         _, out, _ = run(capsys, *RENDER, "--budget", "1k", "--format", "openai")
         assert json.loads(out)[0] == {"role": "system", "content": "You review code."}
-        assert json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "responses")[1])[-1]["role"] == "user"
-        assert "You review code." in str(json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "anthropic")[1])["system"])
+        assert (
+            json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "responses")[1])[-1][
+                "role"
+            ]
+            == "user"
+        )
+        assert "You review code." in str(
+            json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "anthropic")[1])["system"]
+        )
 
     def test_prints_the_tree(self, capsys: pytest.CaptureFixture[str]) -> None:
         status, out, _ = run(capsys, *RENDER, "--format", "json")
@@ -94,10 +104,16 @@ class TestRender:
         assert json.loads(out)
         assert "UserMessage" in err
 
-    def test_renders_a_template_with_and_without_messages(self, capsys: pytest.CaptureFixture[str]) -> None:
-        _, page, _ = run(capsys, "render", "page.j2", "--props", "name.json", "--budget", "1k", "--json")
+    def test_renders_a_template_with_and_without_messages(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        _, page, _ = run(
+            capsys, "render", "page.j2", "--props", "name.json", "--budget", "1k", "--json"
+        )
         assert [message["role"] for message in json.loads(page)["messages"]] == ["user"]
-        _, chat, _ = run(capsys, "render", "chat.j2", "--props", "name.json", "--budget", "1k", "--json")
+        _, chat, _ = run(
+            capsys, "render", "chat.j2", "--props", "name.json", "--budget", "1k", "--json"
+        )
         assert [message["role"] for message in json.loads(chat)["messages"]] == ["system", "user"]
         assert "Hello Ada!" in page
         assert "Hello Ada!" in chat
@@ -110,11 +126,23 @@ class TestRender:
         (["render"], "Missing argument"),
         (["rendre"], "No such command 'rendre'"),
         (["render", "missing.py:Review"], "there is no file missing.py."),
-        (["render", "prompt.py:Review", "--props", "missing.json"], "cannot read missing.json: No such file or directory."),
-        (["render", "prompt.py:Review", "--props", "torn.json"], "torn.json:1:11: invalid JSON: Expecting value."),
+        (
+            ["render", "prompt.py:Review", "--props", "missing.json"],
+            "cannot read missing.json: No such file or directory.",
+        ),
+        (
+            ["render", "prompt.py:Review", "--props", "torn.json"],
+            "torn.json:1:11: invalid JSON: Expecting value.",
+        ),
         (["render", "prompt.py:Review", "--props", "latin.json"], "latin.json is not UTF-8 text."),
-        (["render", "prompt.py:Review", "--props", "list.json"], "list.json contains a JSON list: use an object"),
-        (["render", "prompt.py:Review"], "prompt.py:Review needs the prop 'query': add it to --props FILE.json."),
+        (
+            ["render", "prompt.py:Review", "--props", "list.json"],
+            "list.json contains a JSON list: use an object",
+        ),
+        (
+            ["render", "prompt.py:Review"],
+            "prompt.py:Review needs the prop 'query': add it to --props FILE.json.",
+        ),
         ([*RENDER, "--budget", "8q"], "invalid token count '8q': use 8000, 8k or 1m."),
         ([*RENDER, "--model", "no-such-model"], "no-such-model"),
         ([*RENDER, "--budget", "5"], "required tokens do not fit a budget of 5"),
@@ -124,7 +152,9 @@ class TestRender:
         (["demo", "--budget", "10"], "required tokens do not fit"),
     ],
 )
-def test_a_mistake_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_on_stderr(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert said in err
@@ -147,13 +177,19 @@ class TestDemo:
         assert (status, err) == (0, "")
         renders = json.loads(out)["renders"]
         assert [each["budget"] for each in renders] == [2_000, 4_000]
-        assert all(type(each[name]) is int for each in renders for name in ("budget", "tokens", "messages", "removed"))
+        assert all(
+            type(each[name]) is int
+            for each in renders
+            for name in ("budget", "tokens", "messages", "removed")
+        )
         assert all(0 < each["tokens"] <= each["budget"] for each in renders)
         assert renders[0]["messages"] < renders[1]["messages"]
 
     def test_fits_80_columns_and_needs_no_colour(self) -> None:
         environment = os.environ | {"COLUMNS": "80", "PYTHONUTF8": "1"}
-        done = subprocess.run([SCRIPT, "demo"], capture_output=True, encoding="utf-8", check=True, env=environment)
+        done = subprocess.run(
+            [SCRIPT, "demo"], capture_output=True, encoding="utf-8", check=True, env=environment
+        )
         assert max(map(len, done.stdout.splitlines())) <= 80
         assert "\x1b" not in done.stdout
         assert done.stderr == ""
@@ -161,14 +197,22 @@ class TestDemo:
     @pytest.mark.slow
     def test_prints_where_only_ascii_can_be_written(self) -> None:
         environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-        done = subprocess.run([SCRIPT, "demo", "--budget", "2k"], capture_output=True, encoding="ascii", check=True, env=environment)
+        done = subprocess.run(
+            [SCRIPT, "demo", "--budget", "2k"],
+            capture_output=True,
+            encoding="ascii",
+            check=True,
+            env=environment,
+        )
         assert "####" in done.stdout
 
     def test_lists_everything_when_asked(self, capsys: pytest.CaptureFixture[str]) -> None:
         _, folded, _ = run(capsys, "demo", "--budget", "4k")
         _, everything, _ = run(capsys, "demo", "--budget", "4k", "--all")
         assert "more messages" in folded
-        assert "more" not in [line.split()[2] for line in everything.splitlines() if len(line.split()) > 2]
+        assert "more" not in [
+            line.split()[2] for line in everything.splitlines() if len(line.split()) > 2
+        ]
         assert len(everything.splitlines()) > len(folded.splitlines())
 
 
@@ -186,11 +230,24 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert status == 0
         assert out.startswith("Usage: promptkit")
         assert "..." not in out.replace("[ARGS]...", "")
-        assert "\n    promptkit render prompt.py:Review --props props.json --budget 4k\n" in out or "render" not in arguments
+        assert (
+            "\n    promptkit render prompt.py:Review --props props.json --budget 4k\n" in out
+            or "render" not in arguments
+        )
     assert run(capsys, "--version")[1].startswith("promptkit 0.")
 
 
-HEAVY = ["rich", "jinja2", "openai", "matplotlib", "tiktoken", "asyncio", "cattrs", "promptkit.rendering", "promptkit.compaction"]
+HEAVY = [
+    "rich",
+    "jinja2",
+    "openai",
+    "matplotlib",
+    "tiktoken",
+    "asyncio",
+    "cattrs",
+    "promptkit.rendering",
+    "promptkit.compaction",
+]
 
 IMPORTED = """
 import sys
@@ -202,7 +259,18 @@ print(*[name for name in {heavy} if name in sys.modules])
 
 
 def test_help_and_version_import_nothing_heavy() -> None:
-    commands = ["bench", "chat", "compact", "demo", "export", "import", "render", "replay", "trace", "transcript"]
+    commands = [
+        "bench",
+        "chat",
+        "compact",
+        "demo",
+        "export",
+        "import",
+        "render",
+        "replay",
+        "trace",
+        "transcript",
+    ]
     arguments = [["--help"], ["--version"], *([command, "--help"] for command in commands)]
     code = IMPORTED.format(arguments=arguments, heavy=HEAVY)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -71,10 +71,19 @@ def too_wide(text: str) -> list[str]:
 
 
 def test_the_module_is_the_command() -> None:
-    command = subprocess.run([SCRIPT, "render", "--help"], capture_output=True, text=True, check=True).stdout
-    module = subprocess.run([sys.executable, "-m", "promptkit", "render", "--help"], capture_output=True, text=True, check=True).stdout
+    command = subprocess.run(
+        [SCRIPT, "render", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    module = subprocess.run(
+        [sys.executable, "-m", "promptkit", "render", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert module == command
-    failed = subprocess.run([sys.executable, "-m", "promptkit", "render"], capture_output=True, text=True, check=False)
+    failed = subprocess.run(
+        [sys.executable, "-m", "promptkit", "render"], capture_output=True, text=True, check=False
+    )
     assert failed.returncode == 2
 
 
@@ -87,20 +96,33 @@ class TestANarrowTerminal:
     def test_the_help_fits(self, capsys: pytest.CaptureFixture[str], name: str) -> None:
         assert too_wide(run(capsys, name, "--help")) == []
 
-    def test_an_example_that_is_broken_can_still_be_copied(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_an_example_that_is_broken_can_still_be_copied(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         help_text = run(capsys, "replay", "--help")
         assert "--window \\\n" in help_text or "--policy vscode,langchain \\\n" in help_text
         words = help_text.replace("\\\n", " ").split()
         examples = " ".join(words[words.index("Examples:") :])
-        assert "promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json" in examples
+        assert (
+            "promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json"
+            in examples
+        )
 
     @pytest.mark.usefixtures("folder")
-    def test_the_figures_of_bench_fit_and_are_whole(self, capsys: pytest.CaptureFixture[str]) -> None:
-        shown = run(capsys, "bench", "prompt.py:Review", "--budgets", "1k:128k:log16", "--repeat", "1")
+    def test_the_figures_of_bench_fit_and_are_whole(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        shown = run(
+            capsys, "bench", "prompt.py:Review", "--budgets", "1k:128k:log16", "--repeat", "1"
+        )
         assert too_wide(shown) == []
         lines = shown.splitlines()
-        assert sum(line.split()[:1] == ["128,000"] for line in lines) == 2  # the row goes on in a second table
-        assert any(line.split() == ["budget", "cold", "warm"] or line.split() == ["budget", "warm"] for line in lines)
+        # the row goes on in a second table
+        assert sum(line.split()[:1] == ["128,000"] for line in lines) == 2
+        assert any(
+            line.split() == ["budget", "cold", "warm"] or line.split() == ["budget", "warm"]
+            for line in lines
+        )
 
     def test_the_figures_of_replay_fit_and_are_whole(
         self, capsys: pytest.CaptureFixture[str], talk: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,7 +133,12 @@ class TestANarrowTerminal:
         monkeypatch.setenv("COLUMNS", "80")
         wide = run(capsys, "replay", talk.name, "--policy", "off,langchain", "--window", "16k")
         row = next(line for line in wide.splitlines() if line.startswith("langchain"))
-        assert set(row.split()) <= {cell for line in narrow.splitlines() if line.startswith("langchain") for cell in line.split()}
+        assert set(row.split()) <= {
+            cell
+            for line in narrow.splitlines()
+            if line.startswith("langchain")
+            for cell in line.split()
+        }
 
     def test_the_demo_fits(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert too_wide(run(capsys, "demo")) == []
@@ -120,7 +147,12 @@ class TestANarrowTerminal:
         self, capsys: pytest.CaptureFixture[str], talk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.chdir(talk.parent)
-        for arguments in (["transcript", "show"], ["transcript", "stats"], ["transcript", "validate"], ["import"]):
+        for arguments in (
+            ["transcript", "show"],
+            ["transcript", "stats"],
+            ["transcript", "validate"],
+            ["import"],
+        ):
             assert too_wide(run(capsys, *arguments, talk.name)) == []
         assert too_wide(run(capsys, "compact", talk.name, "--dry-run").split("\nSummary")[0]) == []
 
@@ -140,12 +172,15 @@ class TestColours:
         ),
         ids=lambda arguments: arguments[0],
     )
-    def test_no_colour_is_written_to_a_terminal_when_none_is_wanted(self, folder: Path, talk: Path, arguments: list[str]) -> None:
+    def test_no_colour_is_written_to_a_terminal_when_none_is_wanted(
+        self, folder: Path, talk: Path, arguments: list[str]
+    ) -> None:
         (folder / "talk.jsonl").write_bytes(talk.read_bytes())
         shown = read_terminal(folder, *arguments, NO_COLOR="1")
         assert colours(shown) == []
         if arguments[0] not in {"render", "replay"}:
-            assert colours(read_terminal(folder, *arguments, NO_COLOR="")) != []  # the check sees colours
+            # the check sees colours
+            assert colours(read_terminal(folder, *arguments, NO_COLOR="")) != []
 
 
 class TestHostileText:
@@ -187,14 +222,25 @@ class Hostile(PromptElement):
     def test_stays_as_it_is_for_another_program(self, folder: Path) -> None:
         transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
         transcript.append(MessageEntry(message=Message(role="user", content=(self.HOSTILE,))))
-        done = subprocess.run([SCRIPT, "export", "talk.jsonl", "--to", "openai"], cwd=folder, capture_output=True, check=True)
+        done = subprocess.run(
+            [SCRIPT, "export", "talk.jsonl", "--to", "openai"],
+            cwd=folder,
+            capture_output=True,
+            check=True,
+        )
         assert json.loads(done.stdout)[0]["content"] == self.HOSTILE
         assert "\u202e".encode() in done.stdout
 
 
 def test_ctrl_c_while_modules_are_loaded_ends_with_one_line(folder: Path) -> None:
     (folder / "click.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "promptkit", "--help"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "promptkit", "--help"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "promptkit: interrupted\n")
 
 
@@ -207,7 +253,14 @@ def read_terminal(folder: Path, *arguments: str, **more: str) -> str:
     """Run the command at a terminal, and return what it writes to stdout."""
     here, there = os.openpty()
     environment = os.environ | {"TERM": "xterm-256color"} | more
-    process = subprocess.Popen([SCRIPT, *arguments], stdin=subprocess.DEVNULL, stdout=there, stderr=there, cwd=folder, env=environment)
+    process = subprocess.Popen(
+        [SCRIPT, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=there,
+        stderr=there,
+        cwd=folder,
+        env=environment,
+    )
     os.close(there)
     shown = b""
     while True:
@@ -226,7 +279,9 @@ def read_terminal(folder: Path, *arguments: str, **more: str) -> str:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 class TestADeviceAsOutput:
     @pytest.mark.parametrize("command", ["trace", "export", "import"])
-    def test_is_written_to_and_stays_what_it_is(self, folder: Path, talk: Path, command: str) -> None:
+    def test_is_written_to_and_stays_what_it_is(
+        self, folder: Path, talk: Path, command: str
+    ) -> None:
         commands: dict[str, Callable[[], list[str]]] = {
             "trace": lambda: ["trace", "prompt.py:Review", "--budget", "1k"],
             "export": lambda: ["export", str(talk), "--to", "openai"],
@@ -245,7 +300,9 @@ class TestADeviceAsOutput:
         assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"prompt.py", "device"}
 
     @pytest.mark.parametrize("command", [["export", "--to", "openai"], ["import"]])
-    def test_a_file_still_needs_force(self, folder: Path, talk: Path, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    def test_a_file_still_needs_force(
+        self, folder: Path, talk: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+    ) -> None:
         (folder / "out.json").write_text("mine", encoding="utf-8")
         assert main([*command, str(talk.with_name("recording.jsonl")), "-o", "out.json"]) == 2
         assert "--force" in capsys.readouterr().err

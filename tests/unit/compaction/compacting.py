@@ -42,7 +42,13 @@ class Made:
         return [message.text for message in self.compactor.view.messages]
 
 
-def made(transcript: Transcript | None = None, *, writer: Writer | None = None, keep: Keep | None = None, cap: int | None = None) -> Made:
+def made(
+    transcript: Transcript | None = None,
+    *,
+    writer: Writer | None = None,
+    keep: Keep | None = None,
+    cap: int | None = None,
+) -> Made:
     """Two turns of a hundred words a message, of which the first is what a compaction drops."""
     log = Transcript() if transcript is None else transcript
     if not len(log):
@@ -65,8 +71,14 @@ def made(transcript: Transcript | None = None, *, writer: Writer | None = None, 
     return Made(compactor, writing, told)
 
 
-def compact(each: Made, instructions: str | None = None, last_request: LastRequest | None = None) -> Entry | None:
-    return asyncio.run(each.compactor.compact(trigger="manual", instructions=instructions, last_request=last_request))
+def compact(
+    each: Made, instructions: str | None = None, last_request: LastRequest | None = None
+) -> Entry | None:
+    return asyncio.run(
+        each.compactor.compact(
+            trigger="manual", instructions=instructions, last_request=last_request
+        )
+    )
 
 
 def checkpoint(entry: Entry | None) -> Checkpoint:

@@ -71,7 +71,11 @@ class Kept:
 
     @property
     def texts(self) -> list[str]:
-        return [message.text.split(maxsplit=1)[0] for message in self.controller.view.messages if message.text]
+        return [
+            message.text.split(maxsplit=1)[0]
+            for message in self.controller.view.messages
+            if message.text
+        ]
 
     @property
     def compacted(self) -> bool:
@@ -79,11 +83,21 @@ class Kept:
 
 
 def kept(
-    *, writer: Writer | None = None, policy: Policy | None = None, enabled: bool = True, reduce: ReduceToolResults | None = None
+    *,
+    writer: Writer | None = None,
+    policy: Policy | None = None,
+    enabled: bool = True,
+    reduce: ReduceToolResults | None = None,
 ) -> Kept:
     writing, told = writer or Writer(), Recorder()
     tokenizer = WordTokenizer()
-    compactor = Compactor(Transcript(), summarizer=writing, tokenizer=tokenizer, max_summary_tokens=200, events=Events(told))
+    compactor = Compactor(
+        Transcript(),
+        summarizer=writing,
+        tokenizer=tokenizer,
+        max_summary_tokens=200,
+        events=Events(told),
+    )
     controller = CompactionController(
         compactor,
         budget=BUDGET,

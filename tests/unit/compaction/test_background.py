@@ -76,7 +76,9 @@ def test_a_result_is_taken_once() -> None:
 
 
 @pytest.mark.parametrize(("work", "kind"), [(fails, ValueError), (called_off, None)])
-def test_what_fails_is_failed_and_says_why_and_another_may_start(work: Work, kind: type[BaseException] | None) -> None:
+def test_what_fails_is_failed_and_says_why_and_another_may_start(
+    work: Work, kind: type[BaseException] | None
+) -> None:
     async def check(background: Background, _: list[DraftSummary]) -> None:
         background.start(work, PLAN)
         await settled(background)
@@ -296,7 +298,9 @@ class Passes(RuleBasedStateMachine):
 
     @rule(stubborn=st.booleans())
     def start(self, *, stubborn: bool) -> None:
-        piece = Piece(number=len(self.pieces) + 1, stubborn=stubborn, outcome=self.loop.create_future())
+        piece = Piece(
+            number=len(self.pieces) + 1, stubborn=stubborn, outcome=self.loop.create_future()
+        )
 
         async def started() -> bool:
             free = self.background.state in {"idle", "failed"}
@@ -366,7 +370,8 @@ class Passes(RuleBasedStateMachine):
         told = [each.number for each in (*self.used, *self.unused, *([last] if last else []))]
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
-        assert sorted(told) == sorted(made)  # whatever was made was used, given back or reported: exactly once
+        # whatever was made was used, given back or reported: exactly once
+        assert sorted(told) == sorted(made)
 
 
 Passes.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)

@@ -111,25 +111,45 @@ def test_the_breadcrumb_leads_to_the_file_with_the_entries_that_it_had(tmp_path:
 
 
 def test_facts_are_carried_whoever_writes_the_summary() -> None:
-    each = made(writer=Writer(text="One turn."))  # a summarizer of one's own, which knows nothing of facts
+    # a summarizer of one's own, which knows nothing of facts
+    each = made(writer=Writer(text="One turn."))
     each.log.append_messages(Message(role="user", content=(words(9),)))
-    each.log.append_messages(Message(role="assistant", tool_calls=(ToolCall(id="1", name="edit_file", arguments='{"path": "a.py"}'),)))
-    each.log.append_messages(Message(role="tool", tool_call_id="1", content=("done",)), Message(role="user", content=(words(9),)))
+    each.log.append_messages(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="1", name="edit_file", arguments='{"path": "a.py"}'),),
+        )
+    )
+    each.log.append_messages(
+        Message(role="tool", tool_call_id="1", content=("done",)),
+        Message(role="user", content=(words(9),)),
+    )
     each.compactor.keep = KeepNothing()
     first = Facts.from_json(checkpoint(compact(each)).facts)
     assert first.changed == ("a.py",)
     assert first.requests[0] == words(100, "ask-one")
-    each.log.append_messages(Message(role="assistant", content=(words(99),)), Message(role="user", content=(words(9),)))
+    each.log.append_messages(
+        Message(role="assistant", content=(words(99),)), Message(role="user", content=(words(9),))
+    )
     assert Facts.from_json(checkpoint(compact(each)).facts).changed == ("a.py",)
 
 
 def test_rules_of_a_program_s_own_tell_which_files_its_tools_change() -> None:
     each = made()
     rules = (FileRule(tools="^fmt$", use="change", arguments=("sources",)), *FILE_RULES)
-    compactor = Compactor(each.log, summarizer=Writer(), tokenizer=WordTokenizer(), max_summary_tokens=15, file_rules=rules)
+    compactor = Compactor(
+        each.log,
+        summarizer=Writer(),
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=15,
+        file_rules=rules,
+    )
     call = ToolCall(id="1", name="fmt", arguments='{"sources": ["b.py", "a.py"]}')
     each.log.append_messages(Message(role="assistant", tool_calls=(call,)))
-    each.log.append_messages(Message(role="tool", tool_call_id="1", content=("done",)), Message(role="user", content=("next",)))
+    each.log.append_messages(
+        Message(role="tool", tool_call_id="1", content=("done",)),
+        Message(role="user", content=("next",)),
+    )
     entry = asyncio.run(compactor.compact(compactor.plan(KeepNothing()), trigger="manual"))
     assert Facts.from_json(checkpoint(entry).facts).changed == ("b.py", "a.py")
 
@@ -137,8 +157,12 @@ def test_rules_of_a_program_s_own_tell_which_files_its_tools_change() -> None:
 @pytest.mark.spec("E107")
 def test_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
     each = made()
-    each.log.append(Checkpoint(summary="S1", first_kept=each.log.path()[2].id, facts={"read": ["a.py"]}))
-    each.log.append_messages(Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),)))
+    each.log.append(
+        Checkpoint(summary="S1", first_kept=each.log.path()[2].id, facts={"read": ["a.py"]})
+    )
+    each.log.append_messages(
+        Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),))
+    )
     compact(each)
     assert each.writer.tasks[0].facts == {"read": ["a.py"]}
     assert each.writer.tasks[0].plan.previous == "S1"
@@ -165,13 +189,17 @@ def test_an_undone_compaction_shows_what_was_and_the_next_one_summarizes_that() 
 
 def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
     log = Transcript()
-    log.append_messages(Message(role="user", content=("go",)), Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)))
+    log.append_messages(
+        Message(role="user", content=("go",)),
+        Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),)),
+    )
     log.append_messages(Message(role="tool", content=(words(500),), tool_call_id="c"))
     each = made(log, cap=40)
     assert WordTokenizer().count(each.texts[-1]) <= 40
     shown = each.compactor.view.items[-1]
     log.append_messages(Message(role="assistant", content=("done",)))
-    assert each.compactor.view.items[2] is shown  # the same object: what was shown before is neither counted nor cut again
+    # the same object: what was shown before is neither counted nor cut again
+    assert each.compactor.view.items[2] is shown
     whole = log.path()[2].message
     assert whole is not None
     assert whole.text == words(500)
@@ -180,7 +208,9 @@ def test_a_tool_result_is_shown_within_its_limit_and_kept_in_full() -> None:
 @pytest.mark.spec("I34")
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(talk=talks(), keep=keeps(), late=st.integers(0, 2))
-def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: ConversationBuilder, keep: Keep, late: int) -> None:
+def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(
+    talk: ConversationBuilder, keep: Keep, late: int
+) -> None:
     if not talk.leaf:
         return
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep)
@@ -188,7 +218,9 @@ def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(talk: Con
         return
     for number in range(late):
         talk.user(f"late {number}")
-    compactor = Compactor(talk.log, summarizer=Writer(text="S"), tokenizer=TOKENIZER, max_summary_tokens=99)
+    compactor = Compactor(
+        talk.log, summarizer=Writer(text="S"), tokenizer=TOKENIZER, max_summary_tokens=99
+    )
     items = compactor.view.items
     planned = len(items) - late
     made = attrs.evolve(draft(1), plan=plan)
@@ -233,7 +265,9 @@ def test_a_discarded_draft_says_why() -> None:
     each = made()
 
     async def discarded() -> None:
-        drafted = await each.compactor.draft(each.compactor.plan(KeepLastRound(background=True)), trigger="background")
+        drafted = await each.compactor.draft(
+            each.compactor.plan(KeepLastRound(background=True)), trigger="background"
+        )
         assert drafted is not None
         each.compactor.discard(drafted, "not needed")
 
@@ -297,7 +331,12 @@ def test_what_is_said_while_a_summary_is_made_stays_behind_it() -> None:
         return await each.compactor.commit(drafted)
 
     checkpoint(asyncio.run(late()))
-    assert each.texts == [build_summary_message(WRITTEN).text, words(100, "ask-two"), words(100, "answer-two"), "late"]
+    assert each.texts == [
+        build_summary_message(WRITTEN).text,
+        words(100, "ask-two"),
+        words(100, "answer-two"),
+        "late",
+    ]
 
 
 def test_what_is_said_meanwhile_stays_where_the_plan_kept_nothing() -> None:
@@ -320,13 +359,17 @@ def test_what_another_process_wrote_meanwhile_stays_behind_the_summary(tmp_path:
 
     async def race() -> None:
         drafted = await each.compactor.draft(each.compactor.plan(), trigger="background")
-        Transcript(JsonlStore(file)).append_messages(Message(role="user", content=("from elsewhere",)))
+        Transcript(JsonlStore(file)).append_messages(
+            Message(role="user", content=("from elsewhere",))
+        )
         assert drafted is not None
         assert await each.compactor.commit(drafted) is not None
 
     asyncio.run(race())
     assert each.texts[-1] == "from elsewhere"
-    assert [message.text for message in build_view(Transcript(JsonlStore(file)).path()).messages] == each.texts
+    assert [
+        message.text for message in build_view(Transcript(JsonlStore(file)).path()).messages
+    ] == each.texts
     each.told.check()
 
 
@@ -379,9 +422,13 @@ def test_a_summary_that_is_none_leaves_everything_as_it_was(writer: Writer, reas
 
 
 @pytest.mark.spec("E60")
-def test_a_summary_that_is_absurdly_short_for_what_it_stands_for_is_refused_whoever_wrote_it() -> None:
+def test_a_summary_that_is_absurdly_short_for_what_it_stands_for_is_refused_whoever_wrote_it() -> (
+    None
+):
     each = made(writer=Writer(text="ok"), keep=KeepNothing())  # of 400 tokens
-    with pytest.raises(SummaryError, match="a summary of 1 tokens cannot replace 400: 'ok'") as caught:
+    with pytest.raises(
+        SummaryError, match="a summary of 1 tokens cannot replace 400: 'ok'"
+    ) as caught:
         compact(each)
     assert caught.value.reason == "too_short"
 
@@ -391,24 +438,41 @@ def test_a_summary_that_is_absurdly_short_for_what_it_stands_for_is_refused_whoe
 @pytest.mark.spec("E60")
 def test_a_summary_of_nothing_but_headings_is_refused() -> None:
     text = "\n".join(f"{number}. {heading}: N/A" for number, heading in enumerate(SECTIONS[:3], 1))
-    with pytest.raises(SummaryError, match="a summary with nothing of its own cannot replace 400 tokens") as caught:
+    with pytest.raises(
+        SummaryError, match="a summary with nothing of its own cannot replace 400 tokens"
+    ) as caught:
         compact(made(writer=Writer(text=text), keep=KeepNothing()))
     assert caught.value.reason == "too_short"
-    assert compact(made(writer=Writer(text=f"{text} a.py scatters."), keep=KeepNothing())) is not None
+    assert (
+        compact(made(writer=Writer(text=f"{text} a.py scatters."), keep=KeepNothing())) is not None
+    )
 
 
 def test_a_note_that_says_that_there_is_no_summary_may_be_short() -> None:
     each = made(keep=KeepNothing())
-    each.log.append_messages(*(Message(role="assistant", content=(words(2_000),)) for _ in range(4)))
-    each.compactor.summarizer = FallbackSummarizer([PlaceholderSummarizer(tokenizer=WordTokenizer())])
+    each.log.append_messages(
+        *(Message(role="assistant", content=(words(2_000),)) for _ in range(4))
+    )
+    each.compactor.summarizer = FallbackSummarizer(
+        [PlaceholderSummarizer(tokenizer=WordTokenizer())]
+    )
 
-    assert checkpoint(compact(each)).summary == "[8 earlier messages are left out here. They could not be summarized.]"
+    assert (
+        checkpoint(compact(each)).summary
+        == "[8 earlier messages are left out here. They could not be summarized.]"
+    )
 
 
-def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the_number_of_its_compaction() -> None:
-    error = SummaryError(reason="untagged", detail="no tags.", usage=Usage(input_tokens=10, output_tokens=2))
+def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the_number_of_its_compaction() -> (
+    None
+):
+    error = SummaryError(
+        reason="untagged", detail="no tags.", usage=Usage(input_tokens=10, output_tokens=2)
+    )
     each = made()
-    each.compactor.summarizer = FallbackSummarizer([Writer(error=error), Writer()], clock=itertools.count(step=3).__next__)
+    each.compactor.summarizer = FallbackSummarizer(
+        [Writer(error=error), Writer()], clock=itertools.count(step=3).__next__
+    )
     compact(each)
 
     started, failed, committed = each.told.events
@@ -435,7 +499,10 @@ def test_one_summarizer_alone_has_the_time_limit_too() -> None:
 def short_talk(count: int) -> Transcript:
     """A question and an answer of so many words together, and one more question."""
     log = Transcript()
-    log.append_messages(Message(role="user", content=(words(count - 1),)), Message(role="assistant", content=("yes",)))
+    log.append_messages(
+        Message(role="user", content=(words(count - 1),)),
+        Message(role="assistant", content=("yes",)),
+    )
     log.append_messages(Message(role="user", content=("go",)))
     return log
 
@@ -472,13 +539,16 @@ def test_a_writer_is_told_how_long_a_summary_may_be_to_save_a_tenth() -> None:
 
 @pytest.mark.spec("E55")
 @pytest.mark.parametrize(("bad", "times"), [(" \n", 1), (words(9), 1), (words(31), 2)])
-def test_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(bad: str, times: int) -> None:
+def test_of_a_chain_the_next_one_is_asked_where_a_summary_would_not_be_put_in_place(
+    bad: str, times: int
+) -> None:
     first, second = Writer(text=bad), Writer(text="good")
     each = made(short_talk(12))
     each.compactor.summarizer = FallbackSummarizer([first, second])
 
     assert checkpoint(compact(each)).summary == "good"
-    assert (len(first.tasks), len(second.tasks)) == (times, 1)  # one that is too long is asked for once more
+    # one that is too long is asked for once more
+    assert (len(first.tasks), len(second.tasks)) == (times, 1)
     assert each.told.ends == ["committed"]
 
 
@@ -545,7 +615,12 @@ def test_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoint() 
     before = Facts(read=("a.py",), changed=("b.py",), requests=("Build it.",)).to_json()
     talk.append(Checkpoint(summary="S1", facts={**before, "odd": 1}))
     talk.user(words(9))
-    there = Facts(read=("c.py", "a.py"), changed=("d.py",), requests=("Try the first way.",), todos=("the second way",)).to_json()
+    there = Facts(
+        read=("c.py", "a.py"),
+        changed=("d.py",),
+        requests=("Try the first way.",),
+        todos=("the second way",),
+    ).to_json()
     talk.append(BranchSummary(summary="The first way fails.", leaf=talk.leaf, facts=there))
     talk.answer("ok")
     talk.user("more")
@@ -562,6 +637,8 @@ def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
     talk.user(words(9))
     talk.answer("ok")
     talk.user("more")
-    talk.append(BranchSummary(summary="T", leaf=talk.leaf, facts=Facts(changed=("d.py",)).to_json()))
+    talk.append(
+        BranchSummary(summary="T", leaf=talk.leaf, facts=Facts(changed=("d.py",)).to_json())
+    )
 
     assert known(talk) == {}

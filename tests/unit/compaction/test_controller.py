@@ -73,7 +73,9 @@ def test_a_summary_of_what_was_edited_since_is_dropped() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
+        each.log.append(
+            Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted")
+        )
         await each.prepare()
         assert not each.compacted
 
@@ -140,7 +142,10 @@ def test_the_live_request_is_given_only_where_it_shows_all_that_is_dropped() -> 
         for item in (*task.plan.dropped, *task.plan.prefix):
             assert item.message.text in shown
         each.user(1)
-        each.log.append_messages(Message(role="assistant", content=("said elsewhere",)), Message(role="user", content=("and on",)))
+        each.log.append_messages(
+            Message(role="assistant", content=("said elsewhere",)),
+            Message(role="user", content=("and on",)),
+        )
         await each.controller.compact()
         assert each.writer.tasks[1].last_request is None
 
@@ -170,14 +175,18 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
         each.answer(10)
         each.user(100)
         each.answer(10)
-        each.log.append(Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted"))
+        each.log.append(
+            Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted")
+        )
         await each.controller.compact()
         assert each.writer.tasks[0].last_request is None
 
     run(work, each)
 
 
-def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine_tenths_of_what_overflows() -> None:
+def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine_tenths_of_what_overflows() -> (
+    None
+):
     each = kept()
     each.controller.budget = ContextBudget(window=1_000, reserved_output_tokens=0, tools=100)
     full = each.controller.budget.render_budget
@@ -188,7 +197,9 @@ def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine
             each.user(5)
             await each.prepare()
             each.answer(5)
-            assert each.controller.usage().tokens < full, "the request overflows before the summary is started"
+            assert each.controller.usage().tokens < full, (
+                "the request overflows before the summary is started"
+            )
         assert 0.9 <= each.controller.usage().tokens / full < 0.92
 
     run(work, each)
@@ -228,7 +239,13 @@ COUNTED: list[str] = []
 
 def test_a_decision_counts_only_what_is_new() -> None:
     tokenizer = Counting()
-    compactor = Compactor(Transcript(), summarizer=Writer(), tokenizer=tokenizer, max_summary_tokens=9, max_result_tokens=500)
+    compactor = Compactor(
+        Transcript(),
+        summarizer=Writer(),
+        tokenizer=tokenizer,
+        max_summary_tokens=9,
+        max_result_tokens=500,
+    )
     controller = CompactionController(
         compactor,
         budget=ContextBudget(window=10**9, reserved_output_tokens=0),
@@ -265,7 +282,8 @@ def test_who_is_cancelled_while_closing_has_said_what_became_of_a_ready_summary(
         await turns()
         assert each.controller.background.state == "ready"
         ending = asyncio.ensure_future(slow())
-        each.controller.background._ending.add(ending)  # work of an earlier pass, which heeds its cancellation late
+        # work of an earlier pass, which heeds its cancellation late
+        each.controller.background._ending.add(ending)
         closing = asyncio.ensure_future(each.controller.close())
         await turns()
         closing.cancel()
@@ -394,7 +412,9 @@ def test_one_failed_attempt_for_each_message_of_the_person() -> None:
 
 
 @pytest.mark.spec("E33")
-def test_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> None:
+def test_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> (
+    None
+):
     each = kept(writer=Writer(error=ValueError("no provider")))
 
     async def work() -> None:

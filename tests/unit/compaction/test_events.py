@@ -29,11 +29,23 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 START = CompactionStarted(number=1, trigger="manual", messages=4)
-COMMITTED = CompactionCommitted(number=1, trigger="manual", checkpoint="e9", mode="live", tokens_before=900, tokens_after=100, seconds=1.5)
-FAILED = CompactionFailed(number=1, trigger="manual", reason="empty", detail="the text of a secret", seconds=0.5)
+COMMITTED = CompactionCommitted(
+    number=1,
+    trigger="manual",
+    checkpoint="e9",
+    mode="live",
+    tokens_before=900,
+    tokens_after=100,
+    seconds=1.5,
+)
+FAILED = CompactionFailed(
+    number=1, trigger="manual", reason="empty", detail="the text of a secret", seconds=0.5
+)
 CANCELLED = CompactionCancelled(number=1, trigger="manual", seconds=0.5)
 DISCARDED = SummaryDiscarded(number=1, trigger="manual", reason="small enough", seconds=0.5)
-DECIDED = DecisionMade(decision="StartBackground", reason="warm cache", tokens=80, ratio=0.8, threshold=0.79, warm=True)
+DECIDED = DecisionMade(
+    decision="StartBackground", reason="warm cache", tokens=80, ratio=0.8, threshold=0.79, warm=True
+)
 
 
 def test_every_subscriber_hears_every_event_in_order() -> None:
@@ -45,7 +57,9 @@ def test_every_subscriber_hears_every_event_in_order() -> None:
     assert first.events == second.events == [START, COMMITTED]
 
 
-def test_a_subscriber_that_raises_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subscriber_that_raises_is_logged_and_breaks_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     heard = Recorder()
 
     def raises(event: Event) -> None:
@@ -67,7 +81,9 @@ def test_a_subscriber_that_raises_is_logged_and_breaks_nothing(caplog: pytest.Lo
         (DISCARDED, logging.INFO),
     ],
 )
-def test_a_log_has_one_line_for_each_event_with_its_figures(event: Event, level: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_has_one_line_for_each_event_with_its_figures(
+    event: Event, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
     logger = logging.getLogger("test.events")
     with caplog.at_level(logging.DEBUG, logger="test.events"):
         logging_subscriber(logger)(event)
@@ -91,7 +107,13 @@ def spans(*events: Event) -> list[ReadableSpan]:
 
 
 @pytest.mark.parametrize(
-    ("end", "outcome"), [(COMMITTED, "committed"), (FAILED, "failed"), (CANCELLED, "cancelled"), (DISCARDED, "discarded")]
+    ("end", "outcome"),
+    [
+        (COMMITTED, "committed"),
+        (FAILED, "failed"),
+        (CANCELLED, "cancelled"),
+        (DISCARDED, "discarded"),
+    ],
 )
 def test_a_compaction_is_a_span_from_its_start_to_its_end(end: Event, outcome: str) -> None:
     made, turn = spans(START, end)
@@ -102,7 +124,9 @@ def test_a_compaction_is_a_span_from_its_start_to_its_end(end: Event, outcome: s
     assert made.attributes is not None
     assert made.attributes["promptkit.outcome"] == outcome
     assert made.attributes["promptkit.messages"] == 4
-    assert made.status.status_code == (StatusCode.ERROR if outcome == "failed" else StatusCode.UNSET)
+    assert made.status.status_code == (
+        StatusCode.ERROR if outcome == "failed" else StatusCode.UNSET
+    )
 
 
 def test_a_span_has_the_figures_and_none_of_the_conversation() -> None:

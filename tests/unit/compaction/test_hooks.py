@@ -26,10 +26,14 @@ class Says(CompactionHooks):
 
     wanted: PreCompactResult | BaseException = attrs.field(factory=PreCompactResult)
     after_error: Exception | None = None
-    before_calls: list[tuple[str, str | None, int]] = attrs.field(factory=list[tuple[str, "str | None", int]])
+    before_calls: list[tuple[str, str | None, int]] = attrs.field(
+        factory=list[tuple[str, "str | None", int]]
+    )
     after_calls: list[str] = attrs.field(factory=list[str])
 
-    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(
+        self, plan: Plan, *, trigger: str, instructions: str | None
+    ) -> PreCompactResult:
         self.before_calls.append((trigger, instructions, len(plan.dropped)))
         if isinstance(self.wanted, BaseException):
             raise self.wanted
@@ -41,10 +45,15 @@ class Says(CompactionHooks):
             raise self.after_error
 
 
-def compacted(hooks: CompactionHooks, *, instructions: str | None = None) -> tuple[Entry | None, Writer, Recorder]:
+def compacted(
+    hooks: CompactionHooks, *, instructions: str | None = None
+) -> tuple[Entry | None, Writer, Recorder]:
     log = Transcript()
     for name in ("one", "two"):
-        log.append_messages(Message(role="user", content=(words(10, name),)), Message(role="assistant", content=(words(10, name),)))
+        log.append_messages(
+            Message(role="user", content=(words(10, name),)),
+            Message(role="assistant", content=(words(10, name),)),
+        )
     writer, told = Writer(), Recorder()
     compactor = Compactor(
         log,
@@ -91,15 +100,21 @@ def test_a_hook_calls_a_compaction_off_and_no_model_is_asked() -> None:
 
 
 def test_a_hook_s_summary_takes_the_place_of_the_model_s() -> None:
-    entry, writer, _ = compacted(Says(wanted=PreCompactResult(summary=Summary(text="mine", mode="hook"))))
+    entry, writer, _ = compacted(
+        Says(wanted=PreCompactResult(summary=Summary(text="mine", mode="hook")))
+    )
     assert text(entry) == "mine"
     assert writer.tasks == []
 
 
 @pytest.mark.spec("E105")
 @pytest.mark.parametrize("bad", ["  ", words(31), words(25)])
-def test_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.LogCaptureFixture) -> None:
-    entry, writer, told = compacted(Says(wanted=PreCompactResult(summary=Summary(text=bad, mode="hook"))))
+def test_a_hook_s_summary_that_is_none_is_not_taken(
+    bad: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry, writer, told = compacted(
+        Says(wanted=PreCompactResult(summary=Summary(text=bad, mode="hook")))
+    )
     assert text(entry) == WRITTEN
     assert len(writer.tasks) == 1
     assert told.ends == ["committed"]
@@ -108,13 +123,16 @@ def test_a_hook_s_summary_that_is_none_is_not_taken(bad: str, caplog: pytest.Log
 
 def test_a_hook_adds_to_the_person_s_instructions() -> None:
     _, writer, _ = compacted(
-        Says(wanted=PreCompactResult(instructions=("keep the ports", "and the names"))), instructions="mind the parser"
+        Says(wanted=PreCompactResult(instructions=("keep the ports", "and the names"))),
+        instructions="mind the parser",
     )
     assert writer.tasks[0].instructions == "mind the parser\n\nkeep the ports\n\nand the names"
 
 
 @pytest.mark.spec("E105")
-def test_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_raises_before_stops_nothing_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     entry, _, told = compacted(Says(wanted=ValueError("broken hook")))
     assert text(entry) == WRITTEN
     assert told.ends == ["committed"]
@@ -122,7 +140,9 @@ def test_a_hook_that_raises_before_stops_nothing_and_is_logged(caplog: pytest.Lo
 
 
 @pytest.mark.spec("I37")
-def test_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_raises_after_leaves_the_checkpoint_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     entry, _, told = compacted(Says(after_error=ValueError("broken hook")))
     assert text(entry) == WRITTEN
     assert told.ends == ["committed"]
@@ -144,7 +164,9 @@ class Saying(CompactionHooks):
         self.wants = wants
         self.told: list[str] = []
 
-    async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+    async def pre_compact(
+        self, plan: Plan, *, trigger: str, instructions: str | None
+    ) -> PreCompactResult:
         _ = plan, instructions
         self.told.append(trigger)
         if self.wants is None:
@@ -158,7 +180,11 @@ class Saying(CompactionHooks):
 
 
 def asked(*hooks: CompactionHooks) -> PreCompactResult:
-    return asyncio.run(HookChain(*hooks, logger=logging.getLogger("test")).pre_compact(Plan(leaf=""), trigger="manual", instructions=None))
+    return asyncio.run(
+        HookChain(*hooks, logger=logging.getLogger("test")).pre_compact(
+            Plan(leaf=""), trigger="manual", instructions=None
+        )
+    )
 
 
 def test_instructions_are_added_up_and_the_first_summary_counts() -> None:
@@ -178,7 +204,9 @@ def test_the_first_that_calls_it_off_ends_the_questions() -> None:
 
 
 @pytest.mark.spec("E105")
-def test_a_hook_that_raises_is_logged_and_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_raises_is_logged_and_the_others_are_heard(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     good = Saying(PreCompactResult(instructions=("heed",)))
     assert asked(Saying(None), good).instructions == ("heed",)
     asyncio.run(HookChain(Saying(None), good).post_compact(ENTRY))

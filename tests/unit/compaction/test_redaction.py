@@ -42,13 +42,20 @@ TOLD = summary_reply(f"The key is {SECRET}. {words(30)}")
 def secret_talk() -> ConversationBuilder:
     """A conversation that has its secret wherever one can be."""
     talk = ConversationBuilder()
-    talk.append(Checkpoint(summary=f"S1 {SECRET}", facts={"requests": [f"old {SECRET}"], "earlier": SECRET, "odd": {SECRET: [SECRET]}}))
+    talk.append(
+        Checkpoint(
+            summary=f"S1 {SECRET}",
+            facts={"requests": [f"old {SECRET}"], "earlier": SECRET, "odd": {SECRET: [SECRET]}},
+        )
+    )
     talk.user(f"Use {SECRET}. {words(50)}")
     talk.say(
         Message(
             role="assistant",
             content=(OpaquePart(value={"type": "thinking", "thinking": SECRET, "signature": "s"}),),
-            tool_calls=(ToolCall(id="c1", name="run", arguments=json.dumps({"command": f"curl {SECRET}"})),),
+            tool_calls=(
+                ToolCall(id="c1", name="run", arguments=json.dumps({"command": f"curl {SECRET}"})),
+            ),
         )
     )
     talk.result("c1", f"Error: {words(50)} {SECRET}")
@@ -58,12 +65,23 @@ def secret_talk() -> ConversationBuilder:
 
 
 def compacted(
-    talk: ConversationBuilder, summarizer: Summarizer, *, hooks: CompactionHooks | None = None, last: LastRequest | None = None
+    talk: ConversationBuilder,
+    summarizer: Summarizer,
+    *,
+    hooks: CompactionHooks | None = None,
+    last: LastRequest | None = None,
 ) -> Checkpoint:
     compactor = Compactor(
-        talk.log, summarizer=summarizer, tokenizer=TOKENIZER, max_summary_tokens=200, redactor=redact_secrets, hooks=hooks
+        talk.log,
+        summarizer=summarizer,
+        tokenizer=TOKENIZER,
+        max_summary_tokens=200,
+        redactor=redact_secrets,
+        hooks=hooks,
     )
-    entry = asyncio.run(compactor.compact(trigger="manual", instructions=f"keep {SECRET}", last_request=last))
+    entry = asyncio.run(
+        compactor.compact(trigger="manual", instructions=f"keep {SECRET}", last_request=last)
+    )
     assert entry is not None
     assert isinstance(entry.payload, Checkpoint)
     return entry.payload
@@ -71,24 +89,38 @@ def compacted(
 
 def written(made: Checkpoint) -> str:
     """What a checkpoint says of what was before it."""
-    return made.summary + json.dumps(made.facts) + "".join(message.text for message in made.replacement or ())
+    return (
+        made.summary
+        + json.dumps(made.facts)
+        + "".join(message.text for message in made.replacement or ())
+    )
 
 
 MODES: list[Callable[[Model], Summarizer]] = [
     lambda model: FullSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
     lambda model: ChunkedSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
-    lambda model: FallbackSummarizer([InlineSummarizer(model=model), SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)]),
+    lambda model: FallbackSummarizer(
+        [
+            InlineSummarizer(model=model),
+            SimpleSummarizer(model=model, window=2_000, tokenizer=TOKENIZER),
+        ]
+    ),
 ]
 
 
 @pytest.mark.spec("E73")
 @pytest.mark.parametrize("mode", MODES)
-def test_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(mode: Callable[[Model], Summarizer]) -> None:
+def test_no_secret_is_in_what_a_model_is_asked_or_in_what_it_gave(
+    mode: Callable[[Model], Summarizer],
+) -> None:
     with ScriptedModel([TOLD]) as model:
         made = compacted(secret_talk(), mode(model))
 
-    sent = "\n".join(message.text + "".join(call.arguments for call in message.tool_calls) for message in model.requests[0].messages)
+    sent = "\n".join(
+        message.text + "".join(call.arguments for call in message.tool_calls)
+        for message in model.requests[0].messages
+    )
     assert SECRET not in sent
     assert sent.count("[redacted: access token]") >= 6
     assert SECRET not in written(made)
@@ -113,7 +145,8 @@ def test_the_live_request_is_as_it_was_sent_and_its_summary_is_clean() -> None:
 
     *sent, since, question = model.requests[0].messages
     assert tuple(sent) == last.messages
-    assert since.text.startswith("It is [redacted: access token].")  # once: it is known what was sent
+    # once: it is known what was sent
+    assert since.text.startswith("It is [redacted: access token].")
     assert SECRET not in question.text
     assert SECRET not in written(made)
 
@@ -128,15 +161,22 @@ def test_what_was_sent_is_known_though_the_plan_has_it_without_its_secret() -> N
     with ScriptedModel([TOLD]) as model:
         compacted(talk, InlineSummarizer(model=model, tokenizer=TOKENIZER), last=last)
 
-    assert [message.text for message in model.requests[0].messages[:-1]] == [last.messages[0].text, f"It is {words(50)}"]
+    assert [message.text for message in model.requests[0].messages[:-1]] == [
+        last.messages[0].text,
+        f"It is {words(50)}",
+    ]
 
 
 @pytest.mark.spec("E73")
 def test_a_summary_of_one_s_own_is_looked_at_too() -> None:
     class Own(CompactionHooks):
-        async def pre_compact(self, plan: Plan, *, trigger: str, instructions: str | None) -> PreCompactResult:
+        async def pre_compact(
+            self, plan: Plan, *, trigger: str, instructions: str | None
+        ) -> PreCompactResult:
             _ = plan, trigger, instructions
-            return PreCompactResult(summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET}))
+            return PreCompactResult(
+                summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET})
+            )
 
     writer = Writer()
 
@@ -187,7 +227,9 @@ def test_a_redactor_that_raises_ends_the_compaction_and_nothing_is_asked_or_writ
         raise ValueError(len(text))
 
     writer, talk = Writer(), secret_talk()
-    compactor = Compactor(talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=200, redactor=broken)
+    compactor = Compactor(
+        talk.log, summarizer=writer, tokenizer=TOKENIZER, max_summary_tokens=200, redactor=broken
+    )
     entries = len(talk.log)
     with pytest.raises(ValueError, match=r"\d"):
         asyncio.run(compactor.compact(trigger="manual"))

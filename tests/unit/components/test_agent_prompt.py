@@ -12,7 +12,10 @@ def history(turns: int) -> list[Message]:
     return [
         message
         for i in range(turns)
-        for message in (Message(role="user", content=(f"Question {i}?",)), Message(role="assistant", content=(f"Answer {i}. " * 5,)))
+        for message in (
+            Message(role="user", content=(f"Question {i}?",)),
+            Message(role="assistant", content=(f"Answer {i}. " * 5,)),
+        )
     ]
 
 
@@ -23,14 +26,28 @@ def prompt(turns: int = 10, rounds: int = 3) -> AgentPrompt:
         history=history(turns),
         files=[Attachment(path="parser.py", text="def parse(): ...")],
         query="Fix the parser.",
-        rounds=[ToolRound(calls=[ToolCall(id=f"c{i}", name="read")], results={f"c{i}": f"Output {i}. " * 40}) for i in range(rounds)],
+        rounds=[
+            ToolRound(
+                calls=[ToolCall(id=f"c{i}", name="read")], results={f"c{i}": f"Output {i}. " * 40}
+            )
+            for i in range(rounds)
+        ],
         reminder="Run the tests.",
     )
 
 
 def test_every_part_stands_in_its_place() -> None:
     said = [(m.role, m.text) for m in render(prompt(1, 1)).messages]
-    assert [role for role, _ in said] == ["system", "user", "user", "assistant", "user", "assistant", "tool", "user"]
+    assert [role for role, _ in said] == [
+        "system",
+        "user",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+    ]
     assert said[0][1] == "You are a coding agent."
     assert "parser.py" in said[1][1]
     assert said[2][1] == "Question 0?"
@@ -57,7 +74,12 @@ def test_the_request_and_the_instructions_always_stay(budget: int) -> None:
 
 
 def test_a_reminder_gives_way_to_the_request() -> None:
-    said = [m.text for m in render(AgentPrompt(query="Fix the parser.", reminder="word " * 50), budget=30).messages]
+    said = [
+        m.text
+        for m in render(
+            AgentPrompt(query="Fix the parser.", reminder="word " * 50), budget=30
+        ).messages
+    ]
     assert said == ["Fix the parser."]
 
 
@@ -78,4 +100,6 @@ def test_needs_nothing_but_a_request() -> None:
 
 
 def test_the_request_may_be_missing() -> None:
-    assert [m.text for m in render(AgentPrompt(query=None, instructions="Be brief.")).messages] == ["Be brief."]
+    assert [m.text for m in render(AgentPrompt(query=None, instructions="Be brief.")).messages] == [
+        "Be brief."
+    ]

@@ -32,7 +32,18 @@ def test_every_edit_and_run_was_a_real_one() -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"/home/", r"/t[m]p/", r"/root", r"/work/", r"/usr/", r"site-packages", r"\.venv", r"0x[0-9a-f]{6}", r"https?://", r"/Users/"],
+    [
+        r"/home/",
+        r"/t[m]p/",
+        r"/root",
+        r"/work/",
+        r"/usr/",
+        r"site-packages",
+        r"\.venv",
+        r"0x[0-9a-f]{6}",
+        r"https?://",
+        r"/Users/",
+    ],
 )
 def test_names_nothing_of_the_machine(pattern: str) -> None:
     found = [message.text for message in SHOWN.conversation if re.search(pattern, message.text)]
@@ -54,7 +65,9 @@ def test_replays_turn_by_turn() -> None:
 def test_a_saved_conversation_loads_as_it_was() -> None:
     turns = [
         Message(role="user", content=("Grüße\n",)),
-        Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments='{"path": 1}'),)),
+        Message(
+            role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments='{"path": 1}'),)
+        ),
         Message(role="tool", tool_call_id="a", content=("ok",)),
     ]
     assert list(messages_from_jsonl(messages_to_jsonl(turns))) == turns

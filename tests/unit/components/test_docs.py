@@ -14,11 +14,21 @@ from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "components.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-MODULES = ["agent_prompt", "attachments", "file_tree", "instructions", "reminder", "tool_calls", "workspace"]
+MODULES = [
+    "agent_prompt",
+    "attachments",
+    "file_tree",
+    "instructions",
+    "reminder",
+    "tool_calls",
+    "workspace",
+]
 
 
 def blocks() -> list[tuple[str, str]]:
-    return [(found[1], found[2] or "") for found in BLOCK.finditer(DOCS.read_text(encoding="utf-8"))]
+    return [
+        (found[1], found[2] or "") for found in BLOCK.finditer(DOCS.read_text(encoding="utf-8"))
+    ]
 
 
 @pytest.mark.parametrize(("code", "output"), blocks(), ids=range(len(blocks())))

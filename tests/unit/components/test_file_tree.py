@@ -11,11 +11,17 @@ from promptkit_components import FileTree
 from promptkit import TokenLimit, UserMessage, render
 from tests.examples import examples
 
-PATHS = [f"src/package_{i}/module_{j}.py" for i in range(12) for j in range(12)] + ["README.md", "pyproject.toml"]
+PATHS = [f"src/package_{i}/module_{j}.py" for i in range(12) for j in range(12)] + [
+    "README.md",
+    "pyproject.toml",
+]
 
 
 def shown(paths: list[str], budget: int = 10_000) -> str:
-    return "".join(message.text for message in render(UserMessage()[FileTree(paths=paths)], budget=budget).messages)
+    return "".join(
+        message.text
+        for message in render(UserMessage()[FileTree(paths=paths)], budget=budget).messages
+    )
 
 
 def test_shows_all_where_it_fits() -> None:
@@ -41,7 +47,10 @@ def test_fills_its_budget_and_no_more(budget: int) -> None:
 
 
 def test_stays_within_a_limit_around_it() -> None:
-    assert render(UserMessage()[TokenLimit(max_tokens=50)[FileTree(paths=PATHS)]], budget=4_000).tokens < 70
+    assert (
+        render(UserMessage()[TokenLimit(max_tokens=50)[FileTree(paths=PATHS)]], budget=4_000).tokens
+        < 70
+    )
 
 
 def test_is_nothing_without_paths() -> None:

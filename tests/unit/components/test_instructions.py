@@ -40,7 +40,9 @@ class TestWithoutFiles:
 
 class TestFiles:
     def test_follow_the_words_in_the_order_given(self, project: Path) -> None:
-        (message,) = render(Instructions(files=["AGENTS.md", "src/AGENTS.md"], root=project)["Be brief."]).messages
+        (message,) = render(
+            Instructions(files=["AGENTS.md", "src/AGENTS.md"], root=project)["Be brief."]
+        ).messages
         assert message.text.strip() == (
             'Be brief.\n<instructions file="AGENTS.md">\nUse tabs.\n</instructions>\n<instructions file="src/AGENTS.md">\nUse spaces.\n</instructions>'
         )
@@ -51,7 +53,11 @@ class TestFiles:
 
     def test_are_awaited(self, project: Path) -> None:
         async def main() -> str:
-            return (await render_async(Instructions(files=["AGENTS.md"], root=project))).messages[0].text
+            return (
+                (await render_async(Instructions(files=["AGENTS.md"], root=project)))
+                .messages[0]
+                .text
+            )
 
         assert "Use tabs." in asyncio.run(main())
 
@@ -65,15 +71,21 @@ class TestFiles:
     def test_that_are_missing_are_left_out_and_reported(self, project: Path) -> None:
         rendered = render(Instructions(files=["CLAUDE.md", "AGENTS.md"], root=project))
         assert "CLAUDE.md" not in rendered.messages[0].text
-        assert [(repair.kind, "CLAUDE.md" in repair.detail) for repair in rendered.repairs] == [("missing file", True)]
+        assert [(repair.kind, "CLAUDE.md" in repair.detail) for repair in rendered.repairs] == [
+            ("missing file", True)
+        ]
 
     def test_that_cannot_be_read_raise(self, project: Path) -> None:
         with pytest.raises(OSError, match="src"):
             render(Instructions(files=["src"], root=project))
 
     def test_are_cut_in_the_middle(self, project: Path) -> None:
-        (project / "LONG.md").write_text("\n".join(f"rule {i}" for i in range(500)), encoding="utf-8")
-        text = render(Instructions(files=["LONG.md"], root=project, truncate_at=50)).messages[0].text
+        (project / "LONG.md").write_text(
+            "\n".join(f"rule {i}" for i in range(500)), encoding="utf-8"
+        )
+        text = (
+            render(Instructions(files=["LONG.md"], root=project, truncate_at=50)).messages[0].text
+        )
         assert "rule 0\n" in text
         assert "rule 499" in text
         assert len(text) < 500

@@ -32,24 +32,40 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_tools_give_what_is_there(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
     assert result(monkeypatch, checkout, "list_files", path="code") == "code/one.py"
-    assert result(monkeypatch, checkout, "read_file", path="code/one.py", first="2", last="2") == "b = 2"
-    assert result(monkeypatch, checkout, "search", path="code", pattern="b =") == "code/one.py:2: b = 2"
+    assert (
+        result(monkeypatch, checkout, "read_file", path="code/one.py", first="2", last="2")
+        == "b = 2"
+    )
+    assert (
+        result(monkeypatch, checkout, "search", path="code", pattern="b =")
+        == "code/one.py:2: b = 2"
+    )
     assert result(monkeypatch, checkout, "run_python", code="print(6 * 7)") == "42"
-    assert result(monkeypatch, checkout, "edit_file", path="code/one.py", old="c", new="d").endswith("Nothing was changed.")
+    assert result(
+        monkeypatch, checkout, "edit_file", path="code/one.py", old="c", new="d"
+    ).endswith("Nothing was changed.")
 
 
 def test_edits_touch_only_the_copy(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
-    assert result(monkeypatch, checkout, "edit_file", path="code/one.py", old="a = 1", new="a = 3") == "Replaced 1 occurrence."
+    assert (
+        result(monkeypatch, checkout, "edit_file", path="code/one.py", old="a = 1", new="a = 3")
+        == "Replaced 1 occurrence."
+    )
     assert (checkout / "code" / "one.py").read_text(encoding="utf-8").startswith("a = 1")
 
 
 @pytest.mark.parametrize("path", ["../x", "code/../../x"])
-def test_nothing_outside_is_touched(monkeypatch: pytest.MonkeyPatch, checkout: Path, path: str) -> None:
+def test_nothing_outside_is_touched(
+    monkeypatch: pytest.MonkeyPatch, checkout: Path, path: str
+) -> None:
     with pytest.raises(ValueError, match="outside the repository"):
         result(monkeypatch, checkout, "write_file", path=path, text="")
 
 
 def test_output_is_the_same_on_every_machine() -> None:
-    assert scrub_output("/a/b/code/x.py at /a/b\n3 passed in 0.12s", Path("/a/b")) == "code/x.py at .\n3 passed"
+    assert (
+        scrub_output("/a/b/code/x.py at /a/b\n3 passed in 0.12s", Path("/a/b"))
+        == "code/x.py at .\n3 passed"
+    )
     assert sys.prefix not in scrub_output(f"File {sys.prefix}/lib/x.py", Path("/a/b"))
     assert "[cut after 4,000 characters]" in scrub_output("x" * 7_000, Path("/a/b"))

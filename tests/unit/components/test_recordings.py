@@ -17,22 +17,39 @@ pytestmark = needs_shared("transcripts")
 
 def message(data: dict[str, Any]) -> Message:  # JSON of other projects
     content = data.get("content") or ""
-    parts = (content,) if isinstance(content, str) else tuple(part["text"] for part in content if part.get("type") == "text")
+    parts = (
+        (content,)
+        if isinstance(content, str)
+        else tuple(part["text"] for part in content if part.get("type") == "text")
+    )
     calls = tuple(
-        ToolCall(id=c["id"], name=c["function"]["name"], arguments=c["function"]["arguments"]) for c in data.get("tool_calls") or ()
+        ToolCall(id=c["id"], name=c["function"]["name"], arguments=c["function"]["arguments"])
+        for c in data.get("tool_calls") or ()
     )
     ids = data.get("tool_call_ids") or [data.get("tool_call_id")]
-    return Message(role=data["role"], content=tuple(p for p in parts if p), tool_calls=calls, tool_call_id=ids[0])
+    return Message(
+        role=data["role"],
+        content=tuple(p for p in parts if p),
+        tool_calls=calls,
+        tool_call_id=ids[0],
+    )
 
 
 def conversations() -> list[tuple[str, list[Message]]]:
     found: list[tuple[str, list[Message]]] = []
     for path in sorted(
-        [*TRANSCRIPTS.glob("tau-bench/*.json"), *TRANSCRIPTS.glob("openhands/*.json"), *TRANSCRIPTS.glob("swe-agent/*.traj")]
+        [
+            *TRANSCRIPTS.glob("tau-bench/*.json"),
+            *TRANSCRIPTS.glob("openhands/*.json"),
+            *TRANSCRIPTS.glob("swe-agent/*.traj"),
+        ]
     ):
         data: Any = json.loads(path.read_text(encoding="utf-8"))  # as above
         if path.parent.name == "tau-bench":
-            found += [(f"{path.stem}-{number}", [message(m) for m in run["traj"]]) for number, run in enumerate(data)]
+            found += [
+                (f"{path.stem}-{number}", [message(m) for m in run["traj"]])
+                for number, run in enumerate(data)
+            ]
         else:
             found.append((path.stem, [message(m) for m in data.get("messages") or data["history"]]))
     return found
@@ -43,7 +60,9 @@ def calls_and_results(rendered: Rendered) -> tuple[list[str], list[str | None]]:
     return calls, [m.tool_call_id for m in rendered.messages if m.role == "tool"]
 
 
-@pytest.mark.parametrize(("name", "turns"), conversations(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "turns"), conversations(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_recording_renders_well_paired_at_every_budget(name: str, turns: list[Message]) -> None:
     history = History(turns=turns)
     whole = render(history)
@@ -64,4 +83,6 @@ def test_a_recording_renders_well_paired_at_every_budget(name: str, turns: list[
         assert sorted(calls) == sorted(key or "" for key in answers)
         assert rendered.repairs == whole.repairs
         newest = [m for m in rendered.messages if not m.text.endswith("omitted]")]
-        assert not newest or part < 0.1 or budget == least or newest[-1] == whole.messages[-1], "the newest stays"
+        assert not newest or part < 0.1 or budget == least or newest[-1] == whole.messages[-1], (
+            "the newest stays"
+        )

@@ -14,7 +14,10 @@ def test_is_a_tagged_user_message() -> None:
 
 
 def test_without_words_is_nothing() -> None:
-    assert render((UserMessage()["hi"], Reminder()[None, False, ""])).messages == render(UserMessage()["hi"]).messages
+    assert (
+        render((UserMessage()["hi"], Reminder()[None, False, ""])).messages
+        == render(UserMessage()["hi"]).messages
+    )
 
 
 def test_takes_another_tag() -> None:

@@ -21,7 +21,18 @@ from promptkit_components import (
     Workspace,
 )
 
-from promptkit import Child, Group, History, ImagePart, Message, PromptElement, SystemMessage, ToolCall, ToolRound, UserMessage
+from promptkit import (
+    Child,
+    Group,
+    History,
+    ImagePart,
+    Message,
+    PromptElement,
+    SystemMessage,
+    ToolCall,
+    ToolRound,
+    UserMessage,
+)
 
 if TYPE_CHECKING:
     from promptkit.testing import PromptSnapshot
@@ -70,7 +81,14 @@ E   assert 190.0 == 180
 1 failed, 1 passed
 """
 
-PATHS = ["README.md", "shop/cart.py", "shop/money.py", "shop/orders/late.py", "shop/orders/new.py", "tests/test_cart.py"]
+PATHS = [
+    "README.md",
+    "shop/cart.py",
+    "shop/money.py",
+    "shop/orders/late.py",
+    "shop/orders/new.py",
+    "tests/test_cart.py",
+]
 
 PIXEL = ImagePart(
     url="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
@@ -85,8 +103,13 @@ def said(question: str, answer: str) -> list[Message]:
 CONVERSATION = [
     *said("Which files are there?", "README.md, four modules under shop and one file of tests."),
     Message(role="user", content=("Where is the discount worked out?",)),
-    Message(role="assistant", tool_calls=(ToolCall(id="call_1", name="search", arguments='{"text": "0.9"}'),)),
-    Message(role="tool", tool_call_id="call_1", content=("shop/cart.py:4:        return whole * 0.9",)),
+    Message(
+        role="assistant",
+        tool_calls=(ToolCall(id="call_1", name="search", arguments='{"text": "0.9"}'),),
+    ),
+    Message(
+        role="tool", tool_call_id="call_1", content=("shop/cart.py:4:        return whole * 0.9",)
+    ),
     Message(role="assistant", content=("In total(), in shop/cart.py: ten percent off above 100.",)),
     *said("Is it tested?", "Yes, with 200. There is no test at 100 itself."),
 ]
@@ -98,12 +121,21 @@ ROUNDS = [
         text="I read the file.",
     ),
     ToolRound(
-        calls=[ToolCall(id="call_3", name="run_tests", arguments='{"path": "tests", "verbose": true}')],
+        calls=[
+            ToolCall(id="call_3", name="run_tests", arguments='{"path": "tests", "verbose": true}')
+        ],
         results={"call_3": OUTPUT},
     ),
 ]
 
-WORKSPACE = Workspace(root="shop", paths=PATHS, diff=DIFF, terminal=OUTPUT, command="pytest -v", notes="Branch: discount")
+WORKSPACE = Workspace(
+    root="shop",
+    paths=PATHS,
+    diff=DIFF,
+    terminal=OUTPUT,
+    command="pytest -v",
+    notes="Branch: discount",
+)
 
 
 def agent(folder: Path) -> Child:
@@ -124,18 +156,29 @@ def agent(folder: Path) -> Child:
 
 def attachments(_: Path) -> Child:
     files = [
-        Attachment(path="shop/cart.py", text=CODE, language="python", outline="def total(prices)\ndef receipt(prices)"),
+        Attachment(
+            path="shop/cart.py",
+            text=CODE,
+            language="python",
+            outline="def total(prices)\ndef receipt(prices)",
+        ),
         Attachment(path="tests/test_cart.py", text=TESTS, start_line=12, language="python"),
     ]
-    return UserMessage()[Attachments(files=files, images=[PIXEL]), Group(required=True)["\nWhy does it start above 100?"]]
+    return UserMessage()[
+        Attachments(files=files, images=[PIXEL]),
+        Group(required=True)["\nWhy does it start above 100?"],
+    ]
 
 
 def instructions(folder: Path) -> Child:
     (folder / "AGENTS.md").write_text(
-        "Run the tests after every change.\nNever edit generated files.\nKeep functions short.\nWrite tests first.\n", encoding="utf-8"
+        "Run the tests after every change.\nNever edit generated files.\nKeep functions short.\nWrite tests first.\n",
+        encoding="utf-8",
     )
     files = [str(folder / "AGENTS.md"), "missing.md"]
-    return Instructions(files=files, root=folder, truncate_at=18, priority=1)["You are a coding agent."], ASK
+    return Instructions(files=files, root=folder, truncate_at=18, priority=1)[
+        "You are a coding agent."
+    ], ASK
 
 
 Case: TypeAlias = tuple[Callable[[Path], Child], list[int]]
@@ -147,21 +190,34 @@ CASES: dict[type[PromptElement], Case] = {
     FileTree: (lambda _: (UserMessage(priority=1)[FileTree(paths=PATHS)], ASK), [200, 45, 25]),
     History: (lambda _: (History(turns=CONVERSATION, priority=1), ASK), [400, 120, 60]),
     Instructions: (instructions, [200, 53, 15]),
-    Reminder: (lambda _: (SystemMessage()["Be brief."], ASK, Reminder(priority=1)["Run the tests first."]), [100, 35, 10]),
-    Terminal: (lambda _: (UserMessage(priority=1)[Terminal(command="pytest -v", output=OUTPUT)], ASK), [200, 60, 20]),
-    ToolCalls: (lambda _: (ASK, ToolCalls(rounds=ROUNDS, truncate_at=60, priority=1)), [400, 110, 40]),
+    Reminder: (
+        lambda _: (SystemMessage()["Be brief."], ASK, Reminder(priority=1)["Run the tests first."]),
+        [100, 35, 10],
+    ),
+    Terminal: (
+        lambda _: (UserMessage(priority=1)[Terminal(command="pytest -v", output=OUTPUT)], ASK),
+        [200, 60, 20],
+    ),
+    ToolCalls: (
+        lambda _: (ASK, ToolCalls(rounds=ROUNDS, truncate_at=60, priority=1)),
+        [400, 110, 40],
+    ),
     Workspace: (lambda _: (UserMessage(priority=1)[WORKSPACE], ASK), [400, 170, 80]),
 }
 
 
 @pytest.mark.parametrize("component", CASES, ids=lambda component: component.__name__)
-def test_at_three_budgets(component: type[PromptElement], prompt_snapshot: PromptSnapshot, tmp_path: Path) -> None:
+def test_at_three_budgets(
+    component: type[PromptElement], prompt_snapshot: PromptSnapshot, tmp_path: Path
+) -> None:
     make, budgets = CASES[component]
     assert (make(tmp_path),) == prompt_snapshot.at(budgets=budgets).stabilize(paths=True)
 
 
 def test_every_component_has_a_snapshot_at_three_budgets() -> None:
     shipped = {getattr(promptkit_components, name) for name in promptkit_components.__all__}
-    components = {each for each in shipped if isinstance(each, type) and issubclass(each, PromptElement)}
+    components = {
+        each for each in shipped if isinstance(each, type) and issubclass(each, PromptElement)
+    }
     assert components | {History} == set(CASES)
     assert {len(set(budgets)) for _, budgets in CASES.values()} == {3}

@@ -9,7 +9,11 @@ from promptkit.tool_pairing import MISSING_TOOL_RESULT
 
 
 def round_of(number: int, output: str = "ok") -> ToolRound:
-    return ToolRound(calls=[ToolCall(id=f"c{number}", name="read")], results={f"c{number}": output}, text=f"Step {number}.")
+    return ToolRound(
+        calls=[ToolCall(id=f"c{number}", name="read")],
+        results={f"c{number}": output},
+        text=f"Step {number}.",
+    )
 
 
 class TestRounds:
@@ -25,9 +29,13 @@ class TestRounds:
     def test_leave_whole_and_the_oldest_first(self) -> None:
         rounds = [round_of(number) for number in range(6)]
         element = ToolCalls(rounds=rounds)
-        for budget in range(render(ToolCalls(rounds=rounds[-1:])).tokens, render(element).tokens + 1, 3):
+        for budget in range(
+            render(ToolCalls(rounds=rounds[-1:])).tokens, render(element).tokens + 1, 3
+        ):
             kept = [m.text for m in render(element, budget=budget).messages]
-            assert kept == [t for number in range(6 - len(kept) // 2, 6) for t in (f"Step {number}.", "ok")]
+            assert kept == [
+                t for number in range(6 - len(kept) // 2, 6) for t in (f"Step {number}.", "ok")
+            ]
 
     def test_keep_a_priority_of_their_own(self) -> None:
         first = ToolRound(calls=[ToolCall(id="a", name="read")], results={"a": "one"}, priority=100)
@@ -46,10 +54,15 @@ class TestTruncation:
         assert 0.25 < len(head) / len(shown) < 0.45
 
     def test_leaves_what_fits(self) -> None:
-        assert render(ToolCalls(rounds=[round_of(0, "short")], truncate_at=100)).messages[1].text == "short"
+        assert (
+            render(ToolCalls(rounds=[round_of(0, "short")], truncate_at=100)).messages[1].text
+            == "short"
+        )
 
     def test_leaves_elements_to_size_themselves(self) -> None:
-        item = ToolRound(calls=[ToolCall(id="a", name="read")], results={"a": TextChunk()["word " * 100]})
+        item = ToolRound(
+            calls=[ToolCall(id="a", name="read")], results={"a": TextChunk()["word " * 100]}
+        )
         assert render(ToolCalls(rounds=[item], truncate_at=10)).messages[1].text == "word " * 100
 
 
@@ -60,11 +73,23 @@ class TestRepairs:
         assert [repair.kind for repair in rendered.repairs] == ["missing result"]
 
     def test_a_result_without_a_call_is_dropped(self) -> None:
-        rendered = render(ToolCalls(rounds=[ToolRound(calls=[ToolCall(id="a", name="read")], results={"a": "one", "b": "two"})]))
+        rendered = render(
+            ToolCalls(
+                rounds=[
+                    ToolRound(
+                        calls=[ToolCall(id="a", name="read")], results={"a": "one", "b": "two"}
+                    )
+                ]
+            )
+        )
         assert [m.text for m in rendered.messages] == ["", "one"]
         assert [repair.kind for repair in rendered.repairs] == ["orphan result"]
 
     def test_an_empty_result_is_no_missing_one(self) -> None:
-        rendered = render(ToolCalls(rounds=[ToolRound(calls=[ToolCall(id="a", name="read")], results={"a": None})]))
+        rendered = render(
+            ToolCalls(
+                rounds=[ToolRound(calls=[ToolCall(id="a", name="read")], results={"a": None})]
+            )
+        )
         assert [m.text for m in rendered.messages] == ["", ""]
         assert not rendered.repairs

@@ -30,7 +30,12 @@ def test_keeps_the_head_of_the_diff() -> None:
 
 def test_gives_every_part_room() -> None:
     paths = [f"src/module_{i}.py" for i in range(300)]
-    rendered = render(UserMessage()[Workspace(root="shop", paths=paths, diff=LONG, terminal=LONG, notes="Branch: main")], budget=600)
+    rendered = render(
+        UserMessage()[
+            Workspace(root="shop", paths=paths, diff=LONG, terminal=LONG, notes="Branch: main")
+        ],
+        budget=600,
+    )
     text = rendered.messages[0].text
     assert rendered.tokens <= 600
     for part in ('<workspace root="shop">', "Branch: main", "<files>", "<diff>", "<terminal>"):
@@ -40,4 +45,9 @@ def test_gives_every_part_room() -> None:
 def test_never_exceeds_the_budget() -> None:
     paths = [f"src/module_{i}.py" for i in range(100)]
     for budget in range(0, 1_500, 150):
-        assert render(UserMessage()[Workspace(paths=paths, diff=LONG, terminal=LONG)], budget=budget).tokens <= budget
+        assert (
+            render(
+                UserMessage()[Workspace(paths=paths, diff=LONG, terminal=LONG)], budget=budget
+            ).tokens
+            <= budget
+        )

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 pytest.importorskip("obstore", reason="URLs need obstore: pip install '.[objects]'")
 
-TALK = json.dumps([{"role": "user", "content": "Mend it."}, {"role": "assistant", "content": "It is mended."}]).encode()
+TALK = json.dumps(
+    [{"role": "user", "content": "Mend it."}, {"role": "assistant", "content": "It is mended."}]
+).encode()
 
 
 def put(url: str, content: bytes) -> None:
@@ -50,7 +52,10 @@ def bucket() -> Generator[str]:
 
 @pytest.mark.slow
 def test_a_glob_lists_the_objects_of_a_bucket(bucket: str) -> None:
-    assert sorted(list_inputs(f"{bucket}/in/**/*.json")) == [f"{bucket}/in/a b.json", f"{bucket}/in/c.json"]
+    assert sorted(list_inputs(f"{bucket}/in/**/*.json")) == [
+        f"{bucket}/in/a b.json",
+        f"{bucket}/in/c.json",
+    ]
     assert sorted(list_inputs(f"{bucket}/in/*/*")) == [f"{bucket}/in/deep/e.txt"]
 
 
@@ -61,14 +66,27 @@ def test_a_run_reads_and_writes_objects_and_its_rows_are_those_of_files(
     local = tmp_path / "c.json"
     local.write_bytes(TALK)
     with open_engine(workers=1) as engine:
-        summary = run_job(FitJob(budget=500), [f"{bucket}/in/*.json", f"{bucket}/in/none.json"], f"{bucket}/out.jsonl", executor=engine)
+        summary = run_job(
+            FitJob(budget=500),
+            [f"{bucket}/in/*.json", f"{bucket}/in/none.json"],
+            f"{bucket}/out.jsonl",
+            executor=engine,
+        )
         run_job(FitJob(budget=500), [local], "local.jsonl", executor=engine)
         import obstore
         from obstore.store import S3Store
 
-        rows = [json.loads(line) for line in bytes(obstore.get(S3Store("logs"), "out.jsonl").bytes()).splitlines()]
-    assert [row["file"] for row in rows] == [f"{bucket}/in/{name}" for name in ("a b.json", "c.json", "none.json")]
-    assert rows[2] == {"file": f"{bucket}/in/none.json", "error": f"there is no file {bucket}/in/none.json."}
+        rows = [
+            json.loads(line)
+            for line in bytes(obstore.get(S3Store("logs"), "out.jsonl").bytes()).splitlines()
+        ]
+    assert [row["file"] for row in rows] == [
+        f"{bucket}/in/{name}" for name in ("a b.json", "c.json", "none.json")
+    ]
+    assert rows[2] == {
+        "file": f"{bucket}/in/none.json",
+        "error": f"there is no file {bucket}/in/none.json.",
+    }
     assert summary.failures == 1
     assert {**rows[1], "file": str(local)} == json.loads(Path("local.jsonl").read_bytes())
     assert remote_exists(f"{bucket}/out.jsonl")
@@ -78,7 +96,8 @@ def test_a_run_reads_and_writes_objects_and_its_rows_are_those_of_files(
 @pytest.mark.slow
 def test_recordings_become_conversations_of_a_store_once(bucket: str, tmp_path: Path) -> None:
     job = ImportJob(out=f"{bucket}/talks", root=f"{bucket}/in/")
-    first, again = job.run(f"{bucket}/in/c.json"), job.run(f"{bucket}/in/c.json")  # as after a worker that died
+    # as after a worker that died
+    first, again = job.run(f"{bucket}/in/c.json"), job.run(f"{bucket}/in/c.json")
     assert first == again
     assert list_transcripts(f"{bucket}/talks") == [f"{bucket}/talks#c.json"]
     other = tmp_path / "c.json"
@@ -94,7 +113,9 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def web(tmp_path: Path) -> Generator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Files, directory=str(tmp_path)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(_Files, directory=str(tmp_path))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -105,7 +126,10 @@ def test_a_file_of_the_web_is_read_and_errors_name_its_address(web: str, tmp_pat
     (tmp_path / "a b.json").write_bytes(TALK)
     (tmp_path / "bad.json").write_bytes(b"no recording")
     assert import_recording(f"{web}/a%20b.json").counts.messages == 2
-    for name, why in (("none.json", f"there is no file {web}/none.json"), ("bad.json", f"{web}/bad.json")):
+    for name, why in (
+        ("none.json", f"there is no file {web}/none.json"),
+        ("bad.json", f"{web}/bad.json"),
+    ):
         with pytest.raises(TranscriptError, match=why):
             import_recording(f"{web}/{name}")
     with pytest.raises(ValueError, match="has a query, which cannot be sent"):
@@ -122,11 +146,19 @@ class _Hub(http.server.BaseHTTPRequestHandler):
             under = path.removeprefix("/api/datasets/us/talks/tree/main").strip("/")
             self.answer(
                 json.dumps(
-                    [{"type": "file", "path": name, "size": len(TALK), "oid": "0" * 40} for name in names if name.startswith(under)]
+                    [
+                        {"type": "file", "path": name, "size": len(TALK), "oid": "0" * 40}
+                        for name in names
+                        if name.startswith(under)
+                    ]
                 ).encode()
             )
         elif path.startswith("/api/datasets/us/talks/paths-info"):
-            self.answer(json.dumps([{"type": "file", "path": names[0], "size": len(TALK), "oid": "0" * 40}]).encode())
+            self.answer(
+                json.dumps(
+                    [{"type": "file", "path": names[0], "size": len(TALK), "oid": "0" * 40}]
+                ).encode()
+            )
         elif path.startswith("/api/datasets/us/talks"):
             self.answer(json.dumps({"id": "us/talks", "sha": "1" * 40, "siblings": []}).encode())
         elif path == f"/datasets/us/talks/resolve/main/{names[0]}":
@@ -156,12 +188,20 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.slow
 def test_a_data_set_of_hugging_face_is_listed_and_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    constants = pytest.importorskip("huggingface_hub.constants", reason="hf:// needs huggingface_hub: pip install '.[huggingface]'")
+    constants = pytest.importorskip(
+        "huggingface_hub.constants",
+        reason="hf:// needs huggingface_hub: pip install '.[huggingface]'",
+    )
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    monkeypatch.setattr(constants, "ENDPOINT", address)  # the environment variable is read when the library is imported
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
+    # the environment variable is read when the library is imported
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(
+        constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+    )
     try:
         (found,) = list_inputs("hf://datasets/us/talks/logs/*.json")
         assert found == "hf://datasets/us/talks/logs/a.json"
@@ -179,7 +219,12 @@ def test_a_data_set_of_hugging_face_is_listed_and_read(monkeypatch: pytest.Monke
         ("hf://datasets/a/b/x.json", "huggingface_hub", "huggingface"),
     ],
 )
-def test_a_library_that_is_missing_is_named_with_its_extra(url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_is_missing_is_named_with_its_extra(
+    url: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(TranscriptError, match=rf"{url.partition(':')[0]}:// needs .*'\.\[{extra}\]'` in a checkout of promptkit"):
+    with pytest.raises(
+        TranscriptError,
+        match=rf"{url.partition(':')[0]}:// needs .*'\.\[{extra}\]'` in a checkout of promptkit",
+    ):
         import_recording(url)

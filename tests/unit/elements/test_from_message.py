@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import BudgetExceededError, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ToolCall,
+    UserMessage,
+    render,
+)
 from promptkit.elements import element_from_message
 from promptkit.messages import CacheBreakpointPart
 from promptkit.testing import WordTokenizer
@@ -26,7 +35,14 @@ MESSAGES = [
 
 
 def test_every_message_renders_as_itself() -> None:
-    assert list(render([element_from_message(message) for message in MESSAGES], tokenizer=WordTokenizer()).messages) == MESSAGES
+    assert (
+        list(
+            render(
+                [element_from_message(message) for message in MESSAGES], tokenizer=WordTokenizer()
+            ).messages
+        )
+        == MESSAGES
+    )
 
 
 def test_the_same_message_gives_the_same_element() -> None:
@@ -45,10 +61,12 @@ def test_text_is_joined_converted_and_comes_first() -> None:
     image = ImagePart(url="u", width=1, height=1)
     message = Message(role="user", content=("a", image, "b"))
 
-    assert render(element_from_message(message, text=lambda text: f"[{text}]")).messages[0].content == ("[ab]", image)
-    assert render(element_from_message(Message(role="user", content=(image,)), text=lambda text: f"[{text}]")).messages[0].content == (
-        image,
-    )
+    assert render(element_from_message(message, text=lambda text: f"[{text}]")).messages[
+        0
+    ].content == ("[ab]", image)
+    assert render(
+        element_from_message(Message(role="user", content=(image,)), text=lambda text: f"[{text}]")
+    ).messages[0].content == (image,)
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
@@ -65,4 +83,6 @@ def test_what_is_required_stays_and_what_has_a_fallback_is_replaced() -> None:
     with pytest.raises(BudgetExceededError):
         render(element_from_message(long, required=True), budget=20, tokenizer=WordTokenizer())
     prompt = (element_from_message(long, fallback=UserMessage()["gone"]), UserMessage()["Go on."])
-    assert [message.text for message in render(prompt, budget=20, tokenizer=WordTokenizer()).messages] == ["gone", "Go on."]
+    assert [
+        message.text for message in render(prompt, budget=20, tokenizer=WordTokenizer()).messages
+    ] == ["gone", "Go on."]

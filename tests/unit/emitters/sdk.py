@@ -1,6 +1,7 @@
 """The SDKs' own parameter types, made strict: an unknown key, a missing one or a wrong value anywhere inside fails at once.
 
-As they stand, pydantic would ignore unknown keys of their TypedDicts and look into their Iterables lazily, that is never.
+As they stand, pydantic would ignore unknown keys of their TypedDicts and look into their Iterables
+lazily, that is never.
 """
 
 from __future__ import annotations
@@ -8,7 +9,19 @@ from __future__ import annotations
 import collections.abc
 import types
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Required, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import anthropic.types
 import openai.types.chat
@@ -22,7 +35,15 @@ if TYPE_CHECKING:
 Hint: TypeAlias = Any  # Any: there is no type of type expressions
 
 
-Kind: TypeAlias = Literal["chat", "responses", "anthropic", "anthropic system", "chat tools", "responses tools", "anthropic tools"]
+Kind: TypeAlias = Literal[
+    "chat",
+    "responses",
+    "anthropic",
+    "anthropic system",
+    "chat tools",
+    "responses tools",
+    "anthropic tools",
+]
 
 ITEMS: Mapping[Kind, Hint] = {
     "chat": openai.types.chat.ChatCompletionMessageParam,
@@ -44,7 +65,9 @@ def adapter(kind: Kind) -> TypeAdapter[Any]:
 def strict(hint: Hint, seen: dict[Hint, Hint]) -> Hint:
     """The same type, with TypedDicts that forbid unknown keys, lists for Iterables, and no response models in its unions."""
     if is_typeddict(hint):
-        if hint not in seen:  # none of the SDKs' types holds itself; one that did would end in a RecursionError, not in a lax check
+        # none of the SDKs' types holds itself; one that did would end in a RecursionError, not in a
+        # lax check
+        if hint not in seen:
             seen[hint] = _strict_dict(hint, seen)
         return seen[hint]
     origin: Hint = get_origin(hint)
@@ -72,7 +95,9 @@ def _strict_dict(hint: Hint, seen: dict[Hint, Hint]) -> Hint:
         origin: Hint = get_origin(value)
         wrapped = origin in (Required, NotRequired)
         required = origin is Required if wrapped else key in hint.__required_keys__
-        fields[key] = (Required if required else NotRequired)[strict(get_args(value)[0] if wrapped else value, seen)]
+        fields[key] = (Required if required else NotRequired)[
+            strict(get_args(value)[0] if wrapped else value, seen)
+        ]
     make: Hint = TypedDict  # to a checker, a TypedDict whose fields are found at run time is none
     made = make(hint.__name__, fields)
     made.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)

@@ -8,17 +8,43 @@ import json
 import attrs
 from hypothesis import strategies as st
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+)
 
 texts = st.one_of(
     st.sampled_from(
-        ["", " ", "\n", "Fix the parser.", "日本語 👩‍👩‍👧", "e\u0301", "\u200f\u0627", "<|endoftext|>", "\x00", '"quoted" \\ back']
+        [
+            "",
+            " ",
+            "\n",
+            "Fix the parser.",
+            "日本語 👩‍👩‍👧",
+            "e\u0301",
+            "\u200f\u0627",
+            "<|endoftext|>",
+            "\x00",
+            '"quoted" \\ back',
+        ]
     ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
 )
 images = st.builds(
     ImagePart,
-    url=st.sampled_from(["https://example.org/a.png", "data:image/png;base64,iVBORw0KGgo=", "data:image/jpg;base64,/9j/"]),
+    url=st.sampled_from(
+        [
+            "https://example.org/a.png",
+            "data:image/png;base64,iVBORw0KGgo=",
+            "data:image/jpg;base64,/9j/",
+        ]
+    ),
     detail=st.sampled_from([None, "low", "high", "auto"]),
 )
 documents = st.builds(
@@ -28,7 +54,9 @@ documents = st.builds(
     name=st.sampled_from([None, "report.pdf"]),
 )
 breakpoints = st.builds(
-    CacheBreakpointPart, kind=st.sampled_from([None, "ephemeral", "explicit"]), ttl=st.sampled_from([None, "5m", "1h", "30m", "24h"])
+    CacheBreakpointPart,
+    kind=st.sampled_from([None, "ephemeral", "explicit"]),
+    ttl=st.sampled_from([None, "5m", "1h", "30m", "24h"]),
 )
 foreign = st.just(OpaquePart(value={"type": "nowhere"}, provider="nobody"))
 json_values = st.recursive(
@@ -65,21 +93,32 @@ def rounds(draw: st.DrawFn, number: int) -> list[Message]:
         ToolCall(id=f"call_{number}_{index}", name="read_file", arguments=text)
         for index, text in enumerate(draw(st.lists(arguments(), min_size=1, max_size=3)))
     )
-    results = [Message(role="tool", tool_call_id=call.id, content=draw(content())) for call in calls]
-    return [Message(role="assistant", content=draw(content()), tool_calls=calls), *draw(st.permutations(results))]
+    results = [
+        Message(role="tool", tool_call_id=call.id, content=draw(content())) for call in calls
+    ]
+    return [
+        Message(role="assistant", content=draw(content()), tool_calls=calls),
+        *draw(st.permutations(results)),
+    ]
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Message]:
     """Instructions, then messages and tool rounds in any order."""
-    messages = [Message(role="system", content=part) for part in draw(st.lists(content(), max_size=2))]
+    messages = [
+        Message(role="system", content=part) for part in draw(st.lists(content(), max_size=2))
+    ]
     for number in range(draw(st.integers(0, 4))):
         messages += draw(st.one_of(plain_messages.map(lambda message: [message]), rounds(number)))
     return messages
 
 
 schemas = st.fixed_dictionaries(
-    {}, optional={"type": st.just("object"), "properties": st.dictionaries(st.text(max_size=4), st.just({"type": "string"}), max_size=2)}
+    {},
+    optional={
+        "type": st.just("object"),
+        "properties": st.dictionaries(st.text(max_size=4), st.just({"type": "string"}), max_size=2),
+    },
 )
 tools = st.lists(
     st.builds(
@@ -95,7 +134,12 @@ tools = st.lists(
 
 def without_breakpoints(messages: list[Message]) -> list[Message]:
     return [
-        attrs.evolve(message, content=tuple(part for part in message.content if not isinstance(part, CacheBreakpointPart)))
+        attrs.evolve(
+            message,
+            content=tuple(
+                part for part in message.content if not isinstance(part, CacheBreakpointPart)
+            ),
+        )
         for message in messages
     ]
 

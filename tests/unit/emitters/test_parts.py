@@ -19,7 +19,9 @@ from tests.unit.emitters.strategies import arguments
 def test_adjacent_texts_are_joined_and_texts_around_what_is_left_out_stay_apart() -> None:
     breakpoint_part = CacheBreakpointPart()
     other = OpaquePart(value={}, provider="responses")
-    message = Message(role="user", content=("a", "b", other, "c", breakpoint_part, "", breakpoint_part, "d"))
+    message = Message(
+        role="user", content=("a", "b", other, "c", breakpoint_part, "", breakpoint_part, "d")
+    )
     assert select_parts(message, "chat") == ["ab", "c", breakpoint_part, breakpoint_part, "d"]
     assert select_parts(message, "chat", cache=False) == ["ab", "c", "d"]
 
@@ -47,7 +49,9 @@ def test_a_value_of_any_depth_is_copied() -> None:
 
 
 def test_a_data_url_is_taken_apart() -> None:
-    assert parse_data_url("DATA:Image/PNG;charset=x;BASE64,AA,A") == DataUrl("image/png", is_base64=True, data="AA,A")
+    assert parse_data_url("DATA:Image/PNG;charset=x;BASE64,AA,A") == DataUrl(
+        "image/png", is_base64=True, data="AA,A"
+    )
     assert parse_data_url("data:,hi") == DataUrl("", is_base64=False, data="hi")
     assert parse_data_url("https://example.org/data:") is None
 
@@ -85,6 +89,8 @@ def test_a_big_integer_keeps_every_digit() -> None:
         ('{"a":' * 100_000, "nested too deeply"),
     ],
 )
-def test_arguments_that_are_no_object_or_would_change_are_rejected_with_the_reason(text: str, says: str) -> None:
+def test_arguments_that_are_no_object_or_would_change_are_rejected_with_the_reason(
+    text: str, says: str
+) -> None:
     with pytest.raises(ValueError, match=says):
         parse_arguments(text)

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
+from promptkit.emitters import (
+    to_anthropic,
+    to_chat,
+    to_responses,
+    tools_to_anthropic,
+    tools_to_chat,
+    tools_to_responses,
+)
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from tests.unit.emitters.sdk import Kind, adapter
 from tests.unit.emitters.strategies import calls_of, conversations, tools, without_breakpoints
@@ -20,12 +27,22 @@ from tests.unit.emitters.strategies import calls_of, conversations, tools, witho
 ROUND = [
     Message(role="system", content=("Be terse.",)),
     Message(role="user", content=("Read it.",)),
-    Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'),)),
+    Message(
+        role="assistant", tool_calls=(ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'),)
+    ),
     Message(role="tool", tool_call_id="c1", content=("print(1)",)),
 ]
 
 
-KINDS: tuple[Kind, ...] = ("chat", "responses", "anthropic", "anthropic system", "chat tools", "responses tools", "anthropic tools")
+KINDS: tuple[Kind, ...] = (
+    "chat",
+    "responses",
+    "anthropic",
+    "anthropic system",
+    "chat tools",
+    "responses tools",
+    "anthropic tools",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,7 +77,10 @@ WRONG_TURNS: Wrong = [
     ((0, "content", 0, "cache_control"), {"type": "persistent"}),
     ((0, "content", 0, "cache_control"), {"type": "ephemeral", "ttl": "30m"}),
     ((1, "content", 0, "input"), '{"path": "a.py"}'),
-    ((2, "content", 0, "content"), [{"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": ""}}]),
+    (
+        (2, "content", 0, "content"),
+        [{"type": "image", "source": {"type": "base64", "media_type": "image/bmp", "data": ""}}],
+    ),
     ((2, "content", 0, "tool_call_id"), "c1"),
 ]
 
@@ -69,15 +89,21 @@ class TestTheCheckItself:
     """A check that lets everything pass would prove nothing: each of these is wrong in one place."""
 
     @pytest.mark.parametrize(("at", "value"), WRONG_CHAT)
-    def test_fails_on_one_wrong_key_or_value_in_chat_messages(self, at: tuple[str | int, ...], value: object) -> None:
+    def test_fails_on_one_wrong_key_or_value_in_chat_messages(
+        self, at: tuple[str | int, ...], value: object
+    ) -> None:
         fails("chat", changed(to_chat(ROUND), at, value))
 
     @pytest.mark.parametrize(("at", "value"), WRONG_ITEMS)
-    def test_fails_on_one_wrong_key_or_value_in_input_items(self, at: tuple[str | int, ...], value: object) -> None:
+    def test_fails_on_one_wrong_key_or_value_in_input_items(
+        self, at: tuple[str | int, ...], value: object
+    ) -> None:
         fails("responses", changed(to_responses(ROUND), at, value))
 
     @pytest.mark.parametrize(("at", "value"), WRONG_TURNS)
-    def test_fails_on_one_wrong_key_or_value_in_turns(self, at: tuple[str | int, ...], value: object) -> None:
+    def test_fails_on_one_wrong_key_or_value_in_turns(
+        self, at: tuple[str | int, ...], value: object
+    ) -> None:
         fails("anthropic", changed(to_anthropic(ROUND)["messages"], at, value))
 
 
@@ -95,8 +121,13 @@ class TestTypes:
     @given(conversations())
     def test_system_blocks_and_turns_are_the_sdks_own(self, messages: list[Message]) -> None:
         emitted = to_anthropic(messages)
-        assert adapter("anthropic").validate_python(emitted["messages"], strict=True) == emitted["messages"]
-        assert adapter("anthropic system").validate_python(emitted.get("system", []), strict=True) == emitted.get("system", [])
+        assert (
+            adapter("anthropic").validate_python(emitted["messages"], strict=True)
+            == emitted["messages"]
+        )
+        assert adapter("anthropic system").validate_python(
+            emitted.get("system", []), strict=True
+        ) == emitted.get("system", [])
 
     @given(tools)
     def test_tool_definitions_are_the_sdks_own(self, definitions: list[ToolDefinition]) -> None:
@@ -114,8 +145,12 @@ class TestNothingIsLost:
     def test_chat_keeps_roles_texts_calls_and_ids(self, messages: list[Message]) -> None:
         emitted = to_chat(messages)
         assert [wire["role"] for wire in emitted] == [message.role for message in messages]
-        assert [text_of(wire["content"]) for wire in emitted] == [message.text for message in messages]
-        assert [wire.get("tool_call_id") for wire in emitted] == [message.tool_call_id for message in messages]
+        assert [text_of(wire["content"]) for wire in emitted] == [
+            message.text for message in messages
+        ]
+        assert [wire.get("tool_call_id") for wire in emitted] == [
+            message.tool_call_id for message in messages
+        ]
         calls = [call for wire in emitted for call in wire.get("tool_calls", [])]
         assert [ToolCall(id=call["id"], **call["function"]) for call in calls] == calls_of(messages)
 
@@ -123,11 +158,26 @@ class TestNothingIsLost:
     def test_input_items_keep_texts_calls_and_ids_in_order(self, messages: list[Message]) -> None:
         emitted = to_responses(messages)
         calls = [item for item in emitted if item["type"] == "function_call"]
-        assert [ToolCall(id=call["call_id"], name=call["name"], arguments=call["arguments"]) for call in calls] == calls_of(messages)
-        results = [(item["call_id"], text_of(item["output"])) for item in emitted if item["type"] == "function_call_output"]
-        assert results == [(message.tool_call_id, message.text) for message in messages if message.role == "tool"]
-        said = [(item["role"], text_of(item["content"])) for item in emitted if item["type"] == "message"]
-        assert [text for text in said if text[1]] == [(m.role, m.text) for m in messages if m.role != "tool" and m.text]
+        assert [
+            ToolCall(id=call["call_id"], name=call["name"], arguments=call["arguments"])
+            for call in calls
+        ] == calls_of(messages)
+        results = [
+            (item["call_id"], text_of(item["output"]))
+            for item in emitted
+            if item["type"] == "function_call_output"
+        ]
+        assert results == [
+            (message.tool_call_id, message.text) for message in messages if message.role == "tool"
+        ]
+        said = [
+            (item["role"], text_of(item["content"]))
+            for item in emitted
+            if item["type"] == "message"
+        ]
+        assert [text for text in said if text[1]] == [
+            (m.role, m.text) for m in messages if m.role != "tool" and m.text
+        ]
 
     @given(conversations())
     def test_turns_keep_texts_calls_and_ids(self, messages: list[Message]) -> None:
@@ -138,14 +188,28 @@ class TestNothingIsLost:
             (call.id, call.name, json.loads(call.arguments)) for call in calls_of(messages)
         ]
         results = Counter(
-            (block["tool_use_id"], text_of(block.get("content")).strip()) for block in blocks if block["type"] == "tool_result"
+            (block["tool_use_id"], text_of(block.get("content")).strip())
+            for block in blocks
+            if block["type"] == "tool_result"
         )
-        assert results == Counter((message.tool_call_id, message.text.strip()) for message in messages if message.role == "tool")
-        said = "".join(block["text"] for block in [*emitted.get("system", []), *blocks] if block["type"] == "text")
-        assert "".join(said.split()) == "".join("".join(message.text for message in messages if message.role != "tool").split())
+        assert results == Counter(
+            (message.tool_call_id, message.text.strip())
+            for message in messages
+            if message.role == "tool"
+        )
+        said = "".join(
+            block["text"]
+            for block in [*emitted.get("system", []), *blocks]
+            if block["type"] == "text"
+        )
+        assert "".join(said.split()) == "".join(
+            "".join(message.text for message in messages if message.role != "tool").split()
+        )
 
     @given(conversations())
-    def test_every_call_is_answered_at_the_start_of_the_next_turn(self, messages: list[Message]) -> None:
+    def test_every_call_is_answered_at_the_start_of_the_next_turn(
+        self, messages: list[Message]
+    ) -> None:
         turns: list[Any] = to_anthropic(messages)["messages"]
         assert all(first["role"] != second["role"] for first, second in pairwise(turns))
         for number, turn in enumerate(turns):
@@ -154,9 +218,14 @@ class TestNothingIsLost:
             assert {block["tool_use_id"] for block in following[: len(asked)]} == asked
 
     @given(conversations())
-    def test_no_block_is_empty_and_at_most_four_carry_breakpoints(self, messages: list[Message]) -> None:
+    def test_no_block_is_empty_and_at_most_four_carry_breakpoints(
+        self, messages: list[Message]
+    ) -> None:
         emitted = to_anthropic(messages)
-        blocks = [*emitted.get("system", []), *(block for turn in emitted["messages"] for block in turn["content"])]
+        blocks = [
+            *emitted.get("system", []),
+            *(block for turn in emitted["messages"] for block in turn["content"]),
+        ]
         assert all(block["text"].strip() for block in blocks if block["type"] == "text")
         controls = [block["cache_control"] for block in blocks if "cache_control" in block]
         assert len(controls) <= 4
@@ -172,7 +241,9 @@ class TestNothingIsLost:
                 assert "prompt_cache_breakpoint" not in json.dumps(emitted)
 
     @given(conversations())
-    def test_the_texts_are_the_same_with_and_without_cache_breakpoints(self, messages: list[Message]) -> None:
+    def test_the_texts_are_the_same_with_and_without_cache_breakpoints(
+        self, messages: list[Message]
+    ) -> None:
         for emit in (to_chat, to_responses, to_anthropic):
             assert sent_texts(emit(messages, cache=False)) == sent_texts(emit(messages))
 
@@ -193,7 +264,11 @@ def changed(emitted: list[Any], at: tuple[str | int, ...], value: object) -> lis
 
 
 def text_of(content: str | list[Any] | None) -> str:
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or [])
+    return (
+        content
+        if isinstance(content, str)
+        else "".join(part.get("text", "") for part in content or [])
+    )
 
 
 def sent_texts(emitted: Any) -> list[str]:  # Any: the emitters' own types hold Any
@@ -206,6 +281,10 @@ def sent_texts(emitted: Any) -> list[str]:  # Any: the emitters' own types hold 
             stack += reversed(cast("list[object]", value))  # of a request
         elif type(value) is dict:
             fields = cast("dict[str, Any]", value)
-            found += [fields[key] for key in ("content", "output", "text") if isinstance(fields.get(key), str)]
+            found += [
+                fields[key]
+                for key in ("content", "output", "text")
+                if isinstance(fields.get(key), str)
+            ]
             stack += reversed(fields.values())
     return found

@@ -11,23 +11,56 @@ import anthropic
 import openai
 import pytest
 
-from promptkit.emitters import to_anthropic, to_chat, to_responses, tools_to_anthropic, tools_to_chat, tools_to_responses
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, ToolCall, ToolDefinition
+from promptkit.emitters import (
+    to_anthropic,
+    to_chat,
+    to_responses,
+    tools_to_anthropic,
+    tools_to_chat,
+    tools_to_responses,
+)
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    ToolCall,
+    ToolDefinition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-ARGUMENTS = '{"path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123, "日本": "\\ud83d\\ude00"}'
+ARGUMENTS = (
+    '{"path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123, "日本": "\\ud83d\\ude00"}'
+)
 MESSAGES = [
     Message(role="system", content=("Be terse.", CacheBreakpointPart(), "Today is Monday.")),
-    Message(role="user", content=("Look:", ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")), name="ada"),
-    Message(role="user", content=(DocumentPart(data="JVBERi0=", media_type="application/pdf", name="report.pdf"),)),
-    Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read", arguments=ARGUMENTS), ToolCall(id="c2", name="read"))),
+    Message(
+        role="user",
+        content=("Look:", ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")),
+        name="ada",
+    ),
+    Message(
+        role="user",
+        content=(DocumentPart(data="JVBERi0=", media_type="application/pdf", name="report.pdf"),),
+    ),
+    Message(
+        role="assistant",
+        tool_calls=(
+            ToolCall(id="c1", name="read", arguments=ARGUMENTS),
+            ToolCall(id="c2", name="read"),
+        ),
+    ),
     Message(role="tool", tool_call_id="c1", content=("größe 👩‍👩‍👧 \x00 \u2028",)),
     Message(role="tool", tool_call_id="c2"),
 ]
 TOOLS = [
-    ToolDefinition(name="read", description="Reads a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+    ToolDefinition(
+        name="read",
+        description="Reads a file.",
+        parameters={"type": "object", "properties": {"path": {"type": "string"}}},
+    )
 ]
 
 NONE: list[object] = []
@@ -37,7 +70,13 @@ REPLIES: Mapping[str, object] = {
         "object": "chat.completion",
         "created": 0,
         "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Done."}}],
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": "Done."},
+            }
+        ],
     },
     "/v1/responses": {
         "id": "1",
@@ -83,7 +122,10 @@ class Endpoint(HTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        cast("Endpoint", self.server).body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))  # it handles no other's
+        # it handles no other's
+        cast("Endpoint", self.server).body = json.loads(
+            self.rfile.read(int(self.headers["Content-Length"]))
+        )
         reply = json.dumps(REPLIES[self.path]).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -111,7 +153,9 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 def test_chat_completions_receives_what_was_emitted(endpoint: Endpoint) -> None:
     emitted = to_chat(MESSAGES)
     with openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="x", max_retries=0) as client:
-        reply = client.chat.completions.create(model="m", messages=to_chat(MESSAGES), tools=tools_to_chat(TOOLS))
+        reply = client.chat.completions.create(
+            model="m", messages=to_chat(MESSAGES), tools=tools_to_chat(TOOLS)
+        )
     assert endpoint.body == {"model": "m", "messages": emitted, "tools": tools_to_chat(TOOLS)}
     assert endpoint.body["messages"][3]["tool_calls"][0]["function"]["arguments"] == ARGUMENTS
     assert reply.choices[0].message.content == "Done."
@@ -120,17 +164,28 @@ def test_chat_completions_receives_what_was_emitted(endpoint: Endpoint) -> None:
 def test_responses_receives_what_was_emitted(endpoint: Endpoint) -> None:
     emitted = to_responses(MESSAGES)
     with openai.OpenAI(base_url=f"{endpoint.url}/v1", api_key="x", max_retries=0) as client:
-        reply = client.responses.create(model="m", input=to_responses(MESSAGES), tools=tools_to_responses(TOOLS))
+        reply = client.responses.create(
+            model="m", input=to_responses(MESSAGES), tools=tools_to_responses(TOOLS)
+        )
     assert endpoint.body == {"model": "m", "input": emitted, "tools": tools_to_responses(TOOLS)}
-    assert [item["arguments"] for item in endpoint.body["input"] if item["type"] == "function_call"] == [ARGUMENTS, "{}"]
+    assert [
+        item["arguments"] for item in endpoint.body["input"] if item["type"] == "function_call"
+    ] == [ARGUMENTS, "{}"]
     assert reply.output_text == "Done."
 
 
 def test_the_messages_api_receives_what_was_emitted(endpoint: Endpoint) -> None:
     emitted = to_anthropic(MESSAGES)
     with anthropic.Anthropic(base_url=endpoint.url, api_key="x", max_retries=0) as client:
-        reply = client.messages.create(model="m", max_tokens=1, tools=tools_to_anthropic(TOOLS), **to_anthropic(MESSAGES))
-    assert endpoint.body == {"model": "m", "max_tokens": 1, "tools": tools_to_anthropic(TOOLS), **emitted}
+        reply = client.messages.create(
+            model="m", max_tokens=1, tools=tools_to_anthropic(TOOLS), **to_anthropic(MESSAGES)
+        )
+    assert endpoint.body == {
+        "model": "m",
+        "max_tokens": 1,
+        "tools": tools_to_anthropic(TOOLS),
+        **emitted,
+    }
     assert endpoint.body["messages"][1]["content"][0]["input"] == json.loads(ARGUMENTS)
     assert reply.content[0].type == "text"
 
@@ -138,5 +193,7 @@ def test_the_messages_api_receives_what_was_emitted(endpoint: Endpoint) -> None:
 def test_the_parts_of_a_request_may_be_handed_over_one_by_one(endpoint: Endpoint) -> None:
     emitted = to_anthropic(MESSAGES)
     with anthropic.Anthropic(base_url=endpoint.url, api_key="x", max_retries=0) as client:
-        client.messages.create(model="m", max_tokens=1, system=emitted.get("system", []), messages=emitted["messages"])
+        client.messages.create(
+            model="m", max_tokens=1, system=emitted.get("system", []), messages=emitted["messages"]
+        )
     assert endpoint.body["system"] == emitted.get("system")

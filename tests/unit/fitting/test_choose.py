@@ -41,7 +41,13 @@ def test_the_newest_turn_is_kept_longest_and_in_it_the_question_then_the_newest_
         assistant_message("Seen."),
         user_message("So?"),
     ]
-    assert list(order_newest([message.role for message in messages])) == [(6, 7), (1, 2), (5, 6), (2, 5), (0, 1)]
+    assert list(order_newest([message.role for message in messages])) == [
+        (6, 7),
+        (1, 2),
+        (5, 6),
+        (2, 5),
+        (0, 1),
+    ]
     assert list(order_newest([])) == []
 
 
@@ -81,35 +87,67 @@ REQUEST = (
         (4, "s u3 call r3"),
     ],
 )
-def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(limit: int, texts: str) -> None:
-    left = fit_history(REQUEST, limit, tokenizer=TOKENIZER, shorten="none", keep="requests").messages
+def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(
+    limit: int, texts: str
+) -> None:
+    left = fit_history(
+        REQUEST, limit, tokenizer=TOKENIZER, shorten="none", keep="requests"
+    ).messages
     assert " ".join(message.text for message in left) == texts
 
 
 def test_a_conversation_without_a_user_message_gives_up_its_oldest_rounds() -> None:
     talk = [message for at in "abc" for message in (call_message(at), result_message(at, at))]
-    assert fit_history(talk, 2, tokenizer=TOKENIZER, shorten="none", keep="requests").sources == (2, 3, 4, 5)
+    assert fit_history(talk, 2, tokenizer=TOKENIZER, shorten="none", keep="requests").sources == (
+        2,
+        3,
+        4,
+        5,
+    )
 
 
 class TestShares:
     def test_an_older_text_has_a_quarter_of_the_budget_and_a_tool_result_an_eighth(self) -> None:
         texts = [user_message(words(400, f"u{at}_")) for at in range(10)]
-        assert len(fit_history([*texts, user_message("So?")], 801, tokenizer=TOKENIZER).messages) == 1 + 4
-        rounds = [message for at in range(12) for message in (call_message(f"c{at}"), result_message(f"c{at}", words(400)))]
-        results = fit_history([user_message("Go."), *rounds, user_message("So?")], 802, tokenizer=TOKENIZER).messages
+        assert (
+            len(fit_history([*texts, user_message("So?")], 801, tokenizer=TOKENIZER).messages)
+            == 1 + 4
+        )
+        rounds = [
+            message
+            for at in range(12)
+            for message in (call_message(f"c{at}"), result_message(f"c{at}", words(400)))
+        ]
+        results = fit_history(
+            [user_message("Go."), *rounds, user_message("So?")], 802, tokenizer=TOKENIZER
+        ).messages
         assert sum(message.role == "tool" for message in results) == 8
 
-    @pytest.mark.parametrize(("size", "budget", "shown"), [(500, 1_000, 500), (501, 1_001, 500), (501, 1_002, 501)])
-    def test_the_newest_round_has_half_of_the_budget_while_there_are_older_messages(self, size: int, budget: int, shown: int) -> None:
+    @pytest.mark.parametrize(
+        ("size", "budget", "shown"), [(500, 1_000, 500), (501, 1_001, 500), (501, 1_002, 501)]
+    )
+    def test_the_newest_round_has_half_of_the_budget_while_there_are_older_messages(
+        self, size: int, budget: int, shown: int
+    ) -> None:
         older = [user_message(words(200, f"u{at}_")) for at in range(9)]
-        newest = fit_history([*older, call_message("a"), result_message("a", words(size))], budget, tokenizer=TOKENIZER).messages[-1]
+        newest = fit_history(
+            [*older, call_message("a"), result_message("a", words(size))],
+            budget,
+            tokenizer=TOKENIZER,
+        ).messages[-1]
         assert TOKENIZER.count(newest.text) == shown
 
     def test_what_is_left_lengthens_tool_results_then_calls_then_texts(self) -> None:
         tokenizer = tokenizer_for("gpt-5")
         long = call_message("b", arguments=json.dumps({"text": words(600)}))
         talk = [
-            *(user_message("Go."), call_message("a"), result_message("a", words(200)), long, result_message("b", "ok")),
+            *(
+                user_message("Go."),
+                call_message("a"),
+                result_message("a", words(200)),
+                long,
+                result_message("b", "ok"),
+            ),
             *(assistant_message(words(600)), user_message("So?")),
         ]
         shown = fit_history(talk, 900, tokenizer=tokenizer)
@@ -119,7 +157,9 @@ class TestShares:
         assert count_message(shown.messages[5], tokenizer) <= 225
 
     def test_what_is_left_lengthens_the_newest_result_first(self) -> None:
-        rounds = [message for at in "ab" for message in (call_message(at), result_message(at, words(400)))]
+        rounds = [
+            message for at in "ab" for message in (call_message(at), result_message(at, words(400)))
+        ]
         talk = [user_message("Go."), *rounds, user_message("So?")]
         shown = fit_history(talk, 702, tokenizer=TOKENIZER).messages
         assert TOKENIZER.count(shown[2].text) == 300
@@ -127,11 +167,20 @@ class TestShares:
 
     def test_a_budget_is_used_where_a_message_is_shortened(self) -> None:
         talk = [
-            message for at in range(9) for message in (user_message(words(30)), call_message(f"c{at}"), result_message(f"c{at}", words(90)))
+            message
+            for at in range(9)
+            for message in (
+                user_message(words(30)),
+                call_message(f"c{at}"),
+                result_message(f"c{at}", words(90)),
+            )
         ]
         for budget in range(130, 420):
             fitted = fit_history(talk, budget, tokenizer=TOKENIZER)
-            if any(message is not talk[at] for at, message in zip(fitted.sources, fitted.messages, strict=True)):
+            if any(
+                message is not talk[at]
+                for at, message in zip(fitted.sources, fitted.messages, strict=True)
+            ):
                 assert fitted.tokens == budget
 
     @pytest.mark.parametrize(("request_tokens", "sources"), [(181, (0, 1)), (182, (1,))])
@@ -152,20 +201,27 @@ class TestShares:
 
     def test_the_marker_is_counted_for_the_messages_that_are_omitted(self) -> None:
         asked: list[int] = []
-        talk = [Message(role="system", content=("s",)), *(user_message(words(10)) for _ in range(20))]
+        talk = [
+            Message(role="system", content=("s",)),
+            *(user_message(words(10)) for _ in range(20)),
+        ]
 
         def count_marker(omitted: int) -> int:
             asked.append(omitted)
             return 3
 
-        fitted = fit_history(talk, 100, tokenizer=TOKENIZER, shorten="none", count_marker=count_marker)
+        fitted = fit_history(
+            talk, 100, tokenizer=TOKENIZER, shorten="none", count_marker=count_marker
+        )
         assert asked == [20, len(talk) - len(fitted.messages)]
         assert fitted.tokens == 1 + 3 + 10 * (len(fitted.messages) - 1)
 
 
 class TestStep:
     def fit(self, messages: list[Message], budget: int, step: int) -> FittedHistory:
-        return fit_history(messages, budget, tokenizer=COUNTED, shorten="request", keep="requests", step=step)
+        return fit_history(
+            messages, budget, tokenizer=COUNTED, shorten="request", keep="requests", step=step
+        )
 
     @given(messages=conversations(), budget=st.integers(1, 3_000), step=st.integers(1, 900))
     @settings(deadline=None, max_examples=examples(150))
@@ -179,13 +235,21 @@ class TestStep:
             assert stepped == exact
             return
         assert stepped.tokens <= budget
-        whole = all(message is messages[at] for at, message in zip(stepped.sources, stepped.messages, strict=True))
+        whole = all(
+            message is messages[at]
+            for at, message in zip(stepped.sources, stepped.messages, strict=True)
+        )
         least = self.fit(messages, exact.tokens, 10**6)  # what always stays
         if whole and stepped.sources != least.sources:
             target = -(-(total - budget) // step) * step
             assert total - stepped.tokens >= target
 
-    @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 500), step=st.integers(1, 900))
+    @given(
+        messages=conversations(),
+        budget=st.integers(1, 3_000),
+        more=st.integers(1, 500),
+        step=st.integers(1, 900),
+    )
     @settings(deadline=None, max_examples=examples(150))
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
         self, messages: list[Message], budget: int, more: int, step: int

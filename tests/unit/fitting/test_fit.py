@@ -49,7 +49,12 @@ READ = ToolDefinition(name="read", description="Read a file.")
 
 
 def fit_or_refuse(
-    messages: Sequence[Message], *, budget: int, tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = (), shorten: bool = True
+    messages: Sequence[Message],
+    *,
+    budget: int,
+    tokenizer: Tokenizer,
+    tools: Sequence[ToolDefinition] = (),
+    shorten: bool = True,
 ) -> Fitted[Message] | int:
     """What fits, or the tokens that are required."""
     try:
@@ -73,11 +78,27 @@ def is_blank(message: Message) -> bool:
 
 def required(messages: Sequence[Message]) -> set[int]:
     """The system messages, the last user message, and the newest round."""
-    users = [at for at, message in enumerate(messages) if message.role == "user" and not is_blank(message)]
-    starts = [at for at, message in enumerate(messages) if message.role not in ("tool", "system") and not is_blank(message)]
-    newest = {at for at in range(starts[-1], len(messages)) if messages[at].role != "system"} if starts else set[int]()
+    users = [
+        at
+        for at, message in enumerate(messages)
+        if message.role == "user" and not is_blank(message)
+    ]
+    starts = [
+        at
+        for at, message in enumerate(messages)
+        if message.role not in ("tool", "system") and not is_blank(message)
+    ]
+    newest = (
+        {at for at in range(starts[-1], len(messages)) if messages[at].role != "system"}
+        if starts
+        else set[int]()
+    )
     newest = {at for at in newest if not is_blank(messages[at])}
-    return {at for at, message in enumerate(messages) if message.role == "system"} | newest | set(users[-1:])
+    return (
+        {at for at, message in enumerate(messages) if message.role == "system"}
+        | newest
+        | set(users[-1:])
+    )
 
 
 def as_parts(content: Any) -> list[dict[str, str]]:  # Any: of a request
@@ -85,71 +106,132 @@ def as_parts(content: Any) -> list[dict[str, str]]:  # Any: of a request
 
 
 class TestLaws:
-    @given(messages=conversations(), budget=st.integers(1, 3_000), tools=st.booleans(), shorten=st.booleans(), data=st.data())
+    @given(
+        messages=conversations(),
+        budget=st.integers(1, 3_000),
+        tools=st.booleans(),
+        shorten=st.booleans(),
+        data=st.data(),
+    )
     @settings(deadline=None, max_examples=examples(150 * 2))
     def test_what_fits_is_within_the_budget_and_costs_what_a_render_of_it_costs(
-        self, messages: list[Message], budget: int, data: st.DataObject, *, tools: bool, shorten: bool
+        self,
+        messages: list[Message],
+        budget: int,
+        data: st.DataObject,
+        *,
+        tools: bool,
+        shorten: bool,
     ) -> None:
         tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, COUNTED]))
         offered = [READ] if tools else []
-        fitted = fit_or_refuse(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
+        fitted = fit_or_refuse(
+            messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten
+        )
         if isinstance(fitted, int):
             assert fitted > budget
             return
         shown = Group(required=True)[[element_from_message(message) for message in fitted.messages]]
         rendered = render(shown, budget=1_000_000, tokenizer=tokenizer, tools=offered)
-        blank = len(rendered.messages) != len(fitted.messages)  # a render does not send blank messages
+        # a render does not send blank messages
+        blank = len(rendered.messages) != len(fitted.messages)
         assert rendered.tokens <= fitted.tokens <= budget
         assert blank or rendered.tokens == fitted.tokens
         assert not pair_tool_calls(fitted.messages).repairs
-        assert sorted([*fitted.kept, *fitted.changed, *fitted.removed]) == list(range(len(messages)))
+        assert sorted([*fitted.kept, *fitted.changed, *fitted.removed]) == list(
+            range(len(messages))
+        )
         assert required(messages) <= given_indices(fitted)
-        assert all(any(message is each for each in fitted.messages) for message in (messages[at] for at in fitted.kept))
+        assert all(
+            any(message is each for each in fitted.messages)
+            for message in (messages[at] for at in fitted.kept)
+        )
         if not shorten:
             assert not fitted.changed
         if fitted.removed or fitted.changed:
-            assert fitted == fit(messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten)
+            assert fitted == fit(
+                messages, budget=budget, tokenizer=tokenizer, tools=offered, shorten=shorten
+            )
         else:
             assert list(fitted.messages) == messages
 
     @given(texts=st.lists(st.text("ab \n", max_size=9), min_size=1, max_size=5), data=st.data())
     @settings(deadline=None, max_examples=examples(80 * 2))
-    def test_a_message_counts_what_a_render_of_it_counts(self, texts: list[str], data: st.DataObject) -> None:
-        tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, HeuristicTokenizer(), COUNTED]))
+    def test_a_message_counts_what_a_render_of_it_counts(
+        self, texts: list[str], data: st.DataObject
+    ) -> None:
+        tokenizer: Tokenizer = data.draw(
+            st.sampled_from([GPT, CALIBRATED, HeuristicTokenizer(), COUNTED])
+        )
         role = data.draw(st.sampled_from(["system", "user", "assistant"]))
-        messages = messages_from_chat([{"role": role, "content": [{"type": "text", "text": text} for text in texts]}])
+        messages = messages_from_chat(
+            [{"role": role, "content": [{"type": "text", "text": text} for text in texts]}]
+        )
         if role == "assistant" and data.draw(st.booleans()):
             messages = [
-                attrs.evolve(messages[0], tool_calls=(ToolCall(id="a", name="read", arguments='{"path": "a b"}'),)),
+                attrs.evolve(
+                    messages[0],
+                    tool_calls=(ToolCall(id="a", name="read", arguments='{"path": "a b"}'),),
+                ),
                 result_message("a", "R"),
             ]
         if data.draw(st.booleans()):
             thinking = OpaquePart(value={"type": "thinking", "thinking": "Hm, so."})
             messages[0] = attrs.evolve(messages[0], content=(*messages[0].content, thinking))
-        rendered = render([element_from_message(message) for message in messages], budget=9_000, tokenizer=tokenizer)
+        rendered = render(
+            [element_from_message(message) for message in messages],
+            budget=9_000,
+            tokenizer=tokenizer,
+        )
         overhead = tokenizer.count_overhead().tokens
         if rendered.messages:
-            assert rendered.tokens == sum(count_message(message, tokenizer) for message in messages) + overhead
-            assert fit(messages, budget=9_000, tokenizer=tokenizer).tokens in (rendered.tokens, overhead, 0)
+            assert (
+                rendered.tokens
+                == sum(count_message(message, tokenizer) for message in messages) + overhead
+            )
+            assert fit(messages, budget=9_000, tokenizer=tokenizer).tokens in (
+                rendered.tokens,
+                overhead,
+                0,
+            )
 
     @given(parts=st.lists(st.integers(0, 40), min_size=1, max_size=6), budget=st.integers(5, 120))
     @settings(deadline=None, max_examples=examples(80 * 2))
-    def test_what_fits_a_calibrated_budget_counts_the_same_when_it_is_fit_again(self, parts: list[int], budget: int) -> None:
-        message = Message(role="user", content=[{"type": "text", "text": words(length, "w")} for length in parts])
+    def test_what_fits_a_calibrated_budget_counts_the_same_when_it_is_fit_again(
+        self, parts: list[int], budget: int
+    ) -> None:
+        message = Message(
+            role="user", content=[{"type": "text", "text": words(length, "w")} for length in parts]
+        )
         fitted = fit_or_refuse([user_message("Hi"), message], budget=budget, tokenizer=CALIBRATED)
         if not isinstance(fitted, int):
-            assert fitted.tokens == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens <= budget
+            assert (
+                fitted.tokens
+                == fit(fitted.messages, budget=9_000, tokenizer=CALIBRATED).tokens
+                <= budget
+            )
 
     @given(messages=conversations(), shorten=st.booleans(), data=st.data())
     @settings(deadline=None, max_examples=examples(150 * 2))
-    def test_messages_that_fit_exactly_are_never_changed(self, messages: list[Message], data: st.DataObject, *, shorten: bool) -> None:
+    def test_messages_that_fit_exactly_are_never_changed(
+        self, messages: list[Message], data: st.DataObject, *, shorten: bool
+    ) -> None:
         tokenizer: Tokenizer = data.draw(st.sampled_from([GPT, CALIBRATED, COUNTED]))
         whole = fit(messages, budget=1_000_000, tokenizer=tokenizer)
         if whole.tokens:
             exactly = fit(messages, budget=whole.tokens, tokenizer=tokenizer, shorten=shorten)
-            assert (exactly.messages, exactly.changed, exactly.removed) == (whole.messages, (), whole.removed)
+            assert (exactly.messages, exactly.changed, exactly.removed) == (
+                whole.messages,
+                (),
+                whole.removed,
+            )
 
-    @given(messages=conversations(), budgets=st.lists(st.integers(1, 6_000), max_size=5), shorten=st.booleans(), data=st.data())
+    @given(
+        messages=conversations(),
+        budgets=st.lists(st.integers(1, 6_000), max_size=5),
+        shorten=st.booleans(),
+        data=st.data(),
+    )
     @settings(deadline=None, max_examples=examples(150 * 2))
     def test_a_refusal_names_the_smallest_budget_that_works_whatever_the_budget_was(
         self, messages: list[Message], budgets: list[int], data: st.DataObject, *, shorten: bool
@@ -159,7 +241,9 @@ class TestLaws:
         if not isinstance(needed, int):
             return
         for budget in (needed - 1, needed, needed + 1, *budgets):
-            fitted = fit_or_refuse(messages, budget=max(1, budget), tokenizer=tokenizer, shorten=shorten)
+            fitted = fit_or_refuse(
+                messages, budget=max(1, budget), tokenizer=tokenizer, shorten=shorten
+            )
             assert isinstance(fitted, int) == (budget < needed)
             assert fitted == needed if isinstance(fitted, int) else fitted.tokens <= budget
 
@@ -172,11 +256,23 @@ class TestLaws:
         tokens = sum(least) + room
         divided = divide_tokens(tokens, needs, least)
         assert sum(divided) == min(tokens, sum(needs))
-        assert all(floor <= tokens <= need for floor, tokens, need in zip(least, divided, needs, strict=True))
-        above = [tokens - floor for floor, tokens, need in zip(least, divided, needs, strict=True) if tokens < need]
+        assert all(
+            floor <= tokens <= need
+            for floor, tokens, need in zip(least, divided, needs, strict=True)
+        )
+        above = [
+            tokens - floor
+            for floor, tokens, need in zip(least, divided, needs, strict=True)
+            if tokens < need
+        ]
         assert max(above, default=0) - min(above, default=0) <= 1
 
-    @given(messages=conversations(), budget=st.integers(1, 3_000), more=st.integers(1, 1_000), shorten=st.booleans())
+    @given(
+        messages=conversations(),
+        budget=st.integers(1, 3_000),
+        more=st.integers(1, 1_000),
+        shorten=st.booleans(),
+    )
     @settings(deadline=None, max_examples=examples(150 * 2))
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
         self, messages: list[Message], budget: int, more: int, *, shorten: bool
@@ -189,7 +285,9 @@ class TestLaws:
 
     @given(talk=talks(), budget=st.integers(1, 200))
     @settings(deadline=None, max_examples=examples(100 * 2))
-    def test_recordings_with_faults_are_repaired_and_told(self, talk: ConversationBuilder, budget: int) -> None:
+    def test_recordings_with_faults_are_repaired_and_told(
+        self, talk: ConversationBuilder, budget: int
+    ) -> None:
         messages = [entry.message for entry in talk.path if entry.message]
         fitted = fit_or_refuse(messages, budget=budget, tokenizer=COUNTED)
         if isinstance(fitted, int):
@@ -203,7 +301,9 @@ class TestLaws:
         level = find_level(wants, room)
         if room >= 0:
             assert sum(min(want, level) for want in wants) <= room
-            assert level >= max(wants, default=0) or sum(min(want, level + 1) for want in wants) > room
+            assert (
+                level >= max(wants, default=0) or sum(min(want, level + 1) for want in wants) > room
+            )
 
 
 class TestTextInOpaqueParts:
@@ -221,24 +321,54 @@ class TestTextInOpaqueParts:
         counted = count_request({"model": "gpt-4o", "messages": [*asked]})
         assert (whole.tokens, whole.exact) == counted
         assert counted.exact
-        rendered = render(RecordedMessages(messages=messages_from_chat(asked)), budget=5_000, model="gpt-4o")
+        rendered = render(
+            RecordedMessages(messages=messages_from_chat(asked)), budget=5_000, model="gpt-4o"
+        )
         assert (rendered.tokens, rendered.exact) == counted
         fitted = fit(asked, budget=40, model="gpt-4o")
         assert 1 in fitted.removed
-        assert fitted.tokens == count_request({"model": "gpt-4o", "messages": list(fitted.messages)}).tokens <= 40
+        assert (
+            fitted.tokens
+            == count_request({"model": "gpt-4o", "messages": list(fitted.messages)}).tokens
+            <= 40
+        )
 
     @pytest.mark.parametrize(
         ("asked", "form"),
         [
-            ({"role": "assistant", "content": [{"type": "thinking", "thinking": "think " * 500, "signature": "c2ln" * 500}]}, "anthropic"),
-            ({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "think " * 500}]}, "responses"),
-            ({"type": "reasoning", "id": "r" * 900, "summary": [{"type": "summary_text", "text": "think " * 500}]}, "responses"),
+            (
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "think " * 500, "signature": "c2ln" * 500}
+                    ],
+                },
+                "anthropic",
+            ),
+            (
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "refusal", "refusal": "think " * 500}],
+                },
+                "responses",
+            ),
+            (
+                {
+                    "type": "reasoning",
+                    "id": "r" * 900,
+                    "summary": [{"type": "summary_text", "text": "think " * 500}],
+                },
+                "responses",
+            ),
             ({"role": "assistant", "content": "ok", "reasoning_content": "think " * 500}, "chat"),
         ],
         ids=["thinking", "refusal", "reasoning", "field"],
     )
     @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-5", "an-unknown-model"])
-    def test_the_text_in_a_part_counts_and_its_signature_does_not(self, asked: dict[str, Any], form: WireFormat, model: str) -> None:
+    def test_the_text_in_a_part_counts_and_its_signature_does_not(
+        self, asked: dict[str, Any], form: WireFormat, model: str
+    ) -> None:
         fitted = fit([asked], budget=9_000, model=model, format=form)
         text = tokenizer_for(model).count("think " * 500)
         assert text <= fitted.tokens <= text + 30
@@ -250,23 +380,38 @@ class TestBlankMessages:
     def test_blank_text_beside_a_tool_result_is_no_user_message(self) -> None:
         asked: list[dict[str, Any]] = [  # Any: of a request
             {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {"q": words(300)}}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "t1", "name": "run", "input": {"q": words(300)}}
+                ],
+            },
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(300)}, {"type": "text", "text": " \n"}],
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": words(300)},
+                    {"type": "text", "text": " \n"},
+                ],
             },
             {"role": "assistant", "content": [{"type": "text", "text": "ok"}]},
         ]
         fitted = fit(asked, budget=30, model="gpt-4o", format="anthropic")
         assert fitted.messages == (asked[0], asked[3])
         assert (fitted.kept, fitted.changed, fitted.removed) == ((0, 3), (), (1, 2))
-        assert fitted.tokens == fit(fitted.messages, budget=900, model="gpt-4o", format="anthropic").tokens
+        assert (
+            fitted.tokens
+            == fit(fitted.messages, budget=900, model="gpt-4o", format="anthropic").tokens
+        )
         whole = fit(asked, budget=9_000, model="gpt-4o", format="anthropic")
         assert whole.kept == (0, 1, 2, 3)
         assert whole.messages[2] is asked[2]
 
     def test_a_blank_message_is_removed_and_not_counted(self) -> None:
-        asked: list[dict[str, Any]] = [{"role": "user", "content": "Hi"}, {"role": "user", "content": " \n"}]  # Any: as above
+        # Any stands for as above
+        asked: list[dict[str, Any]] = [
+            {"role": "user", "content": "Hi"},
+            {"role": "user", "content": " \n"},
+        ]
         fitted = fit(asked, budget=20, model="gpt-4o")
         assert fitted.messages == (asked[0],)
         assert fitted.removed == (1,)
@@ -274,15 +419,17 @@ class TestBlankMessages:
 
     def test_a_repair_names_the_message_that_was_given(self) -> None:
         asked = [user_message(" "), user_message("Go."), result_message("a", "lost")]
-        assert [repair.detail.partition(":")[0] for repair in fit(asked, budget=90, tokenizer=COUNTED, system="Be brief.").repairs] == [
-            "turns[2]"
-        ]
+        assert [
+            repair.detail.partition(":")[0]
+            for repair in fit(asked, budget=90, tokenizer=COUNTED, system="Be brief.").repairs
+        ] == ["turns[2]"]
 
 
 class TestManyParts:
     @pytest.mark.parametrize("budget", [20, 60, 1_000, 1_300, 3_000])
     def test_a_last_request_of_many_texts_is_cut_in_the_middle(self, budget: int) -> None:
-        parts: Any = [{"type": "text", "text": f"m{at} " * 20} for at in range(200)]  # Any: of a request
+        # Any stands for of a request
+        parts: Any = [{"type": "text", "text": f"m{at} " * 20} for at in range(200)]
         asked: list[dict[str, Any]] = [{"role": "user", "content": parts}]  # Any: as above
         fitted = fit(asked, budget=budget, model="gpt-4o")
         texts = [part["text"] for part in as_parts(fitted.messages[0]["content"])]
@@ -303,17 +450,34 @@ class TestErrors:
     def test_an_error_names_the_messages_that_were_given_and_what_helps(self) -> None:
         asked: list[dict[str, Any]] = [  # Any: as above
             {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "t1", "name": "run", "input": {}}],
+            },
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": words(30)}, {"type": "text", "text": words(50)}],
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": words(30)},
+                    {"type": "text", "text": words(50)},
+                ],
             },
             {"role": "assistant", "content": [{"type": "text", "text": words(90)}]},
         ]
-        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or allow shorten=True\.$") as raised:
-            fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(20), shorten=False)
+        with pytest.raises(
+            BudgetExceededError, match=r"Raise the budget, or allow shorten=True\.$"
+        ) as raised:
+            fit(
+                asked,
+                budget=30,
+                model="gpt-4o",
+                format="anthropic",
+                system=words(20),
+                shorten=False,
+            )
         assert set(raised.value.largest) == {"messages[2]", "messages[3]", "system"}
-        with pytest.raises(BudgetExceededError, match=r"Raise the budget, or shorten these yourself\.$"):
+        with pytest.raises(
+            BudgetExceededError, match=r"Raise the budget, or shorten these yourself\.$"
+        ):
             fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(200))
 
 
@@ -328,11 +492,26 @@ class TestWhatStays:
         assert fit(messages, budget=needed - 1, tokenizer=COUNTED).tokens > needed - 20
 
     @pytest.mark.parametrize("budget", [1_000, 1_100, 1_300])
-    def test_arguments_that_can_be_shortened_are_shortened_beside_others_that_cannot(self, budget: int) -> None:
-        points = ToolCall(id="a", name="plot", arguments=json.dumps({"points": [at * 37 % 1_000 for at in range(450)]}))
-        report = ToolCall(id="b", name="write", arguments=json.dumps({"path": "r.md", "text": "The curve rises and falls. " * 200}))
+    def test_arguments_that_can_be_shortened_are_shortened_beside_others_that_cannot(
+        self, budget: int
+    ) -> None:
+        points = ToolCall(
+            id="a",
+            name="plot",
+            arguments=json.dumps({"points": [at * 37 % 1_000 for at in range(450)]}),
+        )
+        report = ToolCall(
+            id="b",
+            name="write",
+            arguments=json.dumps({"path": "r.md", "text": "The curve rises and falls. " * 200}),
+        )
         call = Message(role="assistant", tool_calls=(points, report))
-        asked = [user_message("Plot it."), call, result_message("a", "done"), result_message("b", "done")]
+        asked = [
+            user_message("Plot it."),
+            call,
+            result_message("a", "done"),
+            result_message("b", "done"),
+        ]
         fitted = fit(asked, budget=budget, tokenizer=GPT)
         assert fitted.tokens > budget - 60
         shortened = fitted.messages[1].tool_calls
@@ -361,7 +540,11 @@ class TestWhatStays:
         assert fitted.tokens > 240
 
     def test_the_last_request_is_shortened_last_and_never_removed(self) -> None:
-        messages = [user_message(words(1_000, "u")), call_message("a"), result_message("a", words(1_000, "r"))]
+        messages = [
+            user_message(words(1_000, "u")),
+            call_message("a"),
+            result_message("a", words(1_000, "r")),
+        ]
         fitted = fit(messages, budget=600, tokenizer=COUNTED)
         assert fitted.changed == (0, 2)
         assert len(fitted.messages[0].text.split()) > 500
@@ -374,7 +557,9 @@ class TestWhatStays:
         fitted = fit(messages, budget=1_000, tokenizer=COUNTED)
         assert fitted.messages[0] is messages[0]
         assert fitted.tokens > 950
-        assert len(fitted.messages) > len(fit(messages, budget=1_000, tokenizer=COUNTED, shorten=False).messages)
+        assert len(fitted.messages) > len(
+            fit(messages, budget=1_000, tokenizer=COUNTED, shorten=False).messages
+        )
 
     def test_the_oldest_rounds_stay_if_they_are_asked_for(self) -> None:
         messages = [user_message(words(10, f"u{at}")) for at in range(10)]
@@ -385,7 +570,10 @@ class TestWhatStays:
         messages = [user_message("a"), assistant_message("b")]
         fitted = fit(messages, budget="1k", model="gpt-4o")
         assert all(one is other for one, other in zip(fitted.messages, messages, strict=True))
-        assert fitted.explain().splitlines() == [f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages", "kept 2 messages: 0-1"]
+        assert fitted.explain().splitlines() == [
+            f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages",
+            "kept 2 messages: 0-1",
+        ]
 
     def test_without_a_budget_it_is_the_models_window(self) -> None:
         assert fit([user_message("a")], model="gpt-4o").budget > 100_000
@@ -393,11 +581,16 @@ class TestWhatStays:
 
 class TestArguments:
     @given(
-        data=st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)),
+        data=st.recursive(
+            st.text() | st.integers() | st.none(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
         tokens=st.integers(0, 60),
     )
     @settings(deadline=None, max_examples=examples(100 * 2))
-    def test_shortened_arguments_are_json_with_the_same_keys(self, data: object, tokens: int) -> None:
+    def test_shortened_arguments_are_json_with_the_same_keys(
+        self, data: object, tokens: int
+    ) -> None:
         before = json.dumps({"value": data, "text": words(100)})
         after = json.loads(shorten_arguments(before, tokens, tokenizer=GPT))
         assert list(after) == ["value", "text"]
@@ -414,23 +607,48 @@ class TestArguments:
         assert json.loads(shortened)["path"] == "src/a.py"
 
     @pytest.mark.parametrize("budget", [180, 240, 290])
-    def test_a_call_with_one_long_argument_is_shortened_to_exactly_what_fits(self, budget: int) -> None:
-        call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="write", arguments=json.dumps({"text": words(300)})),))
-        assert fit([user_message("Go."), call, result_message("a", "done")], budget=budget, tokenizer=GPT).tokens == budget
+    def test_a_call_with_one_long_argument_is_shortened_to_exactly_what_fits(
+        self, budget: int
+    ) -> None:
+        call = Message(
+            role="assistant",
+            tool_calls=(
+                ToolCall(id="a", name="write", arguments=json.dumps({"text": words(300)})),
+            ),
+        )
+        assert (
+            fit(
+                [user_message("Go."), call, result_message("a", "done")],
+                budget=budget,
+                tokenizer=GPT,
+            ).tokens
+            == budget
+        )
 
 
 class TestRefusals:
     def test_system_messages_that_do_not_fit_are_refused_with_their_sizes(self) -> None:
         with pytest.raises(BudgetExceededError, match=r"messages\[0\]"):
-            fit([Message(role="system", content=(words(100),)), user_message("Hi.")], budget=50, tokenizer=COUNTED)
+            fit(
+                [Message(role="system", content=(words(100),)), user_message("Hi.")],
+                budget=50,
+                tokenizer=COUNTED,
+            )
 
     def test_an_unknown_end_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match='"newest" or "oldest"'):
             fit([], budget=10, keep="middle")  # type: ignore[arg-type]  # wrong on purpose
 
     def test_the_arguments_of_an_older_call_are_shortened_and_stay_json(self) -> None:
-        call = Message(role="assistant", tool_calls=(ToolCall(id="a", name="read", arguments=json.dumps({"text": words(300)})),))
-        fitted = fit([user_message("Go."), call, result_message("a", "done"), user_message("Next.")], budget=120, tokenizer=GPT)
+        call = Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="a", name="read", arguments=json.dumps({"text": words(300)})),),
+        )
+        fitted = fit(
+            [user_message("Go."), call, result_message("a", "done"), user_message("Next.")],
+            budget=120,
+            tokenizer=GPT,
+        )
         assert json.loads(fitted.messages[1].tool_calls[0].arguments)["text"].endswith("[…]")
 
 
@@ -442,7 +660,9 @@ CHAT: list[dict[str, Any]] = [  # Any: of a request
         "role": "assistant",
         "content": None,
         "reasoning": "hm",
-        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        ],
     },
     {"role": "tool", "tool_call_id": "a", "content": LONG},
     {"role": "user", "content": "What went wrong?"},
@@ -456,7 +676,13 @@ ANTHROPIC: list[dict[str, Any]] = [  # Any: as above
             {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "log"}},
         ],
     },
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": LONG}, {"type": "text", "text": "Say more."}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "a", "content": LONG},
+            {"type": "text", "text": "Say more."},
+        ],
+    },
     {"role": "user", "content": "What went wrong?"},
 ]
 RESPONSES: list[dict[str, Any]] = [  # Any: as above
@@ -470,12 +696,24 @@ RESPONSES: list[dict[str, Any]] = [  # Any: as above
 
 class TestProviders:
     @pytest.mark.parametrize(("messages", "long"), [(CHAT, 3), (ANTHROPIC, 2), (RESPONSES, 3)])
-    def test_dicts_stay_the_callers_own_where_nothing_changed(self, messages: list[dict[str, Any]], long: int) -> None:  # Any: as above
-        fitted = fit(messages, budget=600, model="gpt-5", system=None if messages is CHAT else "You review code.")
+    # Any stands for as above
+    def test_dicts_stay_the_callers_own_where_nothing_changed(
+        self, messages: list[dict[str, Any]], long: int
+    ) -> None:
+        fitted = fit(
+            messages,
+            budget=600,
+            model="gpt-5",
+            system=None if messages is CHAT else "You review code.",
+        )
         assert fitted.changed == (long,)
         assert fitted.removed == ()
         assert len(fitted.messages) == len(messages)
-        assert all(one is other for at, (one, other) in enumerate(zip(fitted.messages, messages, strict=True)) if at != long)
+        assert all(
+            one is other
+            for at, (one, other) in enumerate(zip(fitted.messages, messages, strict=True))
+            if at != long
+        )
         assert 570 < fitted.tokens <= 600
         assert len(str(fitted.messages[long])) < len(str(messages[long]))
         assert list(fitted.messages[long]) == list(messages[long])
@@ -493,8 +731,20 @@ class TestProviders:
     def test_several_calls_with_ids_and_long_results_are_fitted(self) -> None:
         items = [
             {"role": "user", "content": "Review it."},
-            *({"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "read", "arguments": "{}"} for n in (1, 2)),
-            *({"type": "function_call_output", "call_id": f"c{n}", "output": words(500)} for n in (1, 2)),
+            *(
+                {
+                    "type": "function_call",
+                    "id": f"fc_{n}",
+                    "call_id": f"c{n}",
+                    "name": "read",
+                    "arguments": "{}",
+                }
+                for n in (1, 2)
+            ),
+            *(
+                {"type": "function_call_output", "call_id": f"c{n}", "output": words(500)}
+                for n in (1, 2)
+            ),
         ]
         fitted = fit(items, budget=300, model="gpt-4.1", format="responses")
         assert fitted.tokens <= 300
@@ -540,9 +790,14 @@ class FrameworkMessage:
 class TestConverters:
     def messages(self) -> list[FrameworkMessage]:
         texts = ["Read the log.", "It says: " + "retry " * 900, "And then?"]
-        return [FrameworkMessage(f"m{at}", ("user", "assistant", "user")[at], text) for at, text in enumerate(texts)]
+        return [
+            FrameworkMessage(f"m{at}", ("user", "assistant", "user")[at], text)
+            for at, text in enumerate(texts)
+        ]
 
-    def test_objects_with_a_converter_stay_the_callers_own_and_shortened_ones_are_rebuilt(self) -> None:
+    def test_objects_with_a_converter_stay_the_callers_own_and_shortened_ones_are_rebuilt(
+        self,
+    ) -> None:
         given = self.messages()
         fitted = fit(
             given,
@@ -559,10 +814,20 @@ class TestConverters:
 
     def test_a_converter_may_make_messages(self) -> None:
         given = self.messages()
-        fitted = fit(given, budget="8k", model="gpt-5", convert=lambda each: Message(role="user", content=(each.text,)))
+        fitted = fit(
+            given,
+            budget="8k",
+            model="gpt-5",
+            convert=lambda each: Message(role="user", content=(each.text,)),
+        )
         assert list(fitted.messages) == given
 
     def test_without_a_way_back_a_shortened_message_is_as_the_converter_made_it(self) -> None:
-        fitted = fit(self.messages(), budget=300, model="gpt-5", convert=lambda each: {"role": each.role, "content": each.text})
+        fitted = fit(
+            self.messages(),
+            budget=300,
+            model="gpt-5",
+            convert=lambda each: {"role": each.role, "content": each.text},
+        )
         shortened: object = fitted.messages[1]
         assert isinstance(shortened, dict)

@@ -8,7 +8,18 @@ import re
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from promptkit import BudgetExceededError, History, Message, PromptElement, Rendered, Renderer, SystemMessage, ToolCall, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    History,
+    Message,
+    PromptElement,
+    Rendered,
+    Renderer,
+    SystemMessage,
+    ToolCall,
+    UserMessage,
+    render,
+)
 from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from tests.examples import examples, keep_first
@@ -25,7 +36,11 @@ def answered(text: str) -> Message:
 
 
 def called(*ids: str, text: str = "") -> Message:
-    return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=i, name="read") for i in ids))
+    return Message(
+        role="assistant",
+        content=(text,) if text else (),
+        tool_calls=tuple(ToolCall(id=i, name="read") for i in ids),
+    )
 
 
 def calling(ids: list[str], text: str) -> Message:
@@ -37,11 +52,22 @@ def returned(key: str, text: str = "ok") -> Message:
 
 
 def chat(turns: int) -> list[Message]:
-    return [m for i in range(turns) for m in (said(f"Question {i} about the parser?"), answered(f"Answer {i}, which is a little longer."))]
+    return [
+        m
+        for i in range(turns)
+        for m in (
+            said(f"Question {i} about the parser?"),
+            answered(f"Answer {i}, which is a little longer."),
+        )
+    ]
 
 
 def agent(rounds: int) -> list[Message]:
-    work = [m for i in range(rounds) for m in (called(f"c{i}", text=f"Step {i}."), returned(f"c{i}", f"Output {i} of the tool."))]
+    work = [
+        m
+        for i in range(rounds)
+        for m in (called(f"c{i}", text=f"Step {i}."), returned(f"c{i}", f"Output {i} of the tool."))
+    ]
     return [said("Fix the parser."), *work, answered("Done.")]
 
 
@@ -90,7 +116,10 @@ class TestWhatIsShown:
         assert render(History(turns=turns, keep_system=True)).messages == tuple(turns)
 
     def test_no_cache_breakpoint_of_the_recording(self) -> None:
-        turns = [Message(role="user", content=("one", CacheBreakpointPart(kind="ephemeral"))), answered("two")]
+        turns = [
+            Message(role="user", content=("one", CacheBreakpointPart(kind="ephemeral"))),
+            answered("two"),
+        ]
         assert [m.content for m in render(History(turns=turns)).messages] == [("one",), ("two",)]
 
     def test_an_empty_result_is_an_empty_result(self) -> None:
@@ -102,14 +131,20 @@ class TestWhatIsShown:
 
     def test_a_result_cut_in_the_middle(self) -> None:
         long = "\n".join(f"line {i}" for i in range(500))
-        shown = render(History(turns=[said("go"), called("a"), returned("a", long)], truncate_at=60)).messages[-1].text
+        shown = (
+            render(History(turns=[said("go"), called("a"), returned("a", long)], truncate_at=60))
+            .messages[-1]
+            .text
+        )
         assert shown.startswith("line 0\n")
         assert shown.endswith("line 499")
         assert "[… cut …]" in shown
         assert len(shown) < 400
 
     def test_nothing_of_a_result_that_may_have_one_token(self) -> None:
-        rendered = render(History(turns=[said("go"), called("a"), returned("a", "word " * 9)], truncate_at=1))
+        rendered = render(
+            History(turns=[said("go"), called("a"), returned("a", "word " * 9)], truncate_at=1)
+        )
         assert [message.role for message in rendered.messages] == ["user", "assistant", "tool"]
 
 
@@ -117,11 +152,15 @@ class TestWhatLeaves:
     def test_the_oldest_turn_first(self) -> None:
         history = History(turns=chat(6), omitted_marker=False)
         whole = texts(render(history))
-        order = [whole[at + 1 - 2 * (at % 2)] for at in range(len(whole))]  # each answer before its question
+        # each answer before its question
+        order = [whole[at + 1 - 2 * (at % 2)] for at in range(len(whole))]
         for budget in budgets(history, 5):
             kept = texts(render(history, budget=budget))
             expected = [text for text in whole if text in order[len(order) - len(kept) :]]
-            assert all("[… cut …]" in text or text == full for text, full in zip(kept, expected, strict=True))
+            assert all(
+                "[… cut …]" in text or text == full
+                for text, full in zip(kept, expected, strict=True)
+            )
 
     def test_an_answer_never_stands_without_its_question(self) -> None:
         history = History(turns=chat(5))
@@ -140,7 +179,13 @@ class TestWhatLeaves:
             assert steps == list(range(8 - len(steps), 8))
 
     def test_a_call_and_its_results_together(self) -> None:
-        turns = [said("go"), called("a", "b", text="both"), returned("a", "one"), returned("b", "two"), answered("done")]
+        turns = [
+            said("go"),
+            called("a", "b", text="both"),
+            returned("a", "one"),
+            returned("b", "two"),
+            answered("done"),
+        ]
         history = History(turns=turns)
         for budget in budgets(history):
             assert_paired(render(history, budget=budget))
@@ -156,7 +201,13 @@ class TestWhatLeaves:
         assert find_least_budget(history) == render(history).tokens
 
     def test_a_long_result_is_shortened_before_its_call_leaves(self) -> None:
-        turns = [said("go"), called("a"), returned("a", "word " * 300), said("and now?"), answered("done")]
+        turns = [
+            said("go"),
+            called("a"),
+            returned("a", "word " * 300),
+            said("and now?"),
+            answered("done"),
+        ]
         rendered = render(History(turns=turns), budget=100)
         assert len(rendered.messages) == len(turns)
         assert "[… cut …]" in texts(rendered)[2]
@@ -181,7 +232,11 @@ class TestLabels:
 
 
 class TestMarker:
-    @pytest.mark.parametrize("turns", keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)), ids=["both", "chat", "agent"])
+    @pytest.mark.parametrize(
+        "turns",
+        keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)),
+        ids=["both", "chat", "agent"],
+    )
     def test_counts_what_is_gone_and_stands_once(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         seen = 0
@@ -194,13 +249,19 @@ class TestMarker:
                 assert len(rendered.messages) - 1 == len(turns) - int(found[1])
         assert seen
 
-    @pytest.mark.parametrize("turns", keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)), ids=["both", "chat", "agent"])
+    @pytest.mark.parametrize(
+        "turns",
+        keep_first(1, [*chat(3), *agent(5)], chat(8), agent(8)),
+        ids=["both", "chat", "agent"],
+    )
     def test_is_there_wherever_something_is_gone_and_it_fits(self, turns: list[Message]) -> None:
         history = History(turns=turns)
         marker = render(UserMessage()["[99 messages omitted]"]).tokens
         for budget in range(marker + find_least_budget(history), render(history).tokens, 3):
             rendered = render(history, budget=budget)
-            assert bool(markers(rendered)) == (len(rendered.messages) - len(markers(rendered)) < len(turns))
+            assert bool(markers(rendered)) == (
+                len(rendered.messages) - len(markers(rendered)) < len(turns)
+            )
 
     def test_can_be_switched_off(self) -> None:
         history = History(turns=chat(8), omitted_marker=False)
@@ -208,20 +269,35 @@ class TestMarker:
 
     def test_can_be_worded(self) -> None:
         history = History(turns=chat(8), omitted_marker=lambda count: f"({count} gone)")
-        assert any("(4 gone)" in texts(render(history, budget=budget)) for budget in budgets(history, 2))
+        assert any(
+            "(4 gone)" in texts(render(history, budget=budget)) for budget in budgets(history, 2)
+        )
 
 
 class TestRepairs:
     def test_are_made_and_reported(self) -> None:
-        turns = [said("go"), called("a"), said("what now?"), returned("b"), called("a"), returned("a")]
+        turns = [
+            said("go"),
+            called("a"),
+            said("what now?"),
+            returned("b"),
+            called("a"),
+            returned("a"),
+        ]
         rendered = render(History(turns=turns))
         assert_paired(rendered)
         assert texts(rendered) == ["go", "", MISSING_TOOL_RESULT, "what now?", "", "ok"]
-        assert [repair.kind for repair in rendered.repairs] == ["missing result", "orphan result", "repeated call id"]
+        assert [repair.kind for repair in rendered.repairs] == [
+            "missing result",
+            "orphan result",
+            "repeated call id",
+        ]
         assert all(isinstance(repair, Repair) for repair in rendered.repairs)
 
     def test_are_reported_also_where_the_messages_were_pruned(self) -> None:
-        assert [r.kind for r in render(History(turns=[called("a"), *chat(4)]), budget=60).repairs] == ["missing result"]
+        assert [
+            r.kind for r in render(History(turns=[called("a"), *chat(4)]), budget=60).repairs
+        ] == ["missing result"]
 
     def test_are_listed_in_the_explanation(self) -> None:
         assert "missing result" in render(History(turns=[said("go"), called("a")])).explain()
@@ -242,7 +318,9 @@ any_messages = st.lists(
 class TestLaws:
     @settings(max_examples=examples(60))
     @given(any_messages, st.floats(0, 1))
-    def test_whatever_was_recorded_is_well_paired_and_within_the_budget(self, turns: list[Message], part: float) -> None:
+    def test_whatever_was_recorded_is_well_paired_and_within_the_budget(
+        self, turns: list[Message], part: float
+    ) -> None:
         history = History(turns=turns)
         assume(render(history).messages)
         budget = max(int(render(history).tokens * part), find_least_budget(history))

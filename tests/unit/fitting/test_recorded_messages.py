@@ -9,7 +9,16 @@ import attrs
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from promptkit import BudgetExceededError, Group, Message, Rendered, Renderer, SystemMessage, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    Group,
+    Message,
+    Rendered,
+    Renderer,
+    SystemMessage,
+    UserMessage,
+    render,
+)
 from promptkit.elements import element_from_message
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.choose import fit_history
@@ -47,7 +56,9 @@ def shown(rendered: Rendered) -> list[Message]:
 
 def marked(rendered: Rendered) -> list[int]:
     """The numbers of omitted messages that markers tell."""
-    return [int(found[1]) for message in rendered.messages if (found := MARKER.fullmatch(message.text))]
+    return [
+        int(found[1]) for message in rendered.messages if (found := MARKER.fullmatch(message.text))
+    ]
 
 
 def least(messages: Sequence[Message], tokenizer: Tokenizer, *, marker: bool = True) -> int:
@@ -59,12 +70,17 @@ def least(messages: Sequence[Message], tokenizer: Tokenizer, *, marker: bool = T
 
 def as_sent(messages: Sequence[Message]) -> list[Message]:
     """Messages as a render shows them: without empty texts, and without messages in which nothing is."""
-    full = [attrs.evolve(each, content=tuple(part for part in each.content if part)) for each in messages]
+    full = [
+        attrs.evolve(each, content=tuple(part for part in each.content if part))
+        for each in messages
+    ]
     return [each for each in full if each.text.strip() or each.tool_calls or each.role == "tool"]
 
 
 class TestLaws:
-    @given(messages=conversations(), more=st.integers(0, 2_000), shorten=st.booleans(), data=st.data())
+    @given(
+        messages=conversations(), more=st.integers(0, 2_000), shorten=st.booleans(), data=st.data()
+    )
     @settings(deadline=None, max_examples=examples(80))
     def test_a_render_shows_what_fits_and_how_much_is_omitted(
         self, messages: list[Message], more: int, data: st.DataObject, *, shorten: bool
@@ -81,13 +97,25 @@ class TestLaws:
         )
         rendered = render(recorded(messages, shorten=shorten), budget=budget, tokenizer=tokenizer)
         assert shown(rendered) == list(fitted.messages)
-        assert marked(rendered) == [len(messages) - len(fitted.messages)] * (len(messages) > len(fitted.messages))
-        alone = render(Group(required=True)[[element_from_message(each) for each in rendered.messages]], tokenizer=tokenizer)
+        assert marked(rendered) == [len(messages) - len(fitted.messages)] * (
+            len(messages) > len(fitted.messages)
+        )
+        alone = render(
+            Group(required=True)[[element_from_message(each) for each in rendered.messages]],
+            tokenizer=tokenizer,
+        )
         assert alone.tokens == rendered.tokens <= budget
-        assert rendered.tokens == (fitted.tokens + tokenizer.count_overhead().tokens if messages else 0), "the marker counts"
+        assert rendered.tokens == (
+            fitted.tokens + tokenizer.count_overhead().tokens if messages else 0
+        ), "the marker counts"
         assert not pair_tool_calls(rendered.messages).repairs
 
-    @given(messages=conversations(), more=st.integers(0, 1_500), other=st.integers(0, 400), shorten=st.booleans())
+    @given(
+        messages=conversations(),
+        more=st.integers(0, 1_500),
+        other=st.integers(0, 400),
+        shorten=st.booleans(),
+    )
     @settings(deadline=None, max_examples=examples(50))
     def test_beside_anything_it_is_within_the_budget_and_the_marker_is_right(
         self, messages: list[Message], more: int, other: int, *, shorten: bool
@@ -119,13 +147,24 @@ class TestLaws:
         else:
             assert shown(rendered)[-1].name == "ada"
 
-    @given(messages=conversations(), budget=st.integers(20, 2_000), more=st.integers(1, 800), shorten=st.booleans())
+    @given(
+        messages=conversations(),
+        budget=st.integers(20, 2_000),
+        more=st.integers(1, 800),
+        shorten=st.booleans(),
+    )
     @settings(deadline=None, max_examples=examples(50))
     def test_a_larger_budget_shows_every_message_that_a_smaller_one_shows(
         self, messages: list[Message], budget: int, more: int, *, shorten: bool
     ) -> None:
         named = [
-            Message(role=each.role, content=each.content, tool_calls=each.tool_calls, tool_call_id=each.tool_call_id, name=f"n{at}")
+            Message(
+                role=each.role,
+                content=each.content,
+                tool_calls=each.tool_calls,
+                tool_call_id=each.tool_call_id,
+                name=f"n{at}",
+            )
             for at, each in enumerate(messages)
         ]
         try:
@@ -133,23 +172,37 @@ class TestLaws:
         except BudgetExceededError:
             return
         larger = render(recorded(named, shorten=shorten), budget=budget + more, tokenizer=COUNTED)
-        assert {each.name for each in smaller.messages} - {None} <= {each.name for each in larger.messages}
+        assert {each.name for each in smaller.messages} - {None} <= {
+            each.name for each in larger.messages
+        }
 
-    @given(lines=st.lists(st.sampled_from([0, 0, 1, 12]), min_size=2, max_size=8), marker=st.booleans(), shorten=st.booleans())
+    @given(
+        lines=st.lists(st.sampled_from([0, 0, 1, 12]), min_size=2, max_size=8),
+        marker=st.booleans(),
+        shorten=st.booleans(),
+    )
     @example(lines=[0, 0, 12], marker=False, shorten=True)
     @settings(deadline=None, max_examples=examples(20))
     def test_no_message_leaves_when_a_token_is_added_and_a_shortened_one_ends_at_a_line(
         self, lines: list[int], *, marker: bool, shorten: bool
     ) -> None:
         turns = [
-            Message(role="assistant" if at % 2 else "user", content=("\n".join([words(2)] + [words(9)] * count),), name=f"n{at}")
+            Message(
+                role="assistant" if at % 2 else "user",
+                content=("\n".join([words(2)] + [words(9)] * count),),
+                name=f"n{at}",
+            )
             for at, count in enumerate(lines)
         ]
         earlier: set[str] = set()
         for budget in range(20, 9 * sum(lines) + 5 * len(lines)):
             try:
-                tree = RecordedMessages(messages=turns, marker=mark if marker else None, shorten=shorten)
-                rendered = render((SystemMessage()["Be brief."], tree), budget=budget, tokenizer=COUNTED)
+                tree = RecordedMessages(
+                    messages=turns, marker=mark if marker else None, shorten=shorten
+                )
+                rendered = render(
+                    (SystemMessage()["Be brief."], tree), budget=budget, tokenizer=COUNTED
+                )
             except BudgetExceededError:
                 continue
             now = {each.name for each in rendered.messages if each.name}
@@ -158,7 +211,9 @@ class TestLaws:
 
     @given(messages=conversations(), budget=st.integers(20, 2_000))
     @settings(deadline=None, max_examples=examples(30))
-    def test_the_same_history_gives_the_same_bytes_also_after_other_renders(self, messages: list[Message], budget: int) -> None:
+    def test_the_same_history_gives_the_same_bytes_also_after_other_renders(
+        self, messages: list[Message], budget: int
+    ) -> None:
         messages = [*messages, user_message("And now?")]
         renderer = Renderer(budget=budget, tokenizer=COUNTED)
         for end in range(max(1, len(messages) - 3), len(messages) + 1):
@@ -166,7 +221,10 @@ class TestLaws:
                 again = renderer.render(recorded(messages[:end]))
             except BudgetExceededError:
                 continue
-            assert again.messages == render(recorded(messages[:end]), budget=budget, tokenizer=COUNTED).messages
+            assert (
+                again.messages
+                == render(recorded(messages[:end]), budget=budget, tokenizer=COUNTED).messages
+            )
 
 
 class TestMarker:
@@ -177,7 +235,11 @@ class TestMarker:
         messages = [*(user_message(words(9, f"u{at}")) for at in range(older)), *work]
         for budget in range(1, 60):
             try:
-                without = render(RecordedMessages(messages=messages, keep_request=keep), budget=budget, tokenizer=GPT)
+                without = render(
+                    RecordedMessages(messages=messages, keep_request=keep),
+                    budget=budget,
+                    tokenizer=GPT,
+                )
             except BudgetExceededError:
                 continue
             rendered = render(recorded(messages, keep_request=keep), budget=budget, tokenizer=GPT)
@@ -186,13 +248,21 @@ class TestMarker:
 
 class TestRoom:
     def test_one_long_request_is_shortened_to_the_budget(self) -> None:
-        rendered = render(recorded([assistant_message("Hi."), user_message(words(5_000))]), budget=1_000, tokenizer=COUNTED)
+        rendered = render(
+            recorded([assistant_message("Hi."), user_message(words(5_000))]),
+            budget=1_000,
+            tokenizer=COUNTED,
+        )
         assert CUT_MARKER in shown(rendered)[-1].text
         assert rendered.tokens > 980
 
     def test_it_has_the_room_that_siblings_leave(self) -> None:
         messages = [user_message(words(40, f"u{at}")) for at in range(40)]
-        tree = (SystemMessage(required=True)["Be brief."], recorded(messages), UserMessage(required=True)[words(100)])
+        tree = (
+            SystemMessage(required=True)["Be brief."],
+            recorded(messages),
+            UserMessage(required=True)[words(100)],
+        )
         rendered = render(tree, budget=1_000, tokenizer=COUNTED)
         assert rendered.tokens > 990
 
@@ -209,59 +279,136 @@ class TestRoom:
         assert CUT_MARKER in rendered.messages[2].text
 
     def test_turns_that_are_kept_are_whole(self) -> None:
-        messages = [user_message(words(300)), assistant_message("Yes."), user_message("So?"), assistant_message(words(200, "a"))]
+        messages = [
+            user_message(words(300)),
+            assistant_message("Yes."),
+            user_message("So?"),
+            assistant_message(words(200, "a")),
+        ]
         rendered = render(recorded(messages, keep_turns=1), budget=250, tokenizer=COUNTED)
         assert shown(rendered)[-2:] == messages[2:]
         with pytest.raises(BudgetExceededError):
             render(recorded(messages, keep_turns=1), budget=200, tokenizer=COUNTED)
 
     def test_system_messages_and_messages_that_are_kept_are_whole(self) -> None:
-        rules, plan = Message(role="system", content=(words(50, "s"),)), user_message(words(50, "plan"))
-        messages = [plan, *(user_message(words(40, f"u{at}")) for at in range(9)), rules, user_message("So?")]
-        rendered = render(recorded(messages, keep=[plan].__contains__), budget=150, tokenizer=COUNTED)
+        rules, plan = (
+            Message(role="system", content=(words(50, "s"),)),
+            user_message(words(50, "plan")),
+        )
+        messages = [
+            plan,
+            *(user_message(words(40, f"u{at}")) for at in range(9)),
+            rules,
+            user_message("So?"),
+        ]
+        rendered = render(
+            recorded(messages, keep=[plan].__contains__), budget=150, tokenizer=COUNTED
+        )
         assert {plan, rules} <= set(rendered.messages)
         assert marked(rendered)
 
     def test_the_request_and_the_newest_round_are_required_where_asked_for(self) -> None:
-        messages = [user_message("Go."), call_message("a", "b"), result_message("a", words(900)), result_message("b", words(300))]
+        messages = [
+            user_message("Go."),
+            call_message("a", "b"),
+            result_message("a", words(900)),
+            result_message("b", words(300)),
+        ]
         rendered = render(recorded(messages, keep_request=True), budget=200, tokenizer=COUNTED)
-        assert [message.role for message in rendered.messages] == ["user", "assistant", "tool", "tool"]
+        assert [message.role for message in rendered.messages] == [
+            "user",
+            "assistant",
+            "tool",
+            "tool",
+        ]
         assert all(CUT_MARKER in message.text for message in rendered.messages[2:])
         with pytest.raises(BudgetExceededError):
             render(recorded(messages, keep_request=True), budget=8, tokenizer=COUNTED)
 
     def test_a_result_is_truncated_also_where_there_is_room(self) -> None:
-        messages = [user_message("Go."), call_message("a"), result_message("a", words(900)), assistant_message("Yes.")]
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(900)),
+            assistant_message("Yes."),
+        ]
         for budget, shorten in ((2_000, True), (2_000, False), (60, True)):
-            rendered = render(recorded(messages, truncate_at=20, shorten=shorten), budget=budget, tokenizer=COUNTED)
+            rendered = render(
+                recorded(messages, truncate_at=20, shorten=shorten),
+                budget=budget,
+                tokenizer=COUNTED,
+            )
             assert COUNTED.count(rendered.messages[2].text) <= 20
             assert CUT_MARKER in rendered.messages[2].text
 
-    def test_truncated_results_and_blank_messages_that_fit_exactly_are_shown_as_with_any_room(self) -> None:
+    def test_truncated_results_and_blank_messages_that_fit_exactly_are_shown_as_with_any_room(
+        self,
+    ) -> None:
         result = "\n".join(words(7) for _ in range(60))
-        turns = [user_message("Go."), *(each for at in range(6) for each in (call_message(f"c{at}"), result_message(f"c{at}", result)))]
-        turns += [assistant_message(""), user_message("Why?"), assistant_message(words(40)), user_message("  \n")]
+        turns = [
+            user_message("Go."),
+            *(
+                each
+                for at in range(6)
+                for each in (call_message(f"c{at}"), result_message(f"c{at}", result))
+            ),
+        ]
+        turns += [
+            assistant_message(""),
+            user_message("Why?"),
+            assistant_message(words(40)),
+            user_message("  \n"),
+        ]
         for truncate_at in (None, 50):
-            whole = render(recorded(turns, truncate_at=truncate_at), budget=100_000, tokenizer=COUNTED)
-            assert render(recorded(turns, truncate_at=truncate_at), budget=whole.tokens, tokenizer=COUNTED).messages == whole.messages
+            whole = render(
+                recorded(turns, truncate_at=truncate_at), budget=100_000, tokenizer=COUNTED
+            )
+            assert (
+                render(
+                    recorded(turns, truncate_at=truncate_at), budget=whole.tokens, tokenizer=COUNTED
+                ).messages
+                == whole.messages
+            )
 
-    def test_a_request_of_any_length_leaves_the_rest_of_the_budget_to_the_conversation(self) -> None:
-        turns = [user_message("Run the tests."), call_message("a"), result_message("a", "\n".join(words(7) for _ in range(400)))]
+    def test_a_request_of_any_length_leaves_the_rest_of_the_budget_to_the_conversation(
+        self,
+    ) -> None:
+        turns = [
+            user_message("Run the tests."),
+            call_message("a"),
+            result_message("a", "\n".join(words(7) for _ in range(400))),
+        ]
         for request in ("required", "last"):
             for size in (100, 500, 900):
                 ask = UserMessage(required=request == "required")[words(size)]
-                rendered = render((SystemMessage()["Be brief."], recorded(turns), ask), budget=1_000, tokenizer=COUNTED)
-                assert [message.role for message in rendered.messages] == ["system", "user", "assistant", "tool", "user"]
+                rendered = render(
+                    (SystemMessage()["Be brief."], recorded(turns), ask),
+                    budget=1_000,
+                    tokenizer=COUNTED,
+                )
+                assert [message.role for message in rendered.messages] == [
+                    "system",
+                    "user",
+                    "assistant",
+                    "tool",
+                    "user",
+                ]
                 assert 980 < rendered.tokens <= 1_000
 
-    def test_the_required_tokens_of_a_prompt_with_a_conversation_that_must_stay_are_the_same_at_every_budget(self) -> None:
+    def test_the_required_tokens_of_a_prompt_with_a_conversation_that_must_stay_are_the_same_at_every_budget(
+        self,
+    ) -> None:
         turns = [user_message(" ".join(map(str, range(300))))]
         ask = UserMessage()["What now? " * 4]
         required: set[int] = set()
         fitting: list[int] = []
         for budget in range(60):
             try:
-                render((SystemMessage()["s"], recorded(turns, keep_request=True), ask), budget=budget, tokenizer=COUNTED)
+                render(
+                    (SystemMessage()["s"], recorded(turns, keep_request=True), ask),
+                    budget=budget,
+                    tokenizer=COUNTED,
+                )
             except BudgetExceededError as error:
                 required.add(error.required)
             else:
@@ -270,7 +417,13 @@ class TestRoom:
         assert fitting == [*range(fitting[0], 60)]
 
     def test_blank_messages_are_neither_the_request_nor_counted_as_omitted(self) -> None:
-        turns = [user_message("Go."), assistant_message(words(40)), assistant_message(""), user_message("Why?"), user_message("  \n")]
+        turns = [
+            user_message("Go."),
+            assistant_message(words(40)),
+            assistant_message(""),
+            user_message("Why?"),
+            user_message("  \n"),
+        ]
         rendered = render(recorded(turns), budget=6, tokenizer=COUNTED)
         assert [message.text for message in rendered.messages] == ["[2 omitted]", "Why?"]
 
@@ -304,21 +457,39 @@ class TestRoom:
 class TestHeldPrefix:
     MESSAGES = tuple(user_message(words(30, f"u{at}")) for at in range(60))
 
-    @pytest.mark.parametrize(("step", "shorten"), [(0, False), (200, True)], ids=["shorten=False", "prune_step"])
+    @pytest.mark.parametrize(
+        ("step", "shorten"), [(0, False), (200, True)], ids=["shorten=False", "prune_step"]
+    )
     def test_older_rounds_are_whole_or_gone(self, step: int, *, shorten: bool) -> None:
-        messages = [user_message("Go."), call_message("a"), result_message("a", words(400)), *self.MESSAGES[:8]]
-        rendered = render(recorded(messages, shorten=shorten), budget=500, tokenizer=COUNTED, prune_step=step)
+        messages = [
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(400)),
+            *self.MESSAGES[:8],
+        ]
+        rendered = render(
+            recorded(messages, shorten=shorten), budget=500, tokenizer=COUNTED, prune_step=step
+        )
         assert set(shown(rendered)) <= set(messages)
         assert marked(rendered)
 
     def test_with_a_prune_step_the_first_kept_message_stays_for_many_turns(self) -> None:
         renderer = Renderer(budget=600, tokenizer=COUNTED, prune_step=300)
-        firsts = [shown(renderer.render(recorded(self.MESSAGES[:end])))[0].text for end in range(25, 55)]
+        firsts = [
+            shown(renderer.render(recorded(self.MESSAGES[:end])))[0].text for end in range(25, 55)
+        ]
         assert len(set(firsts)) <= 4
 
     def test_what_always_stays_is_shortened_where_it_must_be(self) -> None:
-        messages = [*self.MESSAGES[:3], user_message("Go."), call_message("a"), result_message("a", words(900))]
-        rendered = render(recorded(messages, keep_request=True), budget=300, tokenizer=COUNTED, prune_step=50)
+        messages = [
+            *self.MESSAGES[:3],
+            user_message("Go."),
+            call_message("a"),
+            result_message("a", words(900)),
+        ]
+        rendered = render(
+            recorded(messages, keep_request=True), budget=300, tokenizer=COUNTED, prune_step=50
+        )
         assert [message.role for message in shown(rendered)] == ["user", "assistant", "tool"]
         assert CUT_MARKER in rendered.messages[-1].text
         assert rendered.tokens <= 300
@@ -334,7 +505,11 @@ class TestReceipt:
                 result_message("a", words(20)),
                 result_message("b", words(20)),
             ),
-            *(call_message("c", name="run_tests"), result_message("c", words(20)), assistant_message(words(30))),
+            *(
+                call_message("c", name="run_tests"),
+                result_message("c", words(20)),
+                assistant_message(words(30)),
+            ),
         ]
         removals = render(recorded(messages, shorten=False), budget=50, tokenizer=COUNTED).removals
         assert [(removal.label, removal.reason, removal.partner) for removal in removals] == [
@@ -353,5 +528,9 @@ class TestReuse:
                 return super().count(text)
 
         counted: list[str] = []
-        render(recorded([user_message(words(10, f"u{at}")) for at in range(500)]), budget=120, tokenizer=Counting())
+        render(
+            recorded([user_message(words(10, f"u{at}")) for at in range(500)]),
+            budget=120,
+            tokenizer=Counting(),
+        )
         assert len({text.split()[0] for text in counted if text.startswith("u")}) < 20

@@ -1,4 +1,7 @@
-"""Forty functions of all kinds that become tools. Needs nothing of promptkit, so that other frameworks can read them as well."""
+"""Forty functions of all kinds that become tools.
+
+Needs nothing of promptkit, so that other frameworks can read them as well.
+"""
 
 from __future__ import annotations
 
@@ -247,7 +250,10 @@ def without_annotations(a, b=2):  # type: ignore[no-untyped-def]  # the point of
     return ""
 
 
-def annotated(city: Annotated[str, Field(description="The city, in English.")], days: Annotated[int, Field(ge=1, le=14)] = 1) -> str:
+def annotated(
+    city: Annotated[str, Field(description="The city, in English.")],
+    days: Annotated[int, Field(ge=1, le=14)] = 1,
+) -> str:
     """Forecast the weather."""
     return city
 
@@ -261,7 +267,9 @@ def annotated_and_documented(city: Annotated[str, Field(description="Wins.")]) -
     return city
 
 
-def constrained(code: Annotated[str, Field(pattern="^[A-Z]{3}$")], share: Annotated[float, Field(gt=0, lt=1)]) -> str:
+def constrained(
+    code: Annotated[str, Field(pattern="^[A-Z]{3}$")], share: Annotated[float, Field(gt=0, lt=1)]
+) -> str:
     """Take limits.
 
     Args:

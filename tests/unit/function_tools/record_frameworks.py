@@ -20,7 +20,10 @@ def of_pydantic_ai() -> dict[str, Any]:
     from pydantic_ai import Tool
 
     def describe(tool: Any) -> Any:
-        return {"description": tool.tool_def.description, "parameters": tool.tool_def.parameters_json_schema}
+        return {
+            "description": tool.tool_def.description,
+            "parameters": tool.tool_def.parameters_json_schema,
+        }
 
     return {name: describe(Tool(function)) for name, function in FUNCTIONS.items()}
 
@@ -42,4 +45,10 @@ if __name__ == "__main__":
     framework = sys.argv[1]
     made = {"pydantic-ai": of_pydantic_ai, "openai-agents": of_openai_agents}[framework]()
     package = {"pydantic-ai": "pydantic-ai-slim"}.get(framework, framework)
-    print(json.dumps({"framework": framework, "version": importlib.metadata.version(package), "tools": made}, indent=1, ensure_ascii=False))
+    print(
+        json.dumps(
+            {"framework": framework, "version": importlib.metadata.version(package), "tools": made},
+            indent=1,
+            ensure_ascii=False,
+        )
+    )

@@ -76,11 +76,23 @@ def _keep(got: list[Route]) -> Callable[[Route], None]:
 
 def test_every_argument_arrives_as_what_it_is_annotated_with() -> None:
     @tool
-    def look(speed: Speed, car: Car, at: dt.date, unit: Unit, /, *rest: int, more: bool, **others: str) -> str:
+    def look(
+        speed: Speed, car: Car, at: dt.date, unit: Unit, /, *rest: int, more: bool, **others: str
+    ) -> str:
         return repr((speed, car.name, at, unit, rest, more, others))
 
-    arguments = {"speed": {"value": 1}, "car": {"name": "c"}, "at": "2026-11-22", "unit": "m", "rest": [1, 2], "more": True, "z": "t"}
-    assert run(look, arguments) == repr((Speed(1.0), "c", dt.date(2026, 11, 22), Unit.METRE, (1, 2), True, {"z": "t"}))
+    arguments = {
+        "speed": {"value": 1},
+        "car": {"name": "c"},
+        "at": "2026-11-22",
+        "unit": "m",
+        "rest": [1, 2],
+        "more": True,
+        "z": "t",
+    }
+    assert run(look, arguments) == repr(
+        (Speed(1.0), "c", dt.date(2026, 11, 22), Unit.METRE, (1, 2), True, {"z": "t"})
+    )
 
 
 def test_of_wrong_arguments_the_model_is_told_which_and_why() -> None:
@@ -122,8 +134,14 @@ def test_a_long_list_of_wrong_arguments_is_cut() -> None:
         (Speed(2.0), '{"value":2.0,"unit":"m"}'),
         (Car(name="c"), '{"name":"c"}'),
         (Place(1), '{"x":1,"_y":7,"tags":[],"size":2}'),
-        (ImagePart(url="data:image/png;base64,AA=="), (ImagePart(url="data:image/png;base64,AA=="),)),
-        (["a", ImagePart(url="data:image/png;base64,AA==")], ("a", ImagePart(url="data:image/png;base64,AA=="))),
+        (
+            ImagePart(url="data:image/png;base64,AA=="),
+            (ImagePart(url="data:image/png;base64,AA=="),),
+        ),
+        (
+            ["a", ImagePart(url="data:image/png;base64,AA==")],
+            ("a", ImagePart(url="data:image/png;base64,AA==")),
+        ),
         (ToolResult("no", is_error=True), ToolResult("no", is_error=True)),
     ],
 )
@@ -138,7 +156,9 @@ def test_a_result_that_json_cannot_hold_is_an_error_that_says_so() -> None:
     def give() -> object:
         return object()
 
-    with pytest.raises(TypeError, match="the tool returned object, which cannot be written as JSON: return text"):
+    with pytest.raises(
+        TypeError, match="the tool returned object, which cannot be written as JSON: return text"
+    ):
         run(tool(give), {})
 
 
@@ -152,14 +172,23 @@ def test_methods_partials_and_objects_are_functions_too() -> None:
             """Count back."""
             return by - 1
 
-    assert (tool(Counter().add).definition.name, run(tool(Counter().add), {"by": 1})) == ("add", "2")
-    assert (tool(Counter()).definition.description, run(tool(Counter()), {"by": 1})) == ("Count back.", "0")
+    assert (tool(Counter().add).definition.name, run(tool(Counter().add), {"by": 1})) == (
+        "add",
+        "2",
+    )
+    assert (tool(Counter()).definition.description, run(tool(Counter()), {"by": 1})) == (
+        "Count back.",
+        "0",
+    )
     assert run(tool(name="five")(functools.partial(Counter().add, 5)), {}) == "6"
 
 
 def test_a_name_is_needed_that_providers_accept() -> None:
     nameless: Callable[[str], str] = lambda path: path  # noqa: E731  # has no name
-    with pytest.raises(InvalidArgumentError, match=r"test_calls.py:\d+: '<lambda>' is no name for a tool. Write tool\(name=…\)"):
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"test_calls.py:\d+: '<lambda>' is no name for a tool. Write tool\(name=…\)",
+    ):
         tool(nameless)
 
 
@@ -169,9 +198,14 @@ def _takes_itself(loop: Loop) -> None: ...
 
 @pytest.mark.parametrize(
     ("function", "says"),
-    [(_takes_a_function, "no schema can be made of the arguments of _takes_a_function: "), (_takes_itself, "Loop contains itself")],
+    [
+        (_takes_a_function, "no schema can be made of the arguments of _takes_a_function: "),
+        (_takes_itself, "Loop contains itself"),
+    ],
 )
-def test_a_function_without_a_schema_is_refused_with_its_place(function: Callable[..., Any], says: str) -> None:
+def test_a_function_without_a_schema_is_refused_with_its_place(
+    function: Callable[..., Any], says: str
+) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"test_calls.py:\d+: .*{says}"):
         tool(function)
 
@@ -205,11 +239,19 @@ async def fetch(url: str) -> dict[str, str]:
 
 
 def calls(*pairs: tuple[str, str]) -> list[ToolCall]:
-    return [ToolCall(id=f"c{at}", name=name, arguments=arguments) for at, (name, arguments) in enumerate(pairs)]
+    return [
+        ToolCall(id=f"c{at}", name=name, arguments=arguments)
+        for at, (name, arguments) in enumerate(pairs)
+    ]
 
 
 def test_a_session_takes_functions_and_the_model_sees_their_results_and_errors() -> None:
-    asked = calls(("read_file", '{"path": "a"}'), ("fetch", '{"url": "u"}'), ("read_file", '{"path": "none"}'), ("read_file", "{}"))
+    asked = calls(
+        ("read_file", '{"path": "a"}'),
+        ("fetch", '{"url": "u"}'),
+        ("read_file", '{"path": "none"}'),
+        ("read_file", "{}"),
+    )
     model = ScriptedModel([asked, "Done."])
     session = AgentSession(model=model, tools=[read_file, fetch])
     asyncio.run(session.run("Go."))
@@ -234,10 +276,15 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_model_is_told(is_async: 
         time.sleep(0.3)
         return "late"
 
-    session = AgentSession(model=ScriptedModel([calls(("slow", "{}")), "Done."]), tools=[wait if is_async else work])
+    session = AgentSession(
+        model=ScriptedModel([calls(("slow", "{}")), "Done."]), tools=[wait if is_async else work]
+    )
     asyncio.run(session.run("Go."))
     result = next(message for message in session.window.view.messages if message.role == "tool")
-    assert result.text == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
+    assert (
+        result.text
+        == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
+    )
 
 
 def test_a_time_out_that_the_tool_raises_itself_is_an_error_of_its_own() -> None:
@@ -248,7 +295,9 @@ def test_a_time_out_that_the_tool_raises_itself_is_an_error_of_its_own() -> None
 
     session = AgentSession(model=ScriptedModel([calls(("ask", "{}")), "Done."]), tools=[ask])
     asyncio.run(session.run("Go."))
-    assert "Error: TimeoutError: no answer" in [message.text for message in session.window.view.messages]
+    assert "Error: TimeoutError: no answer" in [
+        message.text for message in session.window.view.messages
+    ]
 
 
 def test_a_function_has_a_limit_of_its_results() -> None:
@@ -256,12 +305,17 @@ def test_a_function_has_a_limit_of_its_results() -> None:
     def count(upto: int) -> str:
         return " ".join(map(str, range(upto)))
 
-    session = AgentSession(model=ScriptedModel([calls(("count", '{"upto": 1000}')), "Done."]), tools=[count], budget=10_000)
+    session = AgentSession(
+        model=ScriptedModel([calls(("count", '{"upto": 1000}')), "Done."]),
+        tools=[count],
+        budget=10_000,
+    )
     asyncio.run(session.run("Go."))
     shown = next(message.text for message in session.window.view.messages if message.role == "tool")
     assert shown.startswith("0 1 2 ")
     assert shown.endswith(" 998 999")
-    assert "\n[The middle of this output was cut out: it was too long.]\n" in shown  # there is no tool recall
+    # there is no tool recall
+    assert "\n[The middle of this output was cut out: it was too long.]\n" in shown
     assert session.tokenizer.count(shown) <= 200
 
 
@@ -283,11 +337,23 @@ def test_a_field_as_the_default_has_the_default_the_limits_and_the_description()
         return f"{query} {limit} {tags} {page} {size}"
 
     shown: Any = search.definition.parameters
-    assert shown["properties"]["limit"] == {"default": 10, "description": "The most hits.", "maximum": 50, "minimum": 1, "type": "integer"}
-    assert shown["properties"]["query"] == {"description": "The words.", "minLength": 2, "type": "string"}
+    assert shown["properties"]["limit"] == {
+        "default": 10,
+        "description": "The most hits.",
+        "maximum": 50,
+        "minimum": 1,
+        "type": "integer",
+    }
+    assert shown["properties"]["query"] == {
+        "description": "The words.",
+        "minLength": 2,
+        "type": "string",
+    }
     assert shown["required"] == ["query"]
     assert run(search, {"query": "ox"}) == "ox 10 ['all'] 5 6"
-    with pytest.raises(ToolError, match="limit: Input should be greater than or equal to 1, not -5"):
+    with pytest.raises(
+        ToolError, match="limit: Input should be greater than or equal to 1, not -5"
+    ):
         run(search, {"query": "ox", "limit": -5})
 
 
@@ -314,7 +380,10 @@ def _takes_attrs_in_a_dataclass(leg: Leg) -> None: ...
 
 
 def test_an_attrs_class_in_a_dataclass_is_refused_with_where_it_may_be() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"schema for <class '.*Place'>\. .*in attrs classes, and not in dataclasses") as refused:
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"schema for <class '.*Place'>\. .*in attrs classes, and not in dataclasses",
+    ) as refused:
         tool(_takes_attrs_in_a_dataclass)
     assert "arbitrary_types_allowed" not in str(refused.value)
 
@@ -333,7 +402,9 @@ def test_an_object_whose_call_has_no_docstring_has_no_description() -> None:
 
 @pytest.mark.parametrize("given", [Service, functools.partial(Service)])
 def test_a_class_is_no_tool(given: Callable[..., Any]) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"Service is a class: give a function, a method of an instance"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"Service is a class: give a function, a method of an instance"
+    ):
         tool(given)
 
 
@@ -350,12 +421,17 @@ class Decorated:
 
 def test_a_method_that_has_no_instance_is_refused_with_what_to_pass() -> None:
     for given in (Decorated.look, functools.partial(Decorated.look, words="a")):
-        with pytest.raises(InvalidArgumentError, match=r"test_calls\.py:\d+: Decorated\.look is a method.*Pass the method of an instance"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"test_calls\.py:\d+: Decorated\.look is a method.*Pass the method of an instance",
+        ):
             tool(given)
 
 
 def test_a_decorator_in_a_class_is_refused_with_what_to_write() -> None:
-    with pytest.raises(InvalidArgumentError, match=r": Broken\.look is a method.*tool\(service\.look\)"):
+    with pytest.raises(
+        InvalidArgumentError, match=r": Broken\.look is a method.*tool\(service\.look\)"
+    ):
 
         class Broken:  # pyright: ignore[reportUnusedClass]  # making it is refused
             @tool

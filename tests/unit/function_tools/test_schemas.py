@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 RECORDED: Mapping[str, Mapping[str, Any]] = {  # Any: JSON
-    each["framework"]: each["tools"] for each in json.loads((HERE / "frameworks.json").read_text(encoding="utf-8"))
+    each["framework"]: each["tools"]
+    for each in json.loads((HERE / "frameworks.json").read_text(encoding="utf-8"))
 }
 
 FROM_PYDANTIC_AI = {
@@ -50,7 +51,11 @@ def without_titles(schema: Json) -> Json:
             for key, value in schema.items()
             if not (key == "title" and isinstance(value, str))
         }
-    return [without_titles(each) for each in schema] if isinstance(schema, Sequence) and not isinstance(schema, str) else schema
+    return (
+        [without_titles(each) for each in schema]
+        if isinstance(schema, Sequence) and not isinstance(schema, str)
+        else schema
+    )
 
 
 def test_there_are_forty_functions() -> None:
@@ -69,16 +74,23 @@ def test_a_schema_is_that_of_pydantic_ai(name: str) -> None:
 def test_a_strict_schema_is_that_of_the_agents_sdk(name: str) -> None:
     theirs = RECORDED["openai-agents"][name]
     if "error" in theirs:
-        with pytest.raises(InvalidArgumentError, match=r"functions.py:\d+: strict=True needs every object to list its fields"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"functions.py:\d+: strict=True needs every object to list its fields",
+        ):
             tool(strict=True)(FUNCTIONS[name])
         return
     ours = tool(strict=True)(FUNCTIONS[name]).definition
     assert ours.strict
-    assert (without_titles(ours.parameters) == without_titles(theirs["parameters"])) is (name not in FROM_AGENTS)
+    assert (without_titles(ours.parameters) == without_titles(theirs["parameters"])) is (
+        name not in FROM_AGENTS
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("framework", "module"), [("pydantic-ai", "pydantic_ai"), ("openai-agents", "agents")])
+@pytest.mark.parametrize(
+    ("framework", "module"), [("pydantic-ai", "pydantic_ai"), ("openai-agents", "agents")]
+)
 def test_what_is_recorded_is_what_the_framework_does(framework: str, module: str) -> None:
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{framework} is not installed")

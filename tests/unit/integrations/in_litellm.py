@@ -1,4 +1,7 @@
-"""What `FitHook` promises, through the real litellm. Runs in its environment: see `test_frameworks.py`."""
+"""What `FitHook` promises, through the real litellm.
+
+Runs in its environment: see `test_frameworks.py`.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,14 @@ litellm: Any = import_module("litellm")  # Any: only in its own environment
 
 BUDGET = ContextBudget(window=2_000, reserved_output_tokens=200)
 MODEL = "openai/gpt-4.1"
-TOOL = {"type": "function", "function": {"name": "read_file", "description": "Read a file.", "parameters": {"type": "object"}}}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "read_file",
+        "description": "Read a file.",
+        "parameters": {"type": "object"},
+    },
+}
 
 Messages = list[dict[str, Any]]
 
@@ -38,10 +48,19 @@ Messages = list[dict[str, Any]]
 def talk(rounds: int, *, long: int = 400) -> Messages:
     messages: Messages = [{"role": "system", "content": "You review code."}]
     for n in range(rounds):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+        call = {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": "{}"},
+        }
         messages += [
             {"role": "user", "content": f"Review {n}."},
-            {"role": "assistant", "content": None, "tool_calls": [call], "thinking_blocks": [{"type": "thinking", "thinking": "I read."}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call],
+                "thinking_blocks": [{"type": "thinking", "thinking": "I read."}],
+            },
             {"role": "tool", "tool_call_id": f"c{n}", "content": words(long), "name": "read_file"},
             {"role": "assistant", "content": f"{n} is sound."},
         ]
@@ -95,13 +114,23 @@ def test_a_shortened_message_keeps_all_its_other_fields() -> None:
 
 def test_objects_of_litellm_are_kept_and_shortened(server: Server) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
-    own = litellm.Message(role="assistant", content=words(3_000), tool_calls=[call], reasoning_content="I read.")
+    own = litellm.Message(
+        role="assistant", content=words(3_000), tool_calls=[call], reasoning_content="I read."
+    )
     small = litellm.Message(role="assistant", content="Fine.")
-    messages = [{"role": "user", "content": "Hi."}, own, {"role": "tool", "tool_call_id": "c", "content": "x"}, small, *talk(0)]
+    messages = [
+        {"role": "user", "content": "Hi."},
+        own,
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+        small,
+        *talk(0),
+    ]
     sent = fit(FitHook(BUDGET), messages)
     assert any(each is small for each in sent)
     litellm.callbacks = [FitHook(BUDGET)]
-    asyncio.run(litellm.acompletion(model=MODEL, messages=messages, api_base=server.url, api_key="none"))
+    asyncio.run(
+        litellm.acompletion(model=MODEL, messages=messages, api_base=server.url, api_key="none")
+    )
     assert server.stats.overflows == server.stats.invalid == 0
 
 
@@ -109,7 +138,10 @@ def test_tools_and_the_format_of_the_reply_count() -> None:
     long = {**TOOL, "function": {**TOOL["function"], "description": words(600)}}  # type: ignore[dict-item]  # JSON
     plain = size(fit(FitHook(BUDGET), talk(8)))
     assert size(fit(FitHook(BUDGET), talk(8), tools=[long])) < plain - 1_000
-    found = {"type": "object", "properties": {"found": {"type": "string", "description": words(600)}}}
+    found = {
+        "type": "object",
+        "properties": {"found": {"type": "string", "description": words(600)}},
+    }
     schema = {"type": "json_schema", "json_schema": {"name": "Found", "schema": found}}
     assert size(fit(FitHook(BUDGET), talk(8), response_format=schema)) < plain - 1_000
 
@@ -117,7 +149,9 @@ def test_tools_and_the_format_of_the_reply_count() -> None:
 def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> None:
     litellm.callbacks = [FitHook(BUDGET)]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
-    router = litellm.Router(model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0)
+    router = litellm.Router(
+        model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0
+    )
 
     async def run() -> None:
         await litellm.acompletion(messages=talk(8), **place)
@@ -135,12 +169,20 @@ def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> Non
 def test_responses_and_anthropic_messages_are_reached(server: Server) -> None:
     litellm.callbacks = [FitHook(BUDGET)]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
-    router = litellm.Router(model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0)
-    items = [{"role": message["role"], "content": words(300)} for message in talk(8) if message["role"] == "user"]
+    router = litellm.Router(
+        model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0
+    )
+    items = [
+        {"role": message["role"], "content": words(300)}
+        for message in talk(8)
+        if message["role"] == "user"
+    ]
 
     async def run() -> None:
         await litellm.aresponses(input=items, instructions="You review code.", **place)
-        await litellm.anthropic_messages(messages=items, system="You review code.", max_tokens=100, **place)
+        await litellm.anthropic_messages(
+            messages=items, system="You review code.", max_tokens=100, **place
+        )
         await router.aresponses(model="m", input=items)
         await router.aanthropic_messages(model="m", messages=items, max_tokens=100)
         await litellm.aresponses(input="Hello.", **place)
@@ -149,7 +191,9 @@ def test_responses_and_anthropic_messages_are_reached(server: Server) -> None:
     assert (server.stats.answered, server.stats.overflows, server.stats.invalid) == (5, 0, 0)
 
 
-def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(server: Server) -> None:
+def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(
+    server: Server,
+) -> None:
     litellm.callbacks = [FitHook(BUDGET)]
     place = {"api_base": server.url, "api_key": "none", "num_retries": 0}
     with pytest.raises(litellm.ContextWindowExceededError):
@@ -158,7 +202,9 @@ def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(se
         asyncio.run(litellm.acompletion(MODEL, talk(8), **place))
 
 
-def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself(server: Server) -> None:
+def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself(
+    server: Server,
+) -> None:
     hook = FitHook(ContextBudget(window=8_000, reserved_output_tokens=200))
     litellm.callbacks = [hook]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
@@ -173,7 +219,9 @@ def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself
 
     litellm.callbacks = [FitHook(ContextBudget(window=8_000, reserved_output_tokens=200))]
     models = [{"model_name": name, "litellm_params": place} for name in ("m", "m again")]
-    router = litellm.Router(model_list=models, num_retries=0, context_window_fallbacks=[{"m": ["m again"]}])
+    router = litellm.Router(
+        model_list=models, num_retries=0, context_window_fallbacks=[{"m": ["m again"]}]
+    )
     asyncio.run(router.acompletion(model="m", messages=talk(12)))
     assert (server.stats.answered, server.stats.overflows) == (2, 2)
 
@@ -181,7 +229,9 @@ def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself
 def test_any_other_failure_lowers_nothing(server: Server) -> None:
     hook = FitHook(BUDGET)
     before = fit(hook, talk(8))
-    failed = hook.async_post_call_failure_deployment_hook({"model": MODEL, "messages": before}, RuntimeError("no"), "acompletion")
+    failed = hook.async_post_call_failure_deployment_hook(
+        {"model": MODEL, "messages": before}, RuntimeError("no"), "acompletion"
+    )
     asyncio.run(failed)
     assert len(fit(hook, talk(8))) == len(before)
 
@@ -191,13 +241,19 @@ def test_what_cannot_fit_is_an_overflow_of_litellm_before_it_is_sent() -> None:
         fit(FitHook(50, shorten=False), [{"role": "user", "content": words(100)}])
 
 
-def test_the_window_is_the_deployments_then_what_promptkit_or_litellm_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_window_is_the_deployments_then_what_promptkit_or_litellm_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert len(fit(FitHook(), talk(8))) == len(talk(8))
     assert len(fit(FitHook(), talk(8), model_info={"max_input_tokens": 2_000})) < len(talk(8))
-    assert len(fit(FitHook(), talk(8), metadata={"model_info": {"max_input_tokens": 2_000}})) < len(talk(8))
+    assert len(fit(FitHook(), talk(8), metadata={"model_info": {"max_input_tokens": 2_000}})) < len(
+        talk(8)
+    )
     with pytest.raises(UnknownModelError, match="budget"):
         fit(FitHook(), talk(8), model="local/mystery")
-    monkeypatch.setitem(litellm.model_cost, "mystery", {"max_input_tokens": 2_000, "max_output_tokens": 500})
+    monkeypatch.setitem(
+        litellm.model_cost, "mystery", {"max_input_tokens": 2_000, "max_output_tokens": 500}
+    )
     assert len(fit(FitHook(), talk(8), model="local/mystery")) < len(talk(8))
 
 
@@ -219,17 +275,33 @@ def test_the_proxy_is_reached_by_its_config(server: Server, tmp_path: Path) -> N
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    command = [str(Path(sys.executable).with_name("litellm")), "--config", "config.yaml", "--host", "127.0.0.1", "--port", port]
+    command = [
+        str(Path(sys.executable).with_name("litellm")),
+        "--config",
+        "config.yaml",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+    ]
     key = f"sk-{secrets.token_hex(32)}"  # without one the proxy does not start
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
-        proxy = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, env={**os.environ, "LITELLM_MASTER_KEY": key})
+        proxy = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "LITELLM_MASTER_KEY": key},
+        )
     try:
         wait_for(f"http://127.0.0.1:{port}/health/readiness", proxy)
         client: Any = OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0)
         answer = client.chat.completions.create(model="reviewer", messages=talk(8))
         assert answer.choices[0].message.content == "Done."
         streamed = client.chat.completions.create(model="reviewer", messages=talk(8), stream=True)
-        assert "Done." in "".join(chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices)
+        assert "Done." in "".join(
+            chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices
+        )
         assert server.stats.overflows == server.stats.invalid == 0
         assert all(len(exchange.messages) < len(talk(8)) for exchange in server.requests)
     except BaseException:

@@ -1,4 +1,7 @@
-"""What `WindowMemory` promises, through the real LlamaIndex. Runs in its environment: see `test_frameworks.py`."""
+"""What `WindowMemory` promises, through the real LlamaIndex.
+
+Runs in its environment: see `test_frameworks.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-workflow: Any = import_module("llama_index.core.agent.workflow")  # Any: more of LlamaIndex than `typings` has
+# Any: more of LlamaIndex than `typings` has
+workflow: Any = import_module("llama_index.core.agent.workflow")
 engines: Any = import_module("llama_index.core.chat_engine")  # Any: as above
 models: Any = import_module("llama_index.llms.openai")  # Any: as above
 
@@ -39,11 +43,21 @@ def talk(rounds: int, *, long: int = 400) -> list[ChatMessage]:
     """Rounds of a question, thinking with a call, its long result and an answer, and a last question."""
     messages: list[ChatMessage] = []
     for n in range(rounds):
-        call = ToolCallBlock(tool_call_id=f"c{n}", tool_name="read_file", tool_kwargs={"path": f"{n}.py"})
+        call = ToolCallBlock(
+            tool_call_id=f"c{n}", tool_name="read_file", tool_kwargs={"path": f"{n}.py"}
+        )
         messages += [
             ChatMessage(role="user", content=f"Review {n}."),
-            ChatMessage(role="assistant", blocks=[ThinkingBlock(content="I read it."), call], additional_kwargs={"trace": n}),
-            ChatMessage(role="tool", content=words(long), additional_kwargs={"tool_call_id": f"c{n}", "place": n}),
+            ChatMessage(
+                role="assistant",
+                blocks=[ThinkingBlock(content="I read it."), call],
+                additional_kwargs={"trace": n},
+            ),
+            ChatMessage(
+                role="tool",
+                content=words(long),
+                additional_kwargs={"tool_call_id": f"c{n}", "place": n},
+            ),
             ChatMessage(role="assistant", content=f"{n} is sound."),
         ]
     return [*messages, ChatMessage(role="user", content="And now?")]
@@ -71,7 +85,9 @@ def size(messages: list[ChatMessage]) -> int:
 
 @GET
 @PRESETS
-def test_a_conversation_that_fits_is_given_as_it_is(get: Callable[[WindowMemory], list[ChatMessage]], preset: str | None) -> None:
+def test_a_conversation_that_fits_is_given_as_it_is(
+    get: Callable[[WindowMemory], list[ChatMessage]], preset: str | None
+) -> None:
     memory = make(talk(2), preset=preset)
     assert all(one is other for one, other in zip(get(memory), memory.get_all(), strict=True))
 
@@ -87,8 +103,15 @@ def test_what_is_given_fits_with_calls_and_results_together_and_the_store_keeps_
     assert memory.get_all() == talk(8)
     assert all(one is other for one, other in zip(memory.get_all(), history, strict=True))
     assert size(given) < size(history) / 1.5
-    called = [block.tool_call_id for message in given for block in message.blocks if isinstance(block, ToolCallBlock)]
-    assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
+    called = [
+        block.tool_call_id
+        for message in given
+        for block in message.blocks
+        if isinstance(block, ToolCallBlock)
+    ]
+    assert called == [
+        message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"
+    ]
     assert given[-1] is history[-1]
     assert get(memory) == given
 
@@ -103,43 +126,73 @@ def test_a_shortened_message_keeps_its_other_fields_and_blocks() -> None:
     assert asked.additional_kwargs == {"trace": 0}
     assert asked.blocks[1] == history[1].blocks[1]
     (call,) = (block for block in asked.blocks if isinstance(block, ToolCallBlock))
-    assert (call.tool_call_id, call.tool_kwargs) == ("c0", {"path": "[…]"})  # shortened as well, as it was counted
+    # shortened as well, as it was counted
+    assert (call.tool_call_id, call.tool_kwargs) == ("c0", {"path": "[…]"})
     assert len(asked.content or "") < len(history[1].content or "")
 
 
 def test_calls_that_an_integration_keeps_beside_the_blocks_stay_with_their_results() -> None:
     history = talk(8)
     for n in range(8):
-        call = {"id": f"c{n}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
-        history[4 * n + 1] = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [call]})
+        call = {
+            "id": f"c{n}",
+            "type": "function",
+            "function": {"name": "read_file", "arguments": "{}"},
+        }
+        history[4 * n + 1] = ChatMessage(
+            role="assistant", content="", additional_kwargs={"tool_calls": [call]}
+        )
     history[1].blocks = [TextBlock(text=words(5_000))]
     given = make(history, keep="oldest").get()
     assert 0 < len(given[1].content or "") < len(words(5_000))
     assert given[1].additional_kwargs == history[1].additional_kwargs
-    called = [call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())]
+    called = [
+        call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())
+    ]
     assert called
-    assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
+    assert called == [
+        message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"
+    ]
 
 
 @PRESETS
 @pytest.mark.parametrize("rounds", [3, 12])
 @pytest.mark.parametrize("beside", [False, True])
-def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(preset: str | None, rounds: int, beside: bool) -> None:
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(
+    preset: str | None, rounds: int, beside: bool
+) -> None:
     history = talk(rounds, long=50 if rounds == 3 else 400)
     for n in range(rounds):
         asked, result = history[4 * n + 1], history[4 * n + 2]
         result.additional_kwargs["tool_call_id"] = "call_0"
         if beside:
-            call = {"id": "call_0", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+            call = {
+                "id": "call_0",
+                "type": "function",
+                "function": {"name": "read_file", "arguments": "{}"},
+            }
             asked.blocks, asked.additional_kwargs = [], {"tool_calls": [call]}
         else:
-            asked.blocks = [ToolCallBlock(tool_call_id="call_0", tool_name="read_file", tool_kwargs={"path": str(n)})]
+            asked.blocks = [
+                ToolCallBlock(
+                    tool_call_id="call_0", tool_name="read_file", tool_kwargs={"path": str(n)}
+                )
+            ]
     given = make(history, preset=preset).get()
-    called = [block.tool_call_id for message in given for block in message.blocks if isinstance(block, ToolCallBlock)]
-    called += [call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())]
+    called = [
+        block.tool_call_id
+        for message in given
+        for block in message.blocks
+        if isinstance(block, ToolCallBlock)
+    ]
+    called += [
+        call["id"] for message in given for call in message.additional_kwargs.get("tool_calls", ())
+    ]
     assert len(set(called)) == len(called)
     assert called or rounds > 3  # they may be summarized
-    assert called == [message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"]
+    assert called == [
+        message.additional_kwargs["tool_call_id"] for message in given if message.role == "tool"
+    ]
 
 
 def test_instructions_and_tools_count() -> None:
@@ -156,22 +209,45 @@ def script(turns: int) -> list[str | list[ToolCall]]:
     steps: list[str | list[ToolCall]] = []
     for turn in range(turns):
         arguments = json.dumps({"path": f"{turn}.py"})
-        steps += [[ToolCall(id=f"c{turn}", name="read_file", arguments=arguments)], f"Part {turn} is sound."]
+        steps += [
+            [ToolCall(id=f"c{turn}", name="read_file", arguments=arguments)],
+            f"Part {turn} is sound.",
+        ]
     return steps
 
 
 def agent_for(server: Server, **settings: Any) -> Any:  # Any: a FunctionAgent
-    llm = models.OpenAI(model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=200)
-    return workflow.FunctionAgent(name="reviewer", tools=[read_file], llm=llm, system_prompt="You review code.", timeout=None, **settings)
+    llm = models.OpenAI(
+        model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=200
+    )
+    return workflow.FunctionAgent(
+        name="reviewer",
+        tools=[read_file],
+        llm=llm,
+        system_prompt="You review code.",
+        timeout=None,
+        **settings,
+    )
 
 
 @PRESETS
 @pytest.mark.parametrize("streaming", [True, False])
-def test_an_agent_survives_many_turns_in_a_small_window(preset: str | None, streaming: bool) -> None:
-    with serve(window=3_000, script=script(10), rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")]) as server:
+def test_an_agent_survives_many_turns_in_a_small_window(
+    preset: str | None, streaming: bool
+) -> None:
+    with serve(
+        window=3_000,
+        script=script(10),
+        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+    ) as server:
         agent = agent_for(server, streaming=streaming)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
-        memory = make(tools=[read_file], budget=budget, preset=preset, summarizer=agent.llm if preset else None)
+        memory = make(
+            tools=[read_file],
+            budget=budget,
+            preset=preset,
+            summarizer=agent.llm if preset else None,
+        )
 
         async def run() -> None:
             for turn in range(10):
@@ -181,12 +257,20 @@ def test_an_agent_survives_many_turns_in_a_small_window(preset: str | None, stre
         asyncio.run(run())
         assert server.stats.overflows == server.stats.invalid == 0
         assert (server.stats.requests > 20) is (preset is not None)
-    assert [message.role for message in memory.get_all()] == ["user", "assistant", "tool", "assistant"] * 10
+    assert [message.role for message in memory.get_all()] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ] * 10
 
 
 @PRESETS
 def test_one_long_turn_fits_too(preset: str | None) -> None:
-    steps = [ToolCall(id=f"c{n}", name="read_file", arguments=json.dumps({"path": f"{n}.py"})) for n in range(10)]
+    steps = [
+        ToolCall(id=f"c{n}", name="read_file", arguments=json.dumps({"path": f"{n}.py"}))
+        for n in range(10)
+    ]
     with serve(window=2_000, script=[*steps, "All is sound."]) as server:
         agent, memory = agent_for(server), make(tools=[read_file], preset=preset)
 
@@ -195,7 +279,11 @@ def test_one_long_turn_fits_too(preset: str | None) -> None:
 
         assert str(asyncio.run(run())) == "All is sound."
         assert server.stats.overflows == server.stats.invalid == 0
-    assert [message.role for message in memory.get_all()] == ["user", *["assistant", "tool"] * 10, "assistant"]
+    assert [message.role for message in memory.get_all()] == [
+        "user",
+        *["assistant", "tool"] * 10,
+        "assistant",
+    ]
 
 
 @PRESETS
@@ -215,7 +303,12 @@ def test_after_a_refusal_the_same_turn_goes_on_with_a_smaller_request(preset: st
 
         asyncio.run(run())
         assert (server.stats.overflows, server.stats.invalid) == (1, 0)
-    assert [message.role for message in memory.get_all()] == ["user", "assistant", "tool", "assistant"] * 8
+    assert [message.role for message in memory.get_all()] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ] * 8
 
 
 @PRESETS
@@ -229,9 +322,13 @@ def test_other_errors_are_no_refusals(preset: str | None) -> None:
 
 def test_a_chat_engine_takes_the_memory_synchronously_too() -> None:
     with serve(window=2_000, after=lambda _: words(300)) as server:
-        llm = models.OpenAI(model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=200)
+        llm = models.OpenAI(
+            model="gpt-4.1", api_base=server.url, api_key="none", max_retries=0, max_tokens=200
+        )
         memory = make()
-        engine = engines.SimpleChatEngine.from_defaults(llm=llm, memory=memory, system_prompt="You review code.")
+        engine = engines.SimpleChatEngine.from_defaults(
+            llm=llm, memory=memory, system_prompt="You review code."
+        )
         for turn in range(8):
             engine.chat(f"Review part {turn}.")
         assert (server.stats.answered, server.stats.overflows) == (8, 0)
@@ -278,7 +375,11 @@ def test_a_summarizer_without_a_preset_is_an_error() -> None:
 
 def test_what_cannot_fit_is_an_error() -> None:
     with pytest.raises(ContextWindowFullError):
-        make([ChatMessage(role="user", content=words(50_000))], preset="vscode", instructions=words(1_900)).get()
+        make(
+            [ChatMessage(role="user", content=words(50_000))],
+            preset="vscode",
+            instructions=words(1_900),
+        ).get()
 
 
 def test_blocks_of_all_kinds_are_read_and_kept() -> None:
@@ -314,7 +415,11 @@ def test_what_a_program_keeps_under_the_name_of_the_scratchpad_stays() -> None:
 
 
 def test_the_summarizer_is_given_the_agents_tools() -> None:
-    with serve(window=3_000, script=script(10), rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")]) as server:
+    with serve(
+        window=3_000,
+        script=script(10),
+        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+    ) as server:
         agent = agent_for(server)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
         memory = make(tools=[read_file], budget=budget, preset="vscode", summarizer=agent.llm)

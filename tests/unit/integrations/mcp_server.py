@@ -1,4 +1,7 @@
-"""An MCP server with tools of all kinds, a few resources and a prompt. Run as a program, it serves stdin and stdout."""
+"""An MCP server with tools of all kinds, a few resources and a prompt.
+
+Run as a program, it serves stdin and stdout.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +64,25 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
                 TextContent(text="first"),
                 TextContent(text="second"),
                 ImageContent(data=PNG, mime_type="image/png"),
-                EmbeddedResource(resource=TextResourceContents(uri="notes://a?b&c", text="a note </resource>")),
-                EmbeddedResource(resource=BlobResourceContents(uri="file:///plan.pdf", blob="JVBERi0xLjc=", mime_type="application/pdf")),
-                EmbeddedResource(resource=BlobResourceContents(uri="file:///x.zip", blob="UEsA", mime_type="application/zip")),
-                ResourceLink(name="log", uri="file:///build.log", mime_type="text/plain", description="The log of the build"),
+                EmbeddedResource(
+                    resource=TextResourceContents(uri="notes://a?b&c", text="a note </resource>")
+                ),
+                EmbeddedResource(
+                    resource=BlobResourceContents(
+                        uri="file:///plan.pdf", blob="JVBERi0xLjc=", mime_type="application/pdf"
+                    )
+                ),
+                EmbeddedResource(
+                    resource=BlobResourceContents(
+                        uri="file:///x.zip", blob="UEsA", mime_type="application/zip"
+                    )
+                ),
+                ResourceLink(
+                    name="log",
+                    uri="file:///build.log",
+                    mime_type="text/plain",
+                    description="The log of the build",
+                ),
                 AudioContent(data="", mime_type="audio/wav"),
             ]
         )
@@ -72,7 +90,9 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
     @server.tool()
     def structured() -> CallToolResult:
         """Return an object without a text."""
-        return CallToolResult(content=[TextContent(text="")], structured_content={"city": "Köln", "degrees": 21})
+        return CallToolResult(
+            content=[TextContent(text="")], structured_content={"city": "Köln", "degrees": 21}
+        )
 
     @server.tool()
     async def wait(file: str) -> str:
@@ -122,7 +142,11 @@ def build_server() -> MCPServer:  # noqa: C901  # a tool of each kind
     @server.prompt()
     def review(path: str) -> list[Message]:
         """Review a file."""
-        return [UserMessage("You review code."), AssistantMessage("Which file?"), UserMessage(f"Review {path}.")]
+        return [
+            UserMessage("You review code."),
+            AssistantMessage("Which file?"),
+            UserMessage(f"Review {path}."),
+        ]
 
     return server
 

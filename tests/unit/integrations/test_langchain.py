@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import FakeListChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    InvalidToolCall,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 from langchain_core.tools import StructuredTool
 
 from benchmarks.integrations import SUMMARY
@@ -61,13 +69,21 @@ def talk(rounds: int, *, long: int = 400) -> list[AnyMessage]:
     return [*messages, HumanMessage("And now?", id="last")]
 
 
-def request(messages: Sequence[AnyMessage], *, model: Any = None, system: str = "You review code.") -> Request:  # Any: a fake
+# Any stands for a fake
+def request(
+    messages: Sequence[AnyMessage], *, model: Any = None, system: str = "You review code."
+) -> Request:
     fake = model or NamedFake(responses=["unused"])
-    return ModelRequest(model=fake, messages=list(messages), system_message=SystemMessage(system), tools=[TOOL])
+    return ModelRequest(
+        model=fake, messages=list(messages), system_message=SystemMessage(system), tools=[TOOL]
+    )
 
 
 class Provider:
-    """Stands behind the middleware. It answers, or raises the next of its errors, and keeps what it was sent."""
+    """Stands behind the middleware.
+
+    It answers, or raises the next of its errors, and keeps what it was sent.
+    """
 
     def __init__(self, *errors: Exception | None, answer: AIMessage | None = None) -> None:
         self.errors = list(errors)
@@ -97,14 +113,18 @@ def call_async(middleware: Middleware, request: Request, provider: Provider) -> 
 
 CALLS = pytest.mark.parametrize("call", [call_sync, call_async], ids=["sync", "async"])
 MAKE = pytest.mark.parametrize(
-    "make", [lambda: FitMiddleware(1_500), lambda: CompactionMiddleware(budget=BUDGET)], ids=["fit", "compaction"]
+    "make",
+    [lambda: FitMiddleware(1_500), lambda: CompactionMiddleware(budget=BUDGET)],
+    ids=["fit", "compaction"],
 )
 Call = "Callable[[Middleware, Request, Provider], list[AnyMessage]]"
 
 
 @CALLS
 @MAKE
-def test_unchanged_messages_are_the_agents_own_and_the_state_is_not_changed(call: Any, make: Callable[[], Middleware]) -> None:
+def test_unchanged_messages_are_the_agents_own_and_the_state_is_not_changed(
+    call: Any, make: Callable[[], Middleware]
+) -> None:
     messages = talk(8)
     before = [message.model_copy(deep=True) for message in messages]
     asked = request(messages)
@@ -112,15 +132,22 @@ def test_unchanged_messages_are_the_agents_own_and_the_state_is_not_changed(call
     assert messages == before
     assert asked.messages == before
     given = {message.id: message for message in messages}
-    changed = [message for message in sent if message.id in given and message is not given[message.id]]
+    changed = [
+        message for message in sent if message.id in given and message is not given[message.id]
+    ]
     assert all(isinstance(message, ToolMessage) for message in changed)
     assert sent[-1] is messages[-1]
-    assert sum(len(message.text) for message in sent) < sum(len(message.text) for message in messages) / 1.5
+    assert (
+        sum(len(message.text) for message in sent)
+        < sum(len(message.text) for message in messages) / 1.5
+    )
 
 
 @CALLS
 @MAKE
-def test_a_conversation_that_fits_is_sent_as_it_is(call: Any, make: Callable[[], Middleware]) -> None:
+def test_a_conversation_that_fits_is_sent_as_it_is(
+    call: Any, make: Callable[[], Middleware]
+) -> None:
     messages = talk(2)
     sent = call(make(), request(messages), Provider())
     assert len(sent) == len(messages)
@@ -138,29 +165,49 @@ def test_a_shortened_message_is_a_copy_with_the_same_id_and_artifact() -> None:
 
 @MAKE
 @pytest.mark.parametrize("rounds", [3, 12])
-def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make: Callable[[], Middleware], rounds: int) -> None:
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(
+    make: Callable[[], Middleware], rounds: int
+) -> None:
     messages = talk(rounds, long=50 if rounds == 3 else 400)
     for message in messages:
         if isinstance(message, AIMessage) and message.tool_calls:
             message.tool_calls[0]["id"] = "call_0"
         elif isinstance(message, ToolMessage):
             message.tool_call_id = "call_0"
-    sent = call_sync(make(), request(messages[:-2]), Provider())  # the last round stays whatever is summarized
-    called = [(one.id, call["id"], call["args"]) for one in sent if isinstance(one, AIMessage) for call in one.tool_calls]
+    # the last round stays whatever is summarized
+    sent = call_sync(make(), request(messages[:-2]), Provider())
+    called = [
+        (one.id, call["id"], call["args"])
+        for one in sent
+        if isinstance(one, AIMessage)
+        for call in one.tool_calls
+    ]
     results = [message for message in sent if isinstance(message, ToolMessage)]
     assert len({name for _, name, _ in called}) == len(called) > 0
     assert [name for _, name, _ in called] == [message.tool_call_id for message in results]
-    assert [args["path"] for _, _, args in called] == [f"{message.artifact['path']}.py" for message in results]
+    assert [args["path"] for _, _, args in called] == [
+        f"{message.artifact['path']}.py" for message in results
+    ]
     assert [str(own)[1:] for own, _, _ in called] == [str(message.id)[1:] for message in results]
 
 
 @MAKE
 @pytest.mark.parametrize("used_again", [False, True])
-def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(make: Callable[[], Middleware], used_again: bool) -> None:
-    broken = InvalidToolCall(type="invalid_tool_call", name="read_text", args='{"path": ', id="c0", error="not JSON")
+def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(
+    make: Callable[[], Middleware], used_again: bool
+) -> None:
+    broken = InvalidToolCall(
+        type="invalid_tool_call", name="read_text", args='{"path": ', id="c0", error="not JSON"
+    )
     good = ToolCall(name="read_text", args={"path": "a"}, id="c1")
-    asked = [AIMessage("", tool_calls=[good], invalid_tool_calls=[broken], id=f"m{n}") for n in range(1 + used_again)]
-    results = [ToolMessage("Error: not JSON", tool_call_id="c0"), ToolMessage("fine", tool_call_id="c1")]
+    asked = [
+        AIMessage("", tool_calls=[good], invalid_tool_calls=[broken], id=f"m{n}")
+        for n in range(1 + used_again)
+    ]
+    results = [
+        ToolMessage("Error: not JSON", tool_call_id="c0"),
+        ToolMessage("fine", tool_call_id="c1"),
+    ]
     rounds: list[AnyMessage] = []
     for each in asked:
         rounds += [HumanMessage("Review."), each, *results]
@@ -171,16 +218,25 @@ def test_a_call_with_broken_json_stays_with_the_result_that_the_agent_gave_it(ma
     last = sent[-4]
     assert isinstance(last, AIMessage)
     calls = [*last.tool_calls, *last.invalid_tool_calls]
-    assert {call["id"] for call in calls} == {message.tool_call_id for message in sent[-3:-1] if isinstance(message, ToolMessage)}
+    assert {call["id"] for call in calls} == {
+        message.tool_call_id for message in sent[-3:-1] if isinstance(message, ToolMessage)
+    }
     assert [call["args"] for call in calls] == [good["args"], broken["args"]]
 
 
 def test_arguments_that_were_shortened_are_sent_so() -> None:
     call = ToolCall(name="write_text", args={"path": "a.py", "text": words(3_000)}, id="c0")
     asked = AIMessage("", tool_calls=[call])
-    messages: list[AnyMessage] = [HumanMessage("Write it."), asked, ToolMessage("done", tool_call_id="c0"), HumanMessage("Good?")]
+    messages: list[AnyMessage] = [
+        HumanMessage("Write it."),
+        asked,
+        ToolMessage("done", tool_call_id="c0"),
+        HumanMessage("Good?"),
+    ]
     sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
-    (shown,) = (call for message in sent if isinstance(message, AIMessage) for call in message.tool_calls)
+    (shown,) = (
+        call for message in sent if isinstance(message, AIMessage) for call in message.tool_calls
+    )
     assert shown["args"]["path"] == "a.py"
     assert len(shown["args"]["text"].split()) < 1_000
     assert len(call["args"]["text"].split()) == 3_000  # the state is as it was
@@ -195,12 +251,17 @@ def test_a_result_that_is_missing_is_added_as_a_tool_message() -> None:
 def test_the_tools_and_the_system_prompt_count() -> None:
     with_them = call_sync(FitMiddleware(1_000), request(talk(8), system=words(300)), Provider())
     without = call_sync(FitMiddleware(1_000), request(talk(8), system="Hi."), Provider())
-    assert sum(len(message.text) for message in with_them) < sum(len(message.text) for message in without) - 300
+    assert (
+        sum(len(message.text) for message in with_them)
+        < sum(len(message.text) for message in without) - 300
+    )
 
 
 @CALLS
 @MAKE
-def test_a_refusal_is_answered_with_one_smaller_request(call: Any, make: Callable[[], Middleware]) -> None:
+def test_a_refusal_is_answered_with_one_smaller_request(
+    call: Any, make: Callable[[], Middleware]
+) -> None:
     middleware = make()
     refused = RuntimeError("the gateway's own words")
     refused.__cause__ = cause = ContextLengthExceededError("too large", model="gpt-4.1")
@@ -210,12 +271,15 @@ def test_a_refusal_is_answered_with_one_smaller_request(call: Any, make: Callabl
     first, second = ([message.text for message in sent.messages] for sent in provider.sent)
     assert sum(map(len, second)) < sum(map(len, first))
     later = call(middleware, request(talk(8)), Provider())
-    assert sum(len(message.text) for message in later) < sum(map(len, first))  # the limit was learned
+    # the limit was learned
+    assert sum(len(message.text) for message in later) < sum(map(len, first))
 
 
 @CALLS
 @MAKE
-def test_a_second_refusal_and_any_other_error_are_raised(call: Any, make: Callable[[], Middleware]) -> None:
+def test_a_second_refusal_and_any_other_error_are_raised(
+    call: Any, make: Callable[[], Middleware]
+) -> None:
     refused = ContextLengthExceededError("too large", model="gpt-4.1")
     provider = Provider(refused, refused)
     with pytest.raises((ContextLengthExceededError, ContextWindowFullError)):
@@ -228,9 +292,15 @@ def test_a_second_refusal_and_any_other_error_are_raised(call: Any, make: Callab
 
 
 @MAKE
-def test_without_a_budget_it_is_the_models_by_its_name_or_its_profile(make: Callable[[], Middleware]) -> None:
+def test_without_a_budget_it_is_the_models_by_its_name_or_its_profile(
+    make: Callable[[], Middleware],
+) -> None:
     middleware = type(make())()
-    unknown = NamedFake(responses=[], model_name="a-model-of-nobody", profile={"max_input_tokens": 1_500, "max_output_tokens": 200})
+    unknown = NamedFake(
+        responses=[],
+        model_name="a-model-of-nobody",
+        profile={"max_input_tokens": 1_500, "max_output_tokens": 200},
+    )
     assert len(call_sync(middleware, request(talk(8)), Provider())) == 33
     assert len(call_sync(middleware, request(talk(8), model=unknown), Provider())) < 33
 
@@ -239,7 +309,11 @@ class TestCompaction:
     def test_a_thread_keeps_one_branch_with_the_replies_and_their_usage(self) -> None:
         transcript = Transcript()
         middleware = CompactionMiddleware(budget=BUDGET, transcripts=lambda _: transcript)
-        answer = AIMessage("Done.", id="x", usage_metadata={"input_tokens": 700, "output_tokens": 2, "total_tokens": 702})
+        answer = AIMessage(
+            "Done.",
+            id="x",
+            usage_metadata={"input_tokens": 700, "output_tokens": 2, "total_tokens": 702},
+        )
         messages = talk(3)
         call_sync(middleware, request(messages), Provider(answer=answer))
         call_sync(middleware, request([*messages, answer, HumanMessage("More?")]), Provider())
@@ -252,9 +326,13 @@ class TestCompaction:
         def open_file(thread: str) -> Transcript:
             return Transcript(JsonlStore(tmp_path / f"{thread or 'talk'}.jsonl"))
 
-        first = call_sync(CompactionMiddleware(budget=BUDGET, transcripts=open_file), request(talk(8)), Provider())
+        first = call_sync(
+            CompactionMiddleware(budget=BUDGET, transcripts=open_file), request(talk(8)), Provider()
+        )
         entries = len(open_file(""))
-        again = call_sync(CompactionMiddleware(budget=BUDGET, transcripts=open_file), request(talk(8)), Provider())
+        again = call_sync(
+            CompactionMiddleware(budget=BUDGET, transcripts=open_file), request(talk(8)), Provider()
+        )
         assert [message.text for message in again[:-1]] == [message.text for message in first[:-1]]
         assert len(open_file("")) <= entries + 2  # nothing is recorded or summarized twice
 
@@ -267,7 +345,10 @@ class TestCompaction:
             return Transcript()
 
         middleware = CompactionMiddleware(budget=BUDGET, transcripts=open_transcript, max_threads=2)
-        monkeypatch.setattr("promptkit.integrations.langchain.get_config", lambda: {"configurable": {"thread_id": thread}})
+        monkeypatch.setattr(
+            "promptkit.integrations.langchain.get_config",
+            lambda: {"configurable": {"thread_id": thread}},
+        )
         for thread in "abaca":  # noqa: B007  # `get_config` reads it
             call_sync(middleware, request(talk(1)), Provider())
         assert opened == ["a", "b", "c"]
@@ -277,7 +358,9 @@ class TestCompaction:
 
     def test_the_agents_own_chat_model_writes_the_summaries(self) -> None:
         model = NamedFake(responses=[SUMMARY])
-        middleware = CompactionMiddleware(budget=ContextBudget(window=6_000, reserved_output_tokens=200), summarizer=model)
+        middleware = CompactionMiddleware(
+            budget=ContextBudget(window=6_000, reserved_output_tokens=200), summarizer=model
+        )
         sent = call_sync(middleware, request(talk(20)), Provider())
         assert any("all are sound so far" in message.text for message in sent)
 

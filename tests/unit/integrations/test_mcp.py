@@ -87,7 +87,11 @@ def test_a_model_is_told_of_a_server_s_tools_as_the_server_describes_them() -> N
 
 def test_results_and_errors_reach_the_model() -> None:
     added, counted, failed, refused, wrong = results(
-        call("add", first=2, second=3), call("count_to", upto=3), call("fail", text="no such row"), call("refuse"), call("add", first="two")
+        call("add", first=2, second=3),
+        call("count_to", upto=3),
+        call("fail", text="no such row"),
+        call("refuse"),
+        call("add", first="two"),
     )
     assert (added.content, counted.content) == (("5",), ("0 1 2",))
     assert not is_error(added)
@@ -126,7 +130,10 @@ def test_structured_content_is_shown_where_there_is_no_text() -> None:
 def test_two_servers_have_tools_of_the_same_names() -> None:
     async def talk() -> list[Message]:
         async with Client(build_server()) as first, Client(build_server()) as second:
-            tools = [*await mcp_tools(first, prefix="one__"), *await mcp_tools(second, prefix="two__")]
+            tools = [
+                *await mcp_tools(first, prefix="one__"),
+                *await mcp_tools(second, prefix="two__"),
+            ]
             return await run_calls(tools, call("one__add", first=1), call("two__add", first=2))
 
     assert [message.text for message in asyncio.run(talk())] == ["2", "3"]
@@ -142,10 +149,19 @@ def test_a_limit_of_results_is_that_of_a_tool() -> None:
 def listing(names: Sequence[str], *, page: int) -> Server[dict[str, Any]]:  # Any: SDK
     """A server that lists its tools by page, and returns the name with which it is called."""
 
-    async def list_tools(_: object, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def list_tools(
+        _: object, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
         start = int((params and params.cursor) or 0)
-        tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in names[start : start + page]]
-        return types.ListToolsResult(tools=tools, next_cursor=str(start + page) if start + page < len(names) else None, ttl_ms=60_000)
+        tools = [
+            types.Tool(name=name, input_schema={"type": "object"})
+            for name in names[start : start + page]
+        ]
+        return types.ListToolsResult(
+            tools=tools,
+            next_cursor=str(start + page) if start + page < len(names) else None,
+            ttl_ms=60_000,
+        )
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         return types.CallToolResult(content=[types.TextContent(text=params.name)])
@@ -154,7 +170,14 @@ def listing(names: Sequence[str], *, page: int) -> Server[dict[str, Any]]:  # An
 
 
 def test_all_pages_are_listed_and_every_name_is_its_own() -> None:
-    names = ["read.file", "read/file", "read_file", "x" * 100, "x" * 99 + "y", *(f"t{number}" for number in range(20))]
+    names = [
+        "read.file",
+        "read/file",
+        "read_file",
+        "x" * 100,
+        "x" * 99 + "y",
+        *(f"t{number}" for number in range(20)),
+    ]
 
     async def talk() -> None:
         async with Client(listing(names, page=3)) as client:
@@ -166,7 +189,9 @@ def test_all_pages_are_listed_and_every_name_is_its_own() -> None:
             called = await run_calls(tools, *map(call, made))
             assert [message.text for message in called] == sorted(names)
         async with Client(listing(names[::-1], page=4)) as client:
-            assert [tool.definition for tool in await mcp_tools(client, prefix="pages__")] == [tool.definition for tool in tools]
+            assert [tool.definition for tool in await mcp_tools(client, prefix="pages__")] == [
+                tool.definition for tool in tools
+            ]
 
     asyncio.run(talk())
 
@@ -186,7 +211,10 @@ def test_a_list_that_the_client_may_keep_is_read_anew() -> None:
 
 def test_a_call_is_given_up_at_its_time_limit(tmp_path: Path) -> None:
     (waited,) = results(call("wait", file=str(tmp_path / "end")), seconds=0.05)
-    assert waited.text == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
+    assert (
+        waited.text
+        == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
+    )
     assert (tmp_path / "end").read_text(encoding="utf-8") == "cancelled"
 
 
@@ -198,8 +226,13 @@ def test_a_changed_list_is_seen_by_the_next_look_and_a_tool_that_is_gone_is_an_e
             assert changed.text == "changed"
             assert gone.text == "Error: Unknown tool: refuse"
             after = await mcp_tools(client)
-            assert {tool.definition.name for tool in after} ^ {tool.definition.name for tool in before} == {"refuse", "multiply"}
-            assert [message.text for message in await run_calls(after, call("multiply", first=2, second=3))] == ["6"]
+            assert {tool.definition.name for tool in after} ^ {
+                tool.definition.name for tool in before
+            } == {"refuse", "multiply"}
+            assert [
+                message.text
+                for message in await run_calls(after, call("multiply", first=2, second=3))
+            ] == ["6"]
 
     asyncio.run(talk())
 
@@ -209,7 +242,15 @@ def test_a_process_answers_until_it_dies_and_the_turn_goes_on_without_it(tmp_pat
         async with process() as client:
             tools = await mcp_tools(client)
             file = tmp_path / "end"
-            model = ScriptedModel([call("wait", file=str(file)), call("show"), call("die"), call("add", first=1), "Done."])
+            model = ScriptedModel(
+                [
+                    call("wait", file=str(file)),
+                    call("show"),
+                    call("die"),
+                    call("add", first=1),
+                    "Done.",
+                ]
+            )
             session = AgentSession(model=model, tools=tools)
             turn = asyncio.ensure_future(session.run("Go."))
             await asyncio.to_thread(wait_for, file, "started")
@@ -218,8 +259,13 @@ def test_a_process_answers_until_it_dies_and_the_turn_goes_on_without_it(tmp_pat
                 await turn
             await asyncio.to_thread(wait_for, file, "cancelled")  # by the server, which is told
             assert (await session.resume()).text == "Done."
-            cancelled, shown, died, late = (message for message in session.window.view.messages if message.role == "tool")
-            assert cancelled.text == "Error: this call was cancelled. Whether it had an effect is not known."
+            cancelled, shown, died, late = (
+                message for message in session.window.view.messages if message.role == "tool"
+            )
+            assert (
+                cancelled.text
+                == "Error: this call was cancelled. Whether it had an effect is not known."
+            )
             assert shown.content[:2] == ("first\nsecond", PICTURE)
             lost = "Error: the connection to the MCP server of this tool is closed. It is not known whether the call had an effect."
             assert (died.text, late.text) == (lost, lost)
@@ -231,7 +277,10 @@ def test_resources_are_attachments() -> None:
     async def talk() -> None:
         async with Client(build_server()) as client:
             attachments = await mcp_attachments(client, "notes://today", "picture://logo")
-            assert attachments == [TextAttachment(name="notes://today", text="The word of the day is ibex."), PICTURE]
+            assert attachments == [
+                TextAttachment(name="notes://today", text="The word of the day is ibex."),
+                PICTURE,
+            ]
             (table,) = await mcp_attachments(client, "table://days")  # its bytes are text
             assert table == TextAttachment(name="table://days", text="day,word\nmonday,ibex\n")
             session = AgentSession(model=ScriptedModel(["Ibex."]))
@@ -242,7 +291,10 @@ def test_resources_are_attachments() -> None:
                 '\n\n<attachment path="notes://today">\nThe word of the day is ibex.\n</attachment>',
                 PICTURE,
             )
-            with pytest.raises(InvalidArgumentError, match=r"the attachment 'archive://all' is neither text in UTF-8 .* nor a PDF"):
+            with pytest.raises(
+                InvalidArgumentError,
+                match=r"the attachment 'archive://all' is neither text in UTF-8 .* nor a PDF",
+            ):
                 await mcp_attachments(client, "archive://all")
             with pytest.raises(MCPError):
                 await mcp_attachments(client, "notes://nowhere")
@@ -267,7 +319,10 @@ def test_a_prompt_is_messages() -> None:
 def test_options_that_cannot_be_are_refused(options: Mapping[str, Any]) -> None:
     async def talk() -> None:
         async with Client(build_server()) as client:
-            with pytest.raises(InvalidArgumentError, match=r"prefix must have only letters|max_tokens of the tool 'add' must be at least"):
+            with pytest.raises(
+                InvalidArgumentError,
+                match=r"prefix must have only letters|max_tokens of the tool 'add' must be at least",
+            ):
                 await mcp_tools(client, **options)
 
     asyncio.run(talk())

@@ -15,7 +15,11 @@ from agents.run_config import CallModelData, ModelInputData
 
 from promptkit import ContextBudget, JsonlStore, OpaquePart, Transcript, messages_from_responses
 from promptkit.emitters.responses import group_responses
-from promptkit.integrations.openai_agents import TranscriptSession, compaction_input_filter, fit_input_filter
+from promptkit.integrations.openai_agents import (
+    TranscriptSession,
+    compaction_input_filter,
+    fit_input_filter,
+)
 from tests.conversations import words
 
 if TYPE_CHECKING:
@@ -40,8 +44,20 @@ def talk(rounds: int, *, long: int = 400) -> list[Item]:
     for n in range(rounds):
         items += [
             {"role": "user", "content": f"Review {n}."},
-            {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": f"secret {n}"},
-            {"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "read_file", "arguments": "{}", "status": "completed"},
+            {
+                "type": "reasoning",
+                "id": f"rs_{n}",
+                "summary": [],
+                "encrypted_content": f"secret {n}",
+            },
+            {
+                "type": "function_call",
+                "id": f"fc_{n}",
+                "call_id": f"c{n}",
+                "name": "read_file",
+                "arguments": "{}",
+                "status": "completed",
+            },
             {"type": "function_call_output", "call_id": f"c{n}", "output": words(long)},
             {
                 "type": "message",
@@ -57,7 +73,11 @@ def talk(rounds: int, *, long: int = 400) -> list[Item]:
 def data(items: Sequence[Item], context: object = None) -> CallModelData[Any]:
     agent = Agent[Any](name="reviewer", model="gpt-4.1", tools=[read_file])
     given: Any = list(items)  # Any: a union of TypedDicts
-    return CallModelData(model_data=ModelInputData(input=given, instructions="You review code."), agent=agent, context=context)
+    return CallModelData(
+        model_data=ModelInputData(input=given, instructions="You review code."),
+        agent=agent,
+        context=context,
+    )
 
 
 def call(filter_input: Filter, items: Sequence[Item], context: object = None) -> list[Item]:
@@ -69,7 +89,9 @@ def call(filter_input: Filter, items: Sequence[Item], context: object = None) ->
 
 
 MAKE = pytest.mark.parametrize(
-    "make", [lambda: fit_input_filter(1_500), lambda: compaction_input_filter(budget=BUDGET)], ids=["fit", "compaction"]
+    "make",
+    [lambda: fit_input_filter(1_500), lambda: compaction_input_filter(budget=BUDGET)],
+    ids=["fit", "compaction"],
 )
 
 
@@ -82,15 +104,22 @@ class TestFilters:
         assert all(one is other for one, other in zip(sent, items, strict=True))
 
     @MAKE
-    def test_items_are_the_runs_own_and_outputs_alone_are_shortened(self, make: Callable[[], Filter]) -> None:
+    def test_items_are_the_runs_own_and_outputs_alone_are_shortened(
+        self, make: Callable[[], Filter]
+    ) -> None:
         items = talk(8)
         before = copy.deepcopy(items)
         sent = call(make(), items)
         assert items == before
         own = {id(item) for item in items}
         changed = [item for item in sent if id(item) not in own]
-        outputs = {item["call_id"] for item in changed if item.get("type") == "function_call_output"}
-        assert all(item.get("type") == "function_call_output" or item["role"] == "user" for item in changed)  # a summary is a message
+        outputs = {
+            item["call_id"] for item in changed if item.get("type") == "function_call_output"
+        }
+        # a summary is a message
+        assert all(
+            item.get("type") == "function_call_output" or item["role"] == "user" for item in changed
+        )
         assert outputs <= {f"c{n}" for n in range(8)}
         assert sent[-1] is items[-1]
         assert len(str(sent)) < len(str(items)) / 1.5
@@ -105,22 +134,51 @@ class TestFilters:
         for n in range(rounds):
             names = [f"call_{each}" for each in range(calls)]
             items.append({"role": "user", "content": f"Review {n}."})
-            items += [{"type": "function_call", "call_id": each, "name": "read_file", "arguments": f'{{"path":"{n}"}}'} for each in names]
+            items += [
+                {
+                    "type": "function_call",
+                    "call_id": each,
+                    "name": "read_file",
+                    "arguments": f'{{"path":"{n}"}}',
+                }
+                for each in names
+            ]
             text = f"{n}:" + words(20 if rounds == 3 else 300)
-            items += [{"type": "function_call_output", "call_id": each, "output": text} for each in names]
+            items += [
+                {"type": "function_call_output", "call_id": each, "output": text} for each in names
+            ]
         sent = call(make(), items)
-        called = {item["call_id"]: item["arguments"] for item in sent if item.get("type") == "function_call"}
-        outputs = {item["call_id"]: item["output"] for item in sent if item.get("type") == "function_call_output"}
+        called = {
+            item["call_id"]: item["arguments"]
+            for item in sent
+            if item.get("type") == "function_call"
+        }
+        outputs = {
+            item["call_id"]: item["output"]
+            for item in sent
+            if item.get("type") == "function_call_output"
+        }
         assert called.keys() == outputs.keys()
         assert len(called) == sum(item.get("type") == "function_call" for item in sent) > 0
-        assert all(f'"{text.partition(":")[0]}"' in called[each] for each, text in outputs.items() if text[0].isdigit())
+        assert all(
+            f'"{text.partition(":")[0]}"' in called[each]
+            for each, text in outputs.items()
+            if text[0].isdigit()
+        )
 
     @MAKE
-    def test_reasoning_leaves_with_the_call_that_it_led_to(self, make: Callable[[], Filter]) -> None:
+    def test_reasoning_leaves_with_the_call_that_it_led_to(
+        self, make: Callable[[], Filter]
+    ) -> None:
         sent = call(make(), talk(20))
-        kinds = {kind: {item["id"].split("_")[1] for item in sent if item.get("type") == kind} for kind in ("reasoning", "function_call")}
+        kinds = {
+            kind: {item["id"].split("_")[1] for item in sent if item.get("type") == kind}
+            for kind in ("reasoning", "function_call")
+        }
         assert kinds["reasoning"] == kinds["function_call"]
-        assert {item["call_id"] for item in sent if item.get("type") == "function_call_output"} == {f"c{n}" for n in kinds["function_call"]}
+        assert {item["call_id"] for item in sent if item.get("type") == "function_call_output"} == {
+            f"c{n}" for n in kinds["function_call"]
+        }
 
     def test_a_conversation_that_grows_stays_one_branch(self) -> None:
         transcript = Transcript()
@@ -141,7 +199,9 @@ class TestFilters:
         def find_user(data: CallModelData[Any]) -> str:  # Any: the context below
             return str(data.context["user"]) if data.context else ""
 
-        filter_input = compaction_input_filter(budget=BUDGET, thread=find_user, transcripts=open_transcript)
+        filter_input = compaction_input_filter(
+            budget=BUDGET, thread=find_user, transcripts=open_transcript
+        )
         for name in ("ada", "bob", "ada"):
             call(filter_input, talk(1), {"user": name})
         assert opened == ["ada", "bob"]
@@ -149,8 +209,15 @@ class TestFilters:
 
 class TestGroups:
     def test_groups_are_the_messages_with_all_items_in_order(self) -> None:
-        answers = [{"type": "message", "role": "assistant", "content": "One."}, {"type": "message", "role": "assistant", "content": "Two."}]
-        items = [*talk(2), *answers, {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"}]
+        answers = [
+            {"type": "message", "role": "assistant", "content": "One."},
+            {"type": "message", "role": "assistant", "content": "Two."},
+        ]
+        items = [
+            *talk(2),
+            *answers,
+            {"type": "function_call", "call_id": "x", "name": "f", "arguments": "{}"},
+        ]
         groups = group_responses(items)
         assert [message for message, _ in groups] == messages_from_responses(items)
         assert [at for _, indices in groups for at in indices] == list(range(len(items)))

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 Capability = Fit | Compaction
 BUDGET = ContextBudget(window=2_000, reserved_output_tokens=200)
 MAKE = pytest.mark.parametrize(
-    "make", [lambda: Fit(1_500, model="gpt-4.1"), lambda: Compaction(budget=BUDGET, model="gpt-4.1")], ids=["fit", "compaction"]
+    "make",
+    [lambda: Fit(1_500, model="gpt-4.1"), lambda: Compaction(budget=BUDGET, model="gpt-4.1")],
+    ids=["fit", "compaction"],
 )
 
 
@@ -45,8 +47,18 @@ def talk(rounds: int, *, long: int = 400) -> list[ModelMessage]:
     """Rounds of a question, thinking with two calls, their results in one request, and an answer."""
     messages: list[ModelMessage] = []
     for n in range(rounds):
-        calls = [ToolCallPart(tool_name="read_text", args={"path": f"{each}{n}"}, tool_call_id=f"{each}{n}") for each in "ab"]
-        results = [ToolReturnPart(tool_name="read_text", content=words(long // 2), tool_call_id=call.tool_call_id) for call in calls]
+        calls = [
+            ToolCallPart(
+                tool_name="read_text", args={"path": f"{each}{n}"}, tool_call_id=f"{each}{n}"
+            )
+            for each in "ab"
+        ]
+        results = [
+            ToolReturnPart(
+                tool_name="read_text", content=words(long // 2), tool_call_id=call.tool_call_id
+            )
+            for call in calls
+        ]
         messages += [
             ModelRequest(parts=[UserPromptPart(content=f"Review {n}.")]),
             ModelResponse(parts=[ThinkingPart(content="I read both.", signature="secret"), *calls]),
@@ -70,14 +82,23 @@ class Provider:
         return ModelResponse(parts=[TextPart(content="Done.")])
 
 
-def call(capability: Capability, history: list[ModelMessage], provider: Provider) -> list[ModelMessage]:
+def call(
+    capability: Capability, history: list[ModelMessage], provider: Provider
+) -> list[ModelMessage]:
     """Ask once more, and return the history afterwards."""
-    agent = Agent(FunctionModel(provider), instructions="You review code.", tools=[Tool(read_text)], capabilities=[capability])
+    agent = Agent(
+        FunctionModel(provider),
+        instructions="You review code.",
+        tools=[Tool(read_text)],
+        capabilities=[capability],
+    )
     return asyncio.run(agent.run("And now?", message_history=history)).all_messages()
 
 
 def size(messages: list[ModelMessage]) -> int:
-    return sum(len(str(getattr(part, "content", ""))) for message in messages for part in message.parts)
+    return sum(
+        len(str(getattr(part, "content", ""))) for message in messages for part in message.parts
+    )
 
 
 @MAKE
@@ -90,7 +111,9 @@ def test_a_conversation_that_fits_is_sent_as_it_is(make: Callable[[], Capability
 
 @MAKE
 @pytest.mark.parametrize("rounds", [3, 12])
-def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make: Callable[[], Capability], rounds: int) -> None:
+def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(
+    make: Callable[[], Capability], rounds: int
+) -> None:
     history, provider = talk(rounds, long=50 if rounds == 3 else 400), Provider()
     for message in history:
         for part in message.parts:
@@ -100,14 +123,22 @@ def test_ids_of_calls_that_a_server_uses_again_stay_those_of_their_results(make:
                 part.tool_call_id = f"call_{part.tool_call_id[0]}"
     call(make(), history, provider)
     parts = [part for message in provider.sent[0] for part in message.parts]
-    called = [(part.tool_call_id, part.args_as_dict()["path"]) for part in parts if isinstance(part, ToolCallPart)]
+    called = [
+        (part.tool_call_id, part.args_as_dict()["path"])
+        for part in parts
+        if isinstance(part, ToolCallPart)
+    ]
     assert len(dict(called)) == len(called)
     assert called or rounds > 3  # they may be summarized
-    assert called == [(part.tool_call_id, part.metadata) for part in parts if isinstance(part, ToolReturnPart)]
+    assert called == [
+        (part.tool_call_id, part.metadata) for part in parts if isinstance(part, ToolReturnPart)
+    ]
 
 
 @MAKE
-def test_a_request_is_smaller_with_calls_and_results_together_and_the_history_is_whole(make: Callable[[], Capability]) -> None:
+def test_a_request_is_smaller_with_calls_and_results_together_and_the_history_is_whole(
+    make: Callable[[], Capability],
+) -> None:
     history, provider = talk(8), Provider()
     kept = call(make(), history, provider)
     assert kept[: len(history)] == history
@@ -142,15 +173,22 @@ def test_any_other_error_is_raised(make: Callable[[], Capability]) -> None:
 
 def test_a_conversation_is_one_branch_of_its_transcript_with_the_usage() -> None:
     transcripts: dict[str, Transcript] = {}
-    capability = Compaction(budget=BUDGET, model="gpt-4.1", transcripts=lambda name: transcripts.setdefault(name, Transcript()))
+    capability = Compaction(
+        budget=BUDGET,
+        model="gpt-4.1",
+        transcripts=lambda name: transcripts.setdefault(name, Transcript()),
+    )
     history: list[ModelMessage] = []
     for _ in range(3):
         history = call(capability, history, Provider())
     (transcript,) = transcripts.values()
     assert len(transcript.leaves()) == 1
-    said: list[Any] = [entry.payload for entry in transcript.path() if entry.kind == "message"]  # Any: messages
+    # Any stands for messages
+    said: list[Any] = [entry.payload for entry in transcript.path() if entry.kind == "message"]
     assert len(said) == 6
-    assert all(payload.usage.input_tokens > 0 for payload in said if payload.message.role == "assistant")
+    assert all(
+        payload.usage.input_tokens > 0 for payload in said if payload.message.role == "assistant"
+    )
 
 
 def test_without_the_framework_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,13 @@ import pytest
 
 from promptkit import ContextBudget, Message, ToolCall
 from promptkit.errors import ContextLengthExceededError
-from promptkit.integrations.windows import IssuedRequest, ModelFacts, ThreadWindows, WindowOptions, find_overflow
+from promptkit.integrations.windows import (
+    IssuedRequest,
+    ModelFacts,
+    ThreadWindows,
+    WindowOptions,
+    find_overflow,
+)
 from tests.conversations import words
 
 CALL = ToolCall(id="c1", name="read", arguments="{}")
@@ -45,7 +51,9 @@ def issue(given: list[Own], instructions: str | None = None) -> IssuedRequest:
 
 
 @pytest.mark.parametrize("instructions", [None, "Be brief."])
-def test_shown_messages_are_the_frameworks_own_or_copies_of_them_without_the_system_prompt(instructions: str | None) -> None:
+def test_shown_messages_are_the_frameworks_own_or_copies_of_them_without_the_system_prompt(
+    instructions: str | None,
+) -> None:
     given = [Own(message) for message in ROUND]
     rebuilt: list[Own] = []
 
@@ -63,14 +71,17 @@ def test_shown_messages_are_the_frameworks_own_or_copies_of_them_without_the_sys
 
 
 def test_messages_that_the_framework_does_not_have_are_shown_as_they_are() -> None:
-    given = [Own(ROUND[0]), Own(ROUND[1]), Own(Message(role="user", content=("And now?",)))]  # the call has no result
+    # the call has no result
+    given = [Own(ROUND[0]), Own(ROUND[1]), Own(Message(role="user", content=("And now?",)))]
     shown = issue(given).show(refuse)
     assert [each.role for each in shown if isinstance(each, Message)] == ["tool"]
     assert [each for each in shown if isinstance(each, Own)] == given
 
 
 @pytest.mark.parametrize("window", [1_000, None], ids=["named", "not named"])
-def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_after_a_refusal(window: int | None) -> None:
+def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_after_a_refusal(
+    window: int | None,
+) -> None:
     async def run() -> None:
         options = WindowOptions(preset="vscode", summarizer=None, tokenizer=None, events=None)
         windows = ThreadWindows(options, transcripts=None, max_threads=1)
@@ -82,8 +93,11 @@ def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_afte
         refusal.window = window
         assert [await windows.recover(issued, refusal) for issued in refused] == [True] * 3
         again = [await windows.request("", facts, talk, talk) for talk in talks]
-        assert all(new.request.tokens < old.request.tokens for old, new in zip(refused, again, strict=True))
-        assert min(new.request.tokens for new in again) > 300  # the window is made smaller once, not by each of the refusals
+        assert all(
+            new.request.tokens < old.request.tokens for old, new in zip(refused, again, strict=True)
+        )
+        # the window is made smaller once, not by each of the refusals
+        assert min(new.request.tokens for new in again) > 300
         assert not await windows.recover(again[0], ValueError("no refusal"))
 
     asyncio.run(run())

@@ -30,7 +30,9 @@ class Echo:
 
     name: str
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         return Reply(message=messages[-1], usage=Usage(input_tokens=len(tools)), finish="stop")
 
 

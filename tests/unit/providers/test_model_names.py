@@ -13,7 +13,8 @@ from promptkit.providers import AnthropicModel
     [
         ("gpt-5", "", OpenAIModel),
         ("claude-opus-4-5", "", AnthropicModel),
-        ("claude-opus-4-5", "http://127.0.0.1:1/v1", OpenAIModel),  # a server of one's own has all models
+        # a server of one's own has all models
+        ("claude-opus-4-5", "http://127.0.0.1:1/v1", OpenAIModel),
     ],
 )
 def test_claude_is_asked_over_anthropic_s_api_unless_a_server_is_set(

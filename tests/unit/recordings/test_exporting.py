@@ -9,7 +9,12 @@ from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.recordings.exporting import encode_transcript, messages_from_entries, to_anthropic_json, to_openai_json
+from promptkit.recordings.exporting import (
+    encode_transcript,
+    messages_from_entries,
+    to_anthropic_json,
+    to_openai_json,
+)
 from promptkit.transcript import Checkpoint, InMemoryStore, build_view
 from promptkit.transcript.entries import MessageEntry
 from tests.examples import examples
@@ -30,11 +35,18 @@ def talks(draw: st.DrawFn) -> list[Message]:
     """A conversation in which every call is answered and speakers take turns."""
     said = [Message(role="system", content=(draw(WORDS),))] if draw(st.booleans()) else []
     for turn in range(draw(st.integers(1, 4))):
-        said.append(Message(role="user", content=(draw(WORDS), *([IMAGE] if draw(st.booleans()) else []))))
-        calls = tuple(ToolCall(id=f"c{turn}_{number}", name="read", arguments='{"path": "x"}') for number in range(draw(st.integers(0, 3))))
+        said.append(
+            Message(role="user", content=(draw(WORDS), *([IMAGE] if draw(st.booleans()) else [])))
+        )
+        calls = tuple(
+            ToolCall(id=f"c{turn}_{number}", name="read", arguments='{"path": "x"}')
+            for number in range(draw(st.integers(0, 3)))
+        )
         content = (draw(WORDS),) if draw(st.booleans()) or not calls else ()
         said.append(Message(role="assistant", content=content, tool_calls=calls))
-        said += [Message(role="tool", tool_call_id=call.id, content=(draw(WORDS),)) for call in calls]
+        said += [
+            Message(role="tool", tool_call_id=call.id, content=(draw(WORDS),)) for call in calls
+        ]
         if calls:
             said.append(Message(role="assistant", content=(draw(WORDS),)))
     return said
@@ -49,19 +61,25 @@ def transcript_of(messages: Sequence[Message]) -> Transcript:
 def again(folder: Path, value: object, codec: str) -> list[Message]:
     made = read_text(folder, json.dumps(value), codec)
     assert made.problems == []
-    return [entry.payload.message for entry in made.entries if isinstance(entry.payload, MessageEntry)]
+    return [
+        entry.payload.message for entry in made.entries if isinstance(entry.payload, MessageEntry)
+    ]
 
 
 @settings(max_examples=examples(60))
 @given(messages=talks())
-def test_chat_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
+def test_chat_messages_are_read_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message]
+) -> None:
     value = to_openai_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("chat"), value, "openai_chat") == messages
 
 
 @settings(max_examples=examples(60))
 @given(messages=talks())
-def test_anthropic_messages_are_read_as_they_were(tmp_path_factory: pytest.TempPathFactory, messages: list[Message]) -> None:
+def test_anthropic_messages_are_read_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[Message]
+) -> None:
     value = to_anthropic_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("anthropic"), value, "anthropic") == messages
 
@@ -82,7 +100,9 @@ def test_thinking_goes_back_to_its_provider_and_to_no_other(tmp_path: Path) -> N
     assert "sig" not in json.dumps(to_openai_json(messages))
 
 
-def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_images_there() -> None:
+def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_images_there() -> (
+    None
+):
     calls = (ToolCall(id="a", name="see"), ToolCall(id="b", name="read"))
     pdf = DocumentPart(data="JVBERg==", media_type="application/pdf", name="t.pdf")
     messages = [
@@ -99,7 +119,10 @@ def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_im
         "[the document t.pdf, shown in the message behind the results]",
     ]
     assert [part["type"] for part in made[4]["content"]] == ["image_url", "file"]
-    assert [block["type"] for block in to_anthropic_json(messages)["messages"][2]["content"][0]["content"]] == ["text", "image", "document"]
+    assert [
+        block["type"]
+        for block in to_anthropic_json(messages)["messages"][2]["content"][0]["content"]
+    ] == ["text", "image", "document"]
 
 
 def test_texts_that_stand_apart_in_a_message_are_exported_apart() -> None:
@@ -112,29 +135,42 @@ def test_texts_that_stand_apart_in_a_message_are_exported_apart() -> None:
         Message(role="assistant", content=("Done.",)),
     ]
     chat, anthropic = to_openai_json(messages), to_anthropic_json(messages)
-    assert [[block["text"] for block in chat[at]["content"] if "text" in block] for at in range(4)] == [
+    assert [
+        [block["text"] for block in chat[at]["content"] if "text" in block] for at in range(4)
+    ] == [
         ["Rules.", "More rules."],
         ["one", "two", "three"],
         ["I look.", "Now."],
         ["found", "agentId: 1"],
     ]
     assert [block["text"] for block in anthropic.get("system", [])] == ["Rules.", "More rules."]
-    blocks = [[block.get("text", block.get("content")) for block in message["content"]] for message in anthropic["messages"][:2]]
+    blocks = [
+        [block.get("text", block.get("content")) for block in message["content"]]
+        for message in anthropic["messages"][:2]
+    ]
     assert blocks == [["one", "two", None, "three"], ["I look.", "Now.", None]]
-    assert [block["text"] for block in anthropic["messages"][2]["content"][0]["content"]] == ["found", "agentId: 1"]
+    assert [block["text"] for block in anthropic["messages"][2]["content"][0]["content"]] == [
+        "found",
+        "agentId: 1",
+    ]
     assert chat[4]["content"] == "Done."
 
 
 def test_arguments_that_are_no_object_do_not_end_an_export() -> None:
     call = ToolCall(id="a", name="run", arguments="ls -l")
-    made = to_anthropic_json(messages_from_entries(transcript_of([Message(role="assistant", tool_calls=(call,))]).path()))
+    made = to_anthropic_json(
+        messages_from_entries(transcript_of([Message(role="assistant", tool_calls=(call,))]).path())
+    )
     assert made["messages"][0]["content"][0]["input"] == {"arguments": "ls -l"}
 
 
 def test_full_shows_what_a_compaction_hides(tmp_path: Path) -> None:
     path = read_text(tmp_path, lines(CLAUDE)).transcript.path()
     assert any(isinstance(entry.payload, Checkpoint) for entry in path)
-    assert [message.text for message in messages_from_entries(path, full=True)][-2:] == ["go on", "Yes."]
+    assert [message.text for message in messages_from_entries(path, full=True)][-2:] == [
+        "go on",
+        "Yes.",
+    ]
     assert (len(messages_from_entries(path)), len(messages_from_entries(path, full=True))) == (3, 7)
 
 
@@ -146,12 +182,18 @@ def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
     messages = [
         Message(role="user", content=("say sesame",)),
         Message(role="assistant", tool_calls=(ToolCall(id="a", name="run", arguments=content),)),
-        Message(role="tool", tool_call_id="a", content=("sesame", OpaquePart(value={"type": "x", "text": "sesame"}))),
+        Message(
+            role="tool",
+            tool_call_id="a",
+            content=("sesame", OpaquePart(value={"type": "x", "text": "sesame"})),
+        ),
     ]
     transcript = transcript_of(messages)
     transcript.append(Checkpoint(summary="sesame", facts={"files": ["sesame"]}))
     for leaving in (
-        json.dumps(to_openai_json(messages_from_entries(transcript.path(), full=True, redact=redact))),
+        json.dumps(
+            to_openai_json(messages_from_entries(transcript.path(), full=True, redact=redact))
+        ),
         json.dumps(to_anthropic_json(messages_from_entries(transcript.path(), redact=redact))),
         b"".join(encode_transcript(transcript.entries, redact=redact)).decode(),
     ):
@@ -160,4 +202,6 @@ def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     out.write_bytes(b"".join(encode_transcript(transcript.entries, redact=redact)))
     assert Transcript(JsonlStore(out)).problems == ()
-    assert [entry.id for entry in Transcript(InMemoryStore(transcript.entries)).entries] == [entry.id for entry in transcript.entries]
+    assert [entry.id for entry in Transcript(InMemoryStore(transcript.entries)).entries] == [
+        entry.id for entry in transcript.entries
+    ]

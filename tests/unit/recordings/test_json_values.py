@@ -42,13 +42,17 @@ def test_a_count_is_whole_and_not_below_zero() -> None:
 
 
 def test_usage_is_read_under_the_names_that_interfaces_give_it() -> None:
-    assert usage_from_openai({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}) == Usage(
-        input_tokens=9, output_tokens=2, cached_tokens=4
+    assert usage_from_openai(
+        {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
+    ) == Usage(input_tokens=9, output_tokens=2, cached_tokens=4)
+    assert usage_from_openai({"input_tokens": 9, "cached_input_tokens": 20}) == Usage(
+        input_tokens=9, cached_tokens=9
     )
-    assert usage_from_openai({"input_tokens": 9, "cached_input_tokens": 20}) == Usage(input_tokens=9, cached_tokens=9)
     assert usage_from_openai({"total_tokens": 9}) is None
     assert usage_from_openai(None) is None
 
 
 def test_what_is_left_says_something() -> None:
-    assert omit_fields({"a": 1, "b": None, "c": [], "d": {}, "e": "", "f": 0, "g": False}, {"a"}) == {"f": 0, "g": False}
+    assert omit_fields(
+        {"a": 1, "b": None, "c": [], "d": {}, "e": "", "f": 0, "g": False}, {"a"}
+    ) == {"f": 0, "g": False}

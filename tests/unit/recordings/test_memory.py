@@ -44,7 +44,10 @@ def chat() -> Iterator[str]:
         yield f",{json.dumps({'role': 'user', 'content': WORDS})}"
 
 
-FORMATS: dict[str, tuple[Callable[[], Iterator[str]], str]] = {"claude_code": (claude, ""), "openai_chat": (chat, "]")}
+FORMATS: dict[str, tuple[Callable[[], Iterator[str]], str]] = {
+    "claude_code": (claude, ""),
+    "openai_chat": (chat, "]"),
+}
 
 
 def peak(path: Path, name: str, megabytes: int) -> int:
@@ -57,7 +60,9 @@ def peak(path: Path, name: str, megabytes: int) -> int:
             if written > megabytes * 1_000_000:
                 break
         file.write(end)
-    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True
+    )
     messages, kib = map(int, done.stdout.split())
     assert messages > 50 * megabytes
     path.unlink()

@@ -94,7 +94,11 @@ def claude_code(path: Path) -> Plain:
     plain = Plain()
     answers: set[str] = set()
     for outer in objects(path, plain):
-        record = outer["data"]["message"] if outer.get("type") == "progress" and "message" in outer["data"] else outer
+        record = (
+            outer["data"]["message"]
+            if outer.get("type") == "progress" and "message" in outer["data"]
+            else outer
+        )
         message = fields(record.get("message"))
         plain.compactions += record.get("subtype") == "compact_boundary"
         if message:
@@ -105,7 +109,9 @@ def claude_code(path: Path) -> Plain:
     queued: list[str] = []
     for record in objects(path, Plain()):
         queued += [record.get("content", "")] if record.get("operation") == "enqueue" else []
-        taken = queued.pop(0) if record.get("operation") in ("dequeue", "remove") and queued else "/"
+        taken = (
+            queued.pop(0) if record.get("operation") in ("dequeue", "remove") and queued else "/"
+        )
         plain.attachments += record.get("operation") == "remove" and not taken.startswith("/")
         plain.attachments += "agentId" in fields(record.get("toolUseResult"))
     return plain
@@ -127,7 +133,11 @@ def chat(messages: list[dict[str, Any]]) -> Plain:
     plain = Plain(messages=len(messages))
     for message in messages:
         plain.calls += [call["id"] for call in listed(message.get("tool_calls"))]
-        plain.results += [message["tool_call_id"]] if message.get("tool_call_id") else message.get("tool_call_ids") or []
+        plain.results += (
+            [message["tool_call_id"]]
+            if message.get("tool_call_id")
+            else message.get("tool_call_ids") or []
+        )
     return plain
 
 
@@ -136,7 +146,11 @@ def json_text(path: Path) -> Plain:
     if path.parent.name == "tau-bench":
         return total([chat(task["traj"]) for task in value])
     if path.parent.name == "gemini-cli":
-        said = [fields(message) for message in value["messages"] if message["type"] in ("user", "gemini")]
+        said = [
+            fields(message)
+            for message in value["messages"]
+            if message["type"] in ("user", "gemini")
+        ]
         calls = [fields(call) for message in said for call in listed(message.get("toolCalls"))]
         plain = Plain(messages=len(said), calls=[call["id"] for call in calls])
         plain.results = [call["id"] for call in calls if call.get("result")]
@@ -164,7 +178,9 @@ def test_the_figures_are_those_of_the_file(path: Path, tmp_path: Path) -> None:
     made = import_recording(path, out)
     figures = attrs.asdict(made.counts)
     assert made.format == path.parent.name.replace("-", "_")
-    assert figures == COUNTERS.get(path.parent.name, json_text)(path).figures | {"conversations": figures["conversations"]}
+    assert figures == COUNTERS.get(path.parent.name, json_text)(path).figures | {
+        "conversations": figures["conversations"]
+    }
     assert list(find_problems(TranscriptReader(out))) == []
     transcript = Transcript(JsonlStore(out))
     assert transcript.problems == ()
@@ -174,11 +190,24 @@ def test_the_figures_are_those_of_the_file(path: Path, tmp_path: Path) -> None:
 
 
 README = {
-    "claude-code/entire-91-b42542f24f-0-compaction-small.jsonl": {"messages": 147, "tool_calls": 85, "compactions": 1},
-    "claude-code/spotter-8463c716-a2ea-4c14-9efa-87158ebd9f20.jsonl": {"messages": 355, "tool_calls": 196, "compactions": 1},
+    "claude-code/entire-91-b42542f24f-0-compaction-small.jsonl": {
+        "messages": 147,
+        "tool_calls": 85,
+        "compactions": 1,
+    },
+    "claude-code/spotter-8463c716-a2ea-4c14-9efa-87158ebd9f20.jsonl": {
+        "messages": 355,
+        "tool_calls": 196,
+        "compactions": 1,
+    },
     "claude-code/sessionshare-general-tool-calls.jsonl": {"repeated_ids": 45, "unanswered": 1},
     "claude-code/sessionshare-images-in-user-messages.jsonl": {"images": 2, "unanswered": 2},
-    "pi/before-compaction.jsonl": {"messages": 992, "tool_calls": 454, "compactions": 2, "unanswered": 6},
+    "pi/before-compaction.jsonl": {
+        "messages": 992,
+        "tool_calls": 454,
+        "compactions": 2,
+        "unanswered": 6,
+    },
     "tau-bench/gpt-4o-airline-first20.json": {"conversations": 20},
 }
 
@@ -198,7 +227,11 @@ def test_what_the_agent_was_shown_after_a_compaction_is_shown() -> None:
     from promptkit.recordings.importing import read_recording
     from promptkit.transcript.store import InMemoryStore
 
-    transcript = Transcript(InMemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries]))
+    transcript = Transcript(
+        InMemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries])
+    )
     view = build_view(transcript.path())
     assert records[start]["message"]["content"] in view.messages[0].text
-    assert len(view.messages) == 1 + len(answers) + sum(record["type"] == "user" for record in behind)
+    assert len(view.messages) == 1 + len(answers) + sum(
+        record["type"] == "user" for record in behind
+    )

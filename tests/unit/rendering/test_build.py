@@ -13,7 +13,12 @@ from promptkit.testing import WordTokenizer
 
 def test_adjacent_texts_are_one_and_cache_breakpoints_are_gone() -> None:
     document = DocumentPart(data="", media_type="application/pdf")
-    shown = show_message(Message(role="user", content=("one ", CacheBreakpointPart(), "two", "", document, "three", "four")))
+    shown = show_message(
+        Message(
+            role="user",
+            content=("one ", CacheBreakpointPart(), "two", "", document, "three", "four"),
+        )
+    )
     assert shown is not None
     assert shown.content == ("one two", document, "threefour")
 
@@ -33,7 +38,9 @@ QUESTION = UserMessage(required=True)["q"]
 
 
 def test_a_marker_counts_for_the_limit_around_its_conversation() -> None:
-    made = render((TokenLimit(max_tokens=5)[ROUNDS], QUESTION), budget=100, tokenizer=WordTokenizer())
+    made = render(
+        (TokenLimit(max_tokens=5)[ROUNDS], QUESTION), budget=100, tokenizer=WordTokenizer()
+    )
     assert [message.text for message in made.messages] == ["2 left out", "e f", "q"]
     assert made.tokens == 6
 

@@ -89,13 +89,23 @@ def test_a_task_that_fails_for_two_fails_the_render_once() -> None:
 
     async def inside() -> None:
         task = asyncio.ensure_future(late())
-        await render_async(UserMessage()[Calls(make=lambda: task), Calls(make=lambda: task)], budget=50, tokenizer=WordTokenizer())
+        await render_async(
+            UserMessage()[Calls(make=lambda: task), Calls(make=lambda: task)],
+            budget=50,
+            tokenizer=WordTokenizer(),
+        )
 
     with pytest.raises(LookupError, match="no such file"):
         asyncio.run(inside())
 
 
-@pytest.mark.parametrize("prompt", [UserMessage()[Calls(make=stops)], UserMessage()[Calls(make=naps), Calls(make=stops, flex_grow=1)]])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        UserMessage()[Calls(make=stops)],
+        UserMessage()[Calls(make=naps), Calls(make=stops, flex_grow=1)],
+    ],
+)
 def test_stop_iteration_is_an_error_like_others(prompt: UserMessage) -> None:
     with pytest.raises(StopIteration) as caught:
         plain(prompt)
@@ -118,9 +128,14 @@ def test_a_runtime_error_with_that_cause_is_left_alone() -> None:
 
 @pytest.mark.parametrize("run", [plain, awaited, inside_a_loop])
 @pytest.mark.parametrize("first", [naps, ready])
-@pytest.mark.parametrize(("second", "raised"), [(fails, LookupError), (interrupts, KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    ("second", "raised"), [(fails, LookupError), (interrupts, KeyboardInterrupt)]
+)
 def test_what_was_started_before_an_error_is_closed(
-    run: Callable[[Child], str], first: Callable[[], Awaitable[Child]], second: Callable[[], Child], raised: type[BaseException]
+    run: Callable[[Child], str],
+    first: Callable[[], Awaitable[Child]],
+    second: Callable[[], Child],
+    raised: type[BaseException],
 ) -> None:
     with pytest.raises(raised):
         run(UserMessage()[Calls(make=first), Calls(make=second)])
@@ -147,7 +162,9 @@ def test_what_runs_beside_an_error_is_cancelled(run: Callable[[Child], str]) -> 
     assert ended == ["sleeps"]
 
 
-@pytest.mark.parametrize(("first", "raised"), [(naps, RunningLoopError), (interrupts_late, KeyboardInterrupt)])
+@pytest.mark.parametrize(
+    ("first", "raised"), [(naps, RunningLoopError), (interrupts_late, KeyboardInterrupt)]
+)
 def test_what_cannot_be_stepped_to_its_end_in_a_running_loop_is_closed(
     first: Callable[[], Awaitable[Child]], raised: type[BaseException]
 ) -> None:

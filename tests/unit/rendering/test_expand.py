@@ -56,7 +56,9 @@ RUNS = pytest.mark.parametrize("run", [plain, awaited])
 
 @RUNS
 @BOTH
-def test_an_error_of_the_second_call_says_where(run: Callable[[Child], str], is_async: bool) -> None:
+def test_an_error_of_the_second_call_says_where(
+    run: Callable[[Child], str], is_async: bool
+) -> None:
     with pytest.raises(LookupError, match="no such file") as caught:
         run(second(fails, is_async=is_async))
     assert caught.value.__notes__ == ["in element UserMessage > Group[1] > Expandable"]
@@ -65,7 +67,9 @@ def test_an_error_of_the_second_call_says_where(run: Callable[[Child], str], is_
 @RUNS
 @BOTH
 @pytest.mark.parametrize("value", [None, 7, ("a", "b"), UserMessage()["a"]])
-def test_a_second_value_that_is_no_string_is_refused(run: Callable[[Child], str], is_async: bool, value: object) -> None:
+def test_a_second_value_that_is_no_string_is_refused(
+    run: Callable[[Child], str], is_async: bool, value: object
+) -> None:
     with pytest.raises(BadChildError, match="must be a string") as caught:
         run(second(lambda: value, is_async=is_async))
     assert caught.value.path == "UserMessage > Group[1] > Expandable"
@@ -84,5 +88,9 @@ def test_what_grew_leaves_the_next_one_the_rest() -> None:
         budgets.append(sizing.token_budget)
         return "a" if len(budgets) <= 2 else "a b c"
 
-    render(UserMessage()[Expandable(value=value), Expandable(value=value)], budget=11, tokenizer=WordTokenizer())
+    render(
+        UserMessage()[Expandable(value=value), Expandable(value=value)],
+        budget=11,
+        tokenizer=WordTokenizer(),
+    )
     assert budgets == [5, 5, 10, 8]

@@ -42,16 +42,23 @@ def component_named(name: str) -> PromptElement:
     return component(Own)()
 
 
-@pytest.mark.parametrize("tag", [Tag(tag="a"), Tag(tag="a", attributes={"b": "c"}), Tag(tag="a")["x"], Tag(tag="a")[None]])
+@pytest.mark.parametrize(
+    "tag",
+    [Tag(tag="a"), Tag(tag="a", attributes={"b": "c"}), Tag(tag="a")["x"], Tag(tag="a")[None]],
+)
 def test_a_tag_stays_as_empty_as_it_was(tag: Tag) -> None:
     prompt = UserMessage()["one ", tag, "two"]
     assert shown(there_and_back(prompt)) == shown(prompt)
 
 
-@pytest.mark.parametrize("name", ["Chunk", "Document", "Image", "Tag", "UserMessage", "KeepWith", "Metadata"])
+@pytest.mark.parametrize(
+    "name", ["Chunk", "Document", "Image", "Tag", "UserMessage", "KeepWith", "Metadata"]
+)
 def test_a_component_may_have_the_name_of_an_element(name: str) -> None:
     prompt = UserMessage()[component_named(name)]
-    assert [shown(there_and_back(prompt), budget) for budget in range(6)] == [shown(prompt, budget) for budget in range(6)]
+    assert [shown(there_and_back(prompt), budget) for budget in range(6)] == [
+        shown(prompt, budget) for budget in range(6)
+    ]
     assert shown(prompt, 2)[0].text == "d e"
 
 
@@ -71,7 +78,13 @@ class OwnReference(Reference):
 
 
 def test_an_element_that_extends_one_of_the_grammar_is_written_as_that() -> None:
-    prompt = UserMessage()["a", OwnChunk(priority=1)["b"], OwnBreakpoint(), OwnReference(to="file:a"), Metadata(value=1)]
+    prompt = UserMessage()[
+        "a",
+        OwnChunk(priority=1)["b"],
+        OwnBreakpoint(),
+        OwnReference(to="file:a"),
+        Metadata(value=1),
+    ]
     made = render(there_and_back(prompt), budget=100, tokenizer=WordTokenizer())
     expected = render(prompt, budget=100, tokenizer=WordTokenizer())
     assert made.messages == expected.messages
@@ -80,10 +93,14 @@ def test_an_element_that_extends_one_of_the_grammar_is_written_as_that() -> None
 
 def test_a_fallback_competes_as_before() -> None:
     prompt = UserMessage()[
-        Group(priority=1, fallback=TextChunk(priority=5)["fall back"])[TextChunk(priority=2)["a b c d e f"]],
+        Group(priority=1, fallback=TextChunk(priority=5)["fall back"])[
+            TextChunk(priority=2)["a b c d e f"]
+        ],
         Group(priority=1)[TextChunk(priority=7)["one two"]],
     ]
-    assert [shown(there_and_back(prompt), budget) for budget in range(10)] == [shown(prompt, budget) for budget in range(10)]
+    assert [shown(there_and_back(prompt), budget) for budget in range(10)] == [
+        shown(prompt, budget) for budget in range(10)
+    ]
     assert shown(prompt, 3)[0].text == "one two"  # the fallback's lowest child is the lower one
 
 
@@ -96,15 +113,25 @@ class ShowsBudget(PromptElement):
 class Primed(WordTokenizer):
     """The reply is primed with 3 tokens."""
 
-    def count_overhead(self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False) -> Count:
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
         return Count(3)
 
 
 @pytest.mark.parametrize(("budget", "shown_budget"), [(100, "97"), (3, "0"), (1, "0")])
-def test_components_get_the_budget_that_a_render_would_give_them(budget: int, shown_budget: str) -> None:
-    assert from_json(to_json(ShowsBudget(), budget=budget, tokenizer=Primed())) == Group()[Group()[shown_budget]]
+def test_components_get_the_budget_that_a_render_would_give_them(
+    budget: int, shown_budget: str
+) -> None:
+    assert (
+        from_json(to_json(ShowsBudget(), budget=budget, tokenizer=Primed()))
+        == Group()[Group()[shown_budget]]
+    )
     if budget == 100:
-        assert render(UserMessage()[ShowsBudget()], budget=budget, tokenizer=Primed()).messages[0].text == shown_budget
+        assert (
+            render(UserMessage()[ShowsBudget()], budget=budget, tokenizer=Primed()).messages[0].text
+            == shown_budget
+        )
 
 
 def test_an_expandable_is_written_once_and_does_not_grow() -> None:
@@ -114,6 +141,8 @@ def test_an_expandable_is_written_once_and_does_not_grow() -> None:
         asked.append(sizing.token_budget)
         return "text"
 
-    data = to_json(UserMessage()["one two", Expandable(value=value)], budget=10, tokenizer=WordTokenizer())
+    data = to_json(
+        UserMessage()["one two", Expandable(value=value)], budget=10, tokenizer=WordTokenizer()
+    )
     assert asked == [8]
     assert shown(from_json(data))[0].text == "one twotext"

@@ -26,23 +26,39 @@ def long_conversation(turns: int, *, rounds: int = 3, words: int = 60) -> list[M
     """Turns in which the model calls a tool a few times, and uses again what was read long before."""
     talk: list[Message] = []
     for turn in range(turns):
-        talk.append(user_message(f"request {turn}: mend load_row_{turn} in src/part_{turn}.py " + f"word{turn} " * (words // 3)))
+        talk.append(
+            user_message(
+                f"request {turn}: mend load_row_{turn} in src/part_{turn}.py "
+                + f"word{turn} " * (words // 3)
+            )
+        )
         for number in range(rounds):
             name = f"c{turn}_{number}"
-            talk.append(run_call(name, path=f"src/part_{turn}.py", again=f"src/part_{turn // 2}.py"))
-            talk.append(result_message(name, f"def load_row_{turn}(): # line {number}\n" + f"value_{turn}_{number} " * words))
+            talk.append(
+                run_call(name, path=f"src/part_{turn}.py", again=f"src/part_{turn // 2}.py")
+            )
+            talk.append(
+                result_message(
+                    name,
+                    f"def load_row_{turn}(): # line {number}\n" + f"value_{turn}_{number} " * words,
+                )
+            )
         talk.append(assistant_message(f"load_row_{turn} is mended, as was load_row_{turn // 2}."))
     return talk
 
 
 def recording_of(messages: Sequence[Message], times: Sequence[float] | None = None) -> Recording:
-    return recording_from_messages([(message, None if times is None else times[at]) for at, message in enumerate(messages)])
+    return recording_from_messages(
+        [(message, None if times is None else times[at]) for at, message in enumerate(messages)]
+    )
 
 
 def write_transcript(path: Path, messages: Sequence[Message]) -> Path:
     """A transcript in a file, a message a minute."""
     numbers = iter(range(1_000_000))
     times = iter(range(1_767_225_600, 1_900_000_000, 60))
-    transcript = Transcript(JsonlStore(path), clock=lambda: float(next(times)), new_id=lambda: f"e{next(numbers)}")
+    transcript = Transcript(
+        JsonlStore(path), clock=lambda: float(next(times)), new_id=lambda: f"e{next(numbers)}"
+    )
     transcript.append(*(MessageEntry(message=message) for message in messages))
     return path

@@ -13,23 +13,42 @@ from promptkit.replay.simulate import ReplayRules
 from promptkit.tokens.prices import BilledTokens, Price
 
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)
-OPTIONS = ReplayOptions(policies=CANDIDATES, rules=ReplayRules(model="gpt-5", window=64_000, cache="openai"), price=PRICE)
+OPTIONS = ReplayOptions(
+    policies=CANDIDATES,
+    rules=ReplayRules(model="gpt-5", window=64_000, cache="openai"),
+    price=PRICE,
+)
 CHEAP = "break_even:beta=1"
 
 
-def conversation(*, tokens: int = 100_000, cheap: float = 0.7, compacted: int = 1, **changes: object) -> FileResult:
-    """A conversation in which one candidate costs so much of what all others cost. `changes` are those of its counts."""
+def conversation(
+    *, tokens: int = 100_000, cheap: float = 0.7, compacted: int = 1, **changes: object
+) -> FileResult:
+    """A conversation in which one candidate costs so much of what all others cost.
+
+    `changes` are those of its counts.
+    """
     usual = ReplayTotals(
-        requests=10, checkpoints=compacted, requests_billed=BilledTokens(input_tokens=tokens), retention=RetentionCounts(facts_used=100)
+        requests=10,
+        checkpoints=compacted,
+        requests_billed=BilledTokens(input_tokens=tokens),
+        retention=RetentionCounts(facts_used=100),
     )
-    better = attrs.evolve(usual, requests_billed=BilledTokens(input_tokens=int(tokens * cheap)), **changes)  # type: ignore[arg-type]  # fields of the counts
+    better = attrs.evolve(
+        usual,
+        requests_billed=BilledTokens(input_tokens=int(tokens * cheap)),
+        **changes,  # type: ignore[arg-type]  # fields of the counts
+    )
     return FileResult(
         file="talk.jsonl",
         conversations=1,
         messages=20,
         window=64_000,
         model="gpt-5",
-        policies=tuple(price_totals(name, better if name == CHEAP else usual, PRICE, one_hour_cache=False) for name in CANDIDATES),
+        policies=tuple(
+            price_totals(name, better if name == CHEAP else usual, PRICE, one_hour_cache=False)
+            for name in CANDIDATES
+        ),
     )
 
 
@@ -39,7 +58,10 @@ def test_every_candidate_is_a_preset_and_the_default_is_the_first() -> None:
 
 
 def test_the_cheapest_candidate_is_recommended_with_its_saving_and_the_line_of_code() -> None:
-    advice = advise([conversation(tokens=1_000 * number) for number in range(90, 90 + 2 * MIN_COMPACTED)], OPTIONS)
+    advice = advise(
+        [conversation(tokens=1_000 * number) for number in range(90, 90 + 2 * MIN_COMPACTED)],
+        OPTIONS,
+    )
     assert advice.policy == CHEAP
     assert advice.is_certain
     assert advice.interval[0] <= advice.saving <= advice.interval[1]
@@ -68,7 +90,10 @@ def test_lookups_are_part_of_the_prices_that_are_compared() -> None:
     assert advise(lacking, OPTIONS).policy == CHEAP
     advice = advise(lacking, options)
     assert advice.policy == DEFAULT
-    some = advise([conversation(lookups_billed=BilledTokens(input_tokens=5_000))] * (2 * MIN_COMPACTED), options)
+    some = advise(
+        [conversation(lookups_billed=BilledTokens(input_tokens=5_000))] * (2 * MIN_COMPACTED),
+        options,
+    )
     assert (some.policy, round(some.saving, 2)) == (CHEAP, 0.2)
     assert "with 2 look-ups for each answer that lacks an identifier: 20% less" in some.describe()
 

@@ -11,7 +11,12 @@ import pytest
 
 from promptkit import ContextBudget, Message
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.policies.baselines import CountedMessages, drop_oldest, trim_last, truncate_in_steps
+from promptkit.replay.policies.baselines import (
+    CountedMessages,
+    drop_oldest,
+    trim_last,
+    truncate_in_steps,
+)
 from promptkit.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.replay.policies.strategy import ReplayTerms
 from promptkit.tokens import tokenizer_for
@@ -32,7 +37,10 @@ def build_conversation(messages: Sequence[Message], tokens: int) -> CountedMessa
 
 
 def chat(count: int) -> list[Message]:
-    return [user_message(f"m{number}") if number % 2 == 0 else assistant_message(f"m{number}") for number in range(count)]
+    return [
+        user_message(f"m{number}") if number % 2 == 0 else assistant_message(f"m{number}")
+        for number in range(count)
+    ]
 
 
 @pytest.mark.parametrize("rule", [drop_oldest, trim_last, truncate_in_steps])
@@ -43,20 +51,31 @@ def test_messages_that_fit_are_kept(rule: Trim) -> None:
 
 def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("promptkit.replay.policies.baselines.TRUNCATION_STEP", 50)
-    first = [truncate_in_steps(build_conversation(chat(count), 10), 90)[0].text for count in range(9, 26)]
+    first = [
+        truncate_in_steps(build_conversation(chat(count), 10), 90)[0].text for count in range(9, 26)
+    ]
     assert first == ["m0", *["m5"] * 5, *["m10"] * 5, *["m15"] * 5, "m20"]
 
 
 def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("promptkit.replay.policies.baselines.TRUNCATION_STEP", 1_000)
-    assert [message.text for message in truncate_in_steps(build_conversation(chat(10), 10), 90)] == ["m9"]
+    assert [
+        message.text for message in truncate_in_steps(build_conversation(chat(10), 10), 90)
+    ] == ["m9"]
 
 
 def test_trim_last_starts_with_a_user_message_or_is_empty() -> None:
-    assert [message.text for message in trim_last(build_conversation(chat(10), 10), 35)] == ["m8", "m9"]
+    assert [message.text for message in trim_last(build_conversation(chat(10), 10), 35)] == [
+        "m8",
+        "m9",
+    ]
     turn = [
         user_message("Mend it."),
-        *(each for number in range(9) for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))),
+        *(
+            each
+            for number in range(9)
+            for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))
+        ),
     ]
     assert list(trim_last(build_conversation(turn, 10), 50)) == []
 
@@ -64,7 +83,11 @@ def test_trim_last_starts_with_a_user_message_or_is_empty() -> None:
 def test_drop_oldest_keeps_calls_with_results_and_what_was_asked_in_front() -> None:
     turn = [
         user_message("Mend it."),
-        *(each for number in range(9) for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))),
+        *(
+            each
+            for number in range(9)
+            for each in (run_call(f"c{number}"), result_message(f"c{number}", "out"))
+        ),
     ]
     assert list(drop_oldest(build_conversation(turn, 10), 60)) == [turn[0], *turn[-4:]]
     assert list(drop_oldest(build_conversation(chat(10), 10), 35)) == chat(10)[-2:]
@@ -107,7 +130,8 @@ def test_langchain_keeps_the_newest_twenty_behind_a_summary_of_the_last_4000_tok
     assert run.checkpoints == run.waits == sum(a[:1] != b[:1] for a, b in pairwise(requests))
     assert run.summary_calls
     assert all(
-        call.uncached_tokens < 8_000 and call.output_tokens > 0 and not call.request for call in run.summary_calls
+        call.uncached_tokens < 8_000 and call.output_tokens > 0 and not call.request
+        for call in run.summary_calls
     )  # 4,000 by its own count
 
 

@@ -17,7 +17,13 @@ from promptkit.replay import ReplayOptions, ReplayRules, find_policy, replay_fil
 from promptkit.replay.conversation_log import RECORDED, LogOptions, log_conversation, log_path
 from promptkit.replay.conversation_page import build_columns, conversation_to_html
 from promptkit.replay.recordings import recording_from_messages
-from promptkit.replay.request_log import PARTS, LoggedMessage, LogMessages, RequestLogger, expand_change
+from promptkit.replay.request_log import (
+    PARTS,
+    LoggedMessage,
+    LogMessages,
+    RequestLogger,
+    expand_change,
+)
 from promptkit.replay.simulate import Simulation
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
@@ -62,14 +68,17 @@ def replies(path: Sequence[Entry]) -> list[int]:
     said = [
         at
         for at, entry in enumerate(path)
-        if (message := entry.message) and (message.content or message.tool_calls or message.role == "tool")
+        if (message := entry.message)
+        and (message.content or message.tool_calls or message.role == "tool")
     ]
     return [at for at in said[1:] if (message := path[at].message) and message.role == "assistant"]
 
 
 @settings(max_examples=examples(60))
 @given(transcript=transcripts())
-def test_a_recorded_request_shows_the_view_of_the_transcript_before_its_reply(transcript: Transcript) -> None:
+def test_a_recorded_request_shows_the_view_of_the_transcript_before_its_reply(
+    transcript: Transcript,
+) -> None:
     path = transcript.path()
     log = log_path(path, OPTIONS)
     shown = shown_by(log.logs[0])
@@ -80,16 +89,29 @@ def test_a_recorded_request_shows_the_view_of_the_transcript_before_its_reply(tr
 @settings(max_examples=examples(60))
 @given(lists=st.lists(st.lists(st.integers(0, 30), unique=True, max_size=20), max_size=8))
 def test_a_change_gives_the_messages_of_the_next_request(lists: list[list[int]]) -> None:
-    messages = LogMessages([LoggedMessage(message=user_message(str(number)), tokens=1) for number in range(31)])
+    messages = LogMessages(
+        [LoggedMessage(message=user_message(str(number)), tokens=1) for number in range(31)]
+    )
     logger = RequestLogger(messages, request_tokens=2, price=None)
     nothing = BilledTokens()
     for shown in lists:
-        logger.add(shown, reply=31, time=None, billed=nothing, summaries_billed=nothing, checkpoint=False, simulated=True)
+        logger.add(
+            shown,
+            reply=31,
+            time=None,
+            billed=nothing,
+            summaries_billed=nothing,
+            checkpoint=False,
+            simulated=True,
+        )
     before: list[int] = []
     for shown, request in zip(lists, logger.finish("x", nothing).requests, strict=True):
         before = expand_change(before, request.change)
         assert before == shown
-        assert dict(zip(PARTS, request.parts, strict=True)) == dict.fromkeys(PARTS, 0) | {"tools": 2, "user": len(shown)}
+        assert dict(zip(PARTS, request.parts, strict=True)) == dict.fromkeys(PARTS, 0) | {
+            "tools": 2,
+            "user": len(shown),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +119,9 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A conversation that outgrows a small window, in which the user says the same several times."""
     turns = long_conversation(9)
     messages = [
-        each for at in range(0, len(turns), 8) for each in (user_message("go on"), assistant_message("I go on."), *turns[at : at + 8])
+        each
+        for at in range(0, len(turns), 8)
+        for each in (user_message("go on"), assistant_message("I go on."), *turns[at : at + 8])
     ]
     return write_transcript(tmp_path_factory.mktemp("logs") / "talk.jsonl", messages)
 
@@ -106,13 +130,21 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_replayed_request_shows_what_the_policy_sent(name: str, talk: Path) -> None:
     options = LogOptions(prices=PRICES, sources=(name,), model="gpt-5", window=8_000)
     entries = open_transcript(talk).path()
-    recording = recording_from_messages([(entry.message, entry.time) for entry in entries if entry.message])
+    recording = recording_from_messages(
+        [(entry.message, entry.time) for entry in entries if entry.message]
+    )
     sent: list[SimulatedRequest] = []
-    Simulation(recording, ReplayRules(model="gpt-5", window=8_000, cache="openai")).run(find_policy(name), seed="s", on_request=sent.append)
+    Simulation(recording, ReplayRules(model="gpt-5", window=8_000, cache="openai")).run(
+        find_policy(name), seed="s", on_request=sent.append
+    )
     log = log_path(entries, options, seed="s")
     shown = shown_by(log.logs[0])
-    assert [messages_of(log, numbers) for numbers in shown] == [[count.message for count in each.messages] for each in sent]
-    assert [request.tokens for request in log.logs[0].requests] == [sum(request.parts) for request in log.logs[0].requests]
+    assert [messages_of(log, numbers) for numbers in shown] == [
+        [count.message for count in each.messages] for each in sent
+    ]
+    assert [request.tokens for request in log.logs[0].requests] == [
+        sum(request.parts) for request in log.logs[0].requests
+    ]
     if name != "drop_oldest":
         assert sum(request.checkpoint for request in log.logs[0].requests) > 0
     # A message that was said several times is the latest one before the reply, not the first.
@@ -124,8 +156,12 @@ def test_a_replayed_request_shows_what_the_policy_sent(name: str, talk: Path) ->
 
 def test_a_log_costs_what_the_table_of_a_replay_says(talk: Path) -> None:
     rules = ReplayRules(model="gpt-5", window=8_000, cache="openai")
-    result = replay_file(talk, ReplayOptions(policies=("vscode",), rules=rules, price=PRICES.for_model("gpt-5")))
-    log = log_conversation(talk, LogOptions(prices=PRICES, sources=("vscode",), model="gpt-5", window=8_000))
+    result = replay_file(
+        talk, ReplayOptions(policies=("vscode",), rules=rules, price=PRICES.for_model("gpt-5"))
+    )
+    log = log_conversation(
+        talk, LogOptions(prices=PRICES, sources=("vscode",), model="gpt-5", window=8_000)
+    )
     assert log.logs[0].price == pytest.approx(result.policies[0].price)
     prices = [request.price for request in log.logs[0].requests if request.price is not None]
     assert all(one < other for one, other in pairwise(prices))
@@ -137,7 +173,9 @@ def test_a_replay_bills_the_reported_output_where_the_text_of_thinking_is_missin
     thinking = OpaquePart(provider="anthropic", value={"type": "redacted_thinking", "data": "zz"})
     reply = attrs.evolve(assistant_message("Yes"), content=(thinking, "Yes"))
     transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=10, output_tokens=700)))
-    (log,) = log_path(transcript.path(), LogOptions(prices=PRICES, sources=("vscode",), model="gpt-5")).logs
+    (log,) = log_path(
+        transcript.path(), LogOptions(prices=PRICES, sources=("vscode",), model="gpt-5")
+    ).logs
     assert log.requests[0].billed.output_tokens == 700
 
 
@@ -156,7 +194,9 @@ def test_a_summary_stands_for_what_the_checkpoint_covers() -> None:
     transcript.append_messages(user_message("old"), assistant_message("forgotten"))
     transcript.append(Reset())
     _, kept = (transcript.append_messages(user_message(text))[0] for text in ("one", "two"))
-    transcript.append(Checkpoint(summary="One was said.", first_kept=kept.id, usage=Usage(input_tokens=1_000_000)))
+    transcript.append(
+        Checkpoint(summary="One was said.", first_kept=kept.id, usage=Usage(input_tokens=1_000_000))
+    )
     transcript.append_messages(assistant_message("three"))
     log = log_path(transcript.path(), OPTIONS)
     _, request = log.logs[0].requests
@@ -165,24 +205,39 @@ def test_a_summary_stands_for_what_the_checkpoint_covers() -> None:
     assert request.checkpoint
     spent = log.logs[0].requests[0].price
     assert spent is not None
-    assert request.price == pytest.approx(spent + PRICES.for_model("gpt-5").cost(request.billed) + 1.25)  # with the request for the summary
+    # with the request for the summary
+    assert request.price == pytest.approx(
+        spent + PRICES.for_model("gpt-5").cost(request.billed) + 1.25
+    )
 
 
 def test_the_providers_figures_hold_where_they_were_recorded() -> None:
     transcript = Transcript()
     transcript.append_messages(user_message("one"))
-    transcript.append(MessageEntry(message=assistant_message("two"), usage=Usage(input_tokens=500, cached_tokens=400, output_tokens=7)))
+    transcript.append(
+        MessageEntry(
+            message=assistant_message("two"),
+            usage=Usage(input_tokens=500, cached_tokens=400, output_tokens=7),
+        )
+    )
     transcript.append_messages(user_message("three"), assistant_message("four"))
     log = log_path(transcript.path(), OPTIONS)
     first, second = log.logs[0].requests
-    assert (first.tokens, first.billed.cached_tokens, first.billed.output_tokens, first.simulated) == (500, 400, 7, False)
+    assert (
+        first.tokens,
+        first.billed.cached_tokens,
+        first.billed.output_tokens,
+        first.simulated,
+    ) == (500, 400, 7, False)
     assert first.parts[PARTS.index("unrecorded")] == 500 - sum(first.parts[:-1]) > 400
     assert second.simulated
     assert second.parts[PARTS.index("unrecorded")] == 0
 
 
 def test_a_file_that_has_no_such_conversation_is_refused(talk: Path, tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match=r"there is no conversation 2\. The file has 1, counted from 1"):
+    with pytest.raises(
+        TranscriptError, match=r"there is no conversation 2\. The file has 1, counted from 1"
+    ):
         log_conversation(talk, LogOptions(prices=PRICES, branch=2))
     empty = tmp_path / "empty.jsonl"
     empty.write_text(json.dumps({"promptkit": "transcript", "version": 1}) + "\n")
@@ -195,9 +250,17 @@ def test_each_branch_can_be_chosen(tmp_path: Path) -> None:
     (first,) = transcript.append_messages(user_message("one"))
     transcript.append_messages(assistant_message("two"))
     transcript.rewind(first.id)
-    transcript.append_messages(assistant_message("other"), user_message("more"), assistant_message("last"))
-    logs = [log_conversation(tmp_path / "talk.jsonl", LogOptions(prices=PRICES, branch=branch)) for branch in (1, 2, None)]
-    assert [[each.message.text for each in log.messages] for log in logs] == [["one", "two"], *[["one", "other", "more", "last"]] * 2]
+    transcript.append_messages(
+        assistant_message("other"), user_message("more"), assistant_message("last")
+    )
+    logs = [
+        log_conversation(tmp_path / "talk.jsonl", LogOptions(prices=PRICES, branch=branch))
+        for branch in (1, 2, None)
+    ]
+    assert [[each.message.text for each in log.messages] for log in logs] == [
+        ["one", "two"],
+        *[["one", "other", "more", "last"]] * 2,
+    ]
     assert [(log.branch, log.branches) for log in logs] == [(1, 2), (2, 2), (2, 2)]
 
 
@@ -206,7 +269,15 @@ def test_a_page_grows_with_the_conversation_and_not_with_its_square(tmp_path: Pa
     sizes: list[int] = []
     for turns in (10, 20):
         file = write_transcript(tmp_path / f"{turns}.jsonl", long_conversation(turns, words=30))
-        log = log_conversation(file, LogOptions(prices=PRICES, sources=(RECORDED, "drop_oldest"), model="gpt-5", window=6_000))
-        sizes.append(len(conversation_to_html(log)) - len(conversation_to_html(log_path(open_transcript(file).path()[:1], OPTIONS))))
+        log = log_conversation(
+            file,
+            LogOptions(
+                prices=PRICES, sources=(RECORDED, "drop_oldest"), model="gpt-5", window=6_000
+            ),
+        )
+        sizes.append(
+            len(conversation_to_html(log))
+            - len(conversation_to_html(log_path(open_transcript(file).path()[:1], OPTIONS)))
+        )
         assert json.dumps(build_columns(log)).count("load_row_7 is mended") == 1
     assert sizes[1] < 2.2 * sizes[0]

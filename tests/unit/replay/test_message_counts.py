@@ -11,7 +11,13 @@ def test_equal_messages_share_a_count_also_where_a_providers_part_cannot_be_hash
     counts = MessageCounts(WordTokenizer())
 
     def think(text: str) -> Message:
-        return Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": text}, provider="anthropic"), "so"))
+        return Message(
+            role="assistant",
+            content=(
+                OpaquePart(value={"type": "thinking", "thinking": text}, provider="anthropic"),
+                "so",
+            ),
+        )
 
     first, again, other = counts.count_messages([think("hm"), think("hm"), think("ah")])
 

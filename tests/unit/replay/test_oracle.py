@@ -35,7 +35,11 @@ def conversations(draw: st.DrawFn) -> PricedConversation:
         output = draw(st.integers(1, 3_000))
         time += draw(st.sampled_from([1.0, 20.0, 400.0]))
         user = draw(st.sampled_from([0, 50, 2_000]))
-        requests.append(RequestSize(tokens=tokens, output_tokens=output, user_tokens=user, sent=time, replied=time + 5))
+        requests.append(
+            RequestSize(
+                tokens=tokens, output_tokens=output, user_tokens=user, sent=time, replied=time + 5
+            )
+        )
         tokens += output
     cache = draw(st.sampled_from(["openai", "anthropic", "off"]))
     return PricedConversation(
@@ -55,16 +59,28 @@ def is_possible(conversation: PricedConversation, places: tuple[int, ...]) -> bo
             closed = conversation.requests[at - 1]
             kept = conversation.summary_tokens + conversation.beside_tokens + closed.user_tokens
             start, shift = at, conversation.fixed_tokens + kept - closed.tokens
-        if conversation.limit is not None and request.tokens + shift > conversation.limit and at > start:
+        if (
+            conversation.limit is not None
+            and request.tokens + shift > conversation.limit
+            and at > start
+        ):
             return False
     return True
 
 
 @given(conversations())
-def test_the_optimum_is_the_cheapest_of_all_sets_of_compactions(conversation: PricedConversation) -> None:
+def test_the_optimum_is_the_cheapest_of_all_sets_of_compactions(
+    conversation: PricedConversation,
+) -> None:
     count = len(conversation.requests)
-    sets = itertools.chain.from_iterable(itertools.combinations(range(1, count), size) for size in range(max(1, count)))
-    prices = {places: compute_price(conversation, places) for places in sets if is_possible(conversation, places)}
+    sets = itertools.chain.from_iterable(
+        itertools.combinations(range(1, count), size) for size in range(max(1, count))
+    )
+    prices = {
+        places: compute_price(conversation, places)
+        for places in sets
+        if is_possible(conversation, places)
+    }
 
     price, places = find_optimum(conversation)
 
@@ -73,28 +89,44 @@ def test_the_optimum_is_the_cheapest_of_all_sets_of_compactions(conversation: Pr
 
 
 @given(conversations())
-def test_no_set_of_compactions_costs_less_than_the_lower_bound(conversation: PricedConversation) -> None:
-    # Steps of 128 tokens aside: of the system messages and tools the cache holds a little less than the bound says.
+def test_no_set_of_compactions_costs_less_than_the_lower_bound(
+    conversation: PricedConversation,
+) -> None:
+    # Steps of 128 tokens aside: of the system messages and tools the cache holds a little less than
+    # the bound says.
     assert find_lower_bound(conversation) <= find_optimum(conversation)[0] + 1e-9
 
 
 def test_requests_that_an_earlier_branch_has_cost_nothing() -> None:
     request = RequestSize(tokens=5_000, output_tokens=100, user_tokens=0, sent=0.0, replied=1.0)
     longer = attrs.evolve(request, tokens=9_000, sent=2.0, replied=3.0)
-    whole = PricedConversation(requests=(request, longer), fixed_tokens=2_000, limit=None, price=PRICE, cache="openai")
+    whole = PricedConversation(
+        requests=(request, longer), fixed_tokens=2_000, limit=None, price=PRICE, cache="openai"
+    )
     branch = attrs.evolve(whole, requests=(attrs.evolve(request, counted=False), longer))
 
-    alone = PricedConversation(requests=(request,), fixed_tokens=2_000, limit=None, price=PRICE, cache="openai")
+    alone = PricedConversation(
+        requests=(request,), fixed_tokens=2_000, limit=None, price=PRICE, cache="openai"
+    )
     assert find_optimum(branch)[0] == pytest.approx(find_optimum(whole)[0] - find_optimum(alone)[0])
-    assert find_lower_bound(branch) == pytest.approx(find_lower_bound(whole) - find_lower_bound(alone))
+    assert find_lower_bound(branch) == pytest.approx(
+        find_lower_bound(whole) - find_lower_bound(alone)
+    )
 
 
 def test_requests_are_measured_without_any_compaction() -> None:
     counts = MessageCounts(WordTokenizer())
-    texts = [("user", "please do it"), ("assistant", "done"), ("user", "and that"), ("assistant", "also done now")]
+    texts = [
+        ("user", "please do it"),
+        ("assistant", "done"),
+        ("user", "and that"),
+        ("assistant", "also done now"),
+    ]
     messages = counts.count_messages([Message(role=role, content=(text,)) for role, text in texts])  # type: ignore[arg-type]  # roles of messages
 
-    first, second = measure_requests(messages, (10.0, 12.0, None, 30.0), output_tokens=(0, 7, 0, 9), fixed_tokens=100)
+    first, second = measure_requests(
+        messages, (10.0, 12.0, None, 30.0), output_tokens=(0, 7, 0, 9), fixed_tokens=100
+    )
 
     assert first.tokens == 100 + messages[0].tokens
     assert second.tokens == 100 + sum(message.tokens for message in messages[:3])

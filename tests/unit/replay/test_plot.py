@@ -15,28 +15,48 @@ from promptkit.replay.results import FileResult, PolicyResult, ReplayTotals, Tim
 
 def policy(name: str, requests: int = 30) -> PolicyResult:
     steps = tuple(
-        TimelineRequest(tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0) for at in range(requests)
+        TimelineRequest(
+            tokens=1_000 * (at % 10 + 1), cached=500 * (at % 10), checkpoint=at % 10 == 0 and at > 0
+        )
+        for at in range(requests)
     )
     return PolicyResult(
-        policy=name, totals=ReplayTotals(requests=requests), price=1.0, price_summaries=0.1, price_with_lookups=1.0, timeline=steps
+        policy=name,
+        totals=ReplayTotals(requests=requests),
+        price=1.0,
+        price_summaries=0.1,
+        price_with_lookups=1.0,
+        timeline=steps,
     )
 
 
 def file(*names: str, name: str = "talk.jsonl") -> FileResult:
-    return FileResult(file=name, conversations=1, messages=60, window=32_000, model="gpt-5", policies=tuple(policy(each) for each in names))
+    return FileResult(
+        file=name,
+        conversations=1,
+        messages=60,
+        window=32_000,
+        model="gpt-5",
+        policies=tuple(policy(each) for each in names),
+    )
 
 
 @pytest.mark.slow
 def test_the_same_results_give_the_same_bytes() -> None:
     for form in (".svg", ".html"):
-        assert draw_timeline([file("vscode", "off")], form) == draw_timeline([file("vscode", "off")], form)
+        assert draw_timeline([file("vscode", "off")], form) == draw_timeline(
+            [file("vscode", "off")], form
+        )
 
 
 @pytest.mark.slow
 def test_each_policy_has_its_line_in_context_and_in_cached_share() -> None:
-    pictures = [draw_timeline([file(*names)], ".svg").decode() for names in (("vscode",), ("vscode", "off"))]
+    pictures = [
+        draw_timeline([file(*names)], ".svg").decode() for names in (("vscode",), ("vscode", "off"))
+    ]
     ET.fromstring(pictures[1])  # noqa: S314  # our own drawing
-    one, two = (picture.partition("</style>")[2] for picture in pictures)  # the style names all colours
+    # the style names all colours
+    one, two = (picture.partition("</style>")[2] for picture in pictures)
     assert two.count('id="line2d') > one.count('id="line2d')
     assert "#c4501b" in two
     assert "#c4501b" not in one
@@ -73,7 +93,11 @@ def shown_texts(svg: bytes) -> list[str]:
 def test_requests_are_numbered_in_whole_numbers(requests: int) -> None:
     drawn = attrs.evolve(file("vscode"), policies=(policy("vscode", requests=requests),))
     texts = shown_texts(draw_timeline([drawn], ".svg"))
-    numbers = [text for text in texts[: texts.index("request; dots: a summary replaced messages")] if re.fullmatch(r"[\d.]+", text)]
+    numbers = [
+        text
+        for text in texts[: texts.index("request; dots: a summary replaced messages")]
+        if re.fullmatch(r"[\d.]+", text)
+    ]
     numbers.remove("0")  # tokens
     assert numbers
     assert all(number.isdecimal() and 1 <= int(number) <= requests for number in numbers)

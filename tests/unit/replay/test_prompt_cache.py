@@ -9,7 +9,13 @@ from promptkit import Message, ToolCall
 from promptkit.messages import OpaquePart
 from promptkit.replay import prompt_cache
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.prompt_cache import AnthropicCache, NoCache, OpenAICache, cache_rule_for, create_cache
+from promptkit.replay.prompt_cache import (
+    AnthropicCache,
+    NoCache,
+    OpenAICache,
+    cache_rule_for,
+    create_cache,
+)
 from promptkit.tokens import tokenizer_for
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.replay.conversations import run_call
@@ -102,11 +108,15 @@ def test_a_cache_agrees_with_a_plain_search_of_all_requests() -> None:
             if any(now - time <= 100 and before[:end] == request[:end] for time, before in sent):
                 best = end
         tokens = sum(piece.tokens for piece in request[:best])
-        assert cache.send(0, request, now).cached_tokens == (tokens // 128 * 128 if tokens >= 1_024 else 0)
+        assert cache.send(0, request, now).cached_tokens == (
+            tokens // 128 * 128 if tokens >= 1_024 else 0
+        )
         sent.append((now, request))
 
 
-def test_memory_is_bounded_and_the_newest_requests_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded_and_the_newest_requests_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(prompt_cache, "MAX_PREFIXES", 50)
     cache = OpenAICache(1e9)
     for number in range(200):
@@ -131,7 +141,10 @@ def test_anthropic_finds_the_instructions_again_after_a_cut() -> None:
     cache = AnthropicCache(300)
     system = pieces(Message(role="system", content=("rule " * 1_100,)))
     cache.send(0, [*system, *pieces(big("a"), assistant_message("Yes."), big("b"))], 0)
-    assert cache.send(0, [*system, *pieces(big("summary"), big("b"))], 1).cached_tokens == system[0].tokens
+    assert (
+        cache.send(0, [*system, *pieces(big("summary"), big("b"))], 1).cached_tokens
+        == system[0].tokens
+    )
 
 
 def test_anthropic_looks_no_further_back_than_twenty_blocks_before_a_breakpoint() -> None:
@@ -146,7 +159,11 @@ def test_anthropic_looks_no_further_back_than_twenty_blocks_before_a_breakpoint(
 def test_anthropic_sets_at_most_four_breakpoints() -> None:
     talk = pieces(
         Message(role="system", content=("rules",)),
-        *(each for number in range(9) for each in (big(str(number), 10), assistant_message("Yes."))),
+        *(
+            each
+            for number in range(9)
+            for each in (big(str(number), 10), assistant_message("Yes."))
+        ),
         big("z"),
     )
     places = prompt_cache.find_breakpoints(talk)
@@ -154,7 +171,11 @@ def test_anthropic_sets_at_most_four_breakpoints() -> None:
 
 
 def test_rules_go_by_the_models_provider() -> None:
-    assert cache_rule_for("claude-sonnet-4-5") == cache_rule_for("anthropic/claude-opus-5") == "anthropic"
+    assert (
+        cache_rule_for("claude-sonnet-4-5")
+        == cache_rule_for("anthropic/claude-opus-5")
+        == "anthropic"
+    )
     assert cache_rule_for("gpt-5") == "openai"
     assert isinstance(create_cache("off"), NoCache)
     hour = create_cache("anthropic-1h")
@@ -164,10 +185,18 @@ def test_rules_go_by_the_models_provider() -> None:
     assert not create_cache("off").send(0, request, 0).cached_tokens
 
 
-def test_an_equal_message_with_a_providers_own_part_is_the_same_message_and_read_from_the_cache() -> None:
+def test_an_equal_message_with_a_providers_own_part_is_the_same_message_and_read_from_the_cache() -> (
+    None
+):
     def thought() -> Message:
-        part = OpaquePart(value={"type": "thinking", "thinking": "word " * 2_000}, provider="anthropic")
-        return Message(role="assistant", content=(part,), tool_calls=(ToolCall(id="c", name="run", arguments="{}"),))
+        part = OpaquePart(
+            value={"type": "thinking", "thinking": "word " * 2_000}, provider="anthropic"
+        )
+        return Message(
+            role="assistant",
+            content=(part,),
+            tool_calls=(ToolCall(id="c", name="run", arguments="{}"),),
+        )
 
     counts = MessageCounts(tokenizer_for("gpt-5"))
     assert counts.count_messages([thought()]) == counts.count_messages([thought()])

@@ -13,7 +13,12 @@ from promptkit.messages import OpaquePart, Usage
 from promptkit.replay.recordings import read_recordings, recordings_from_entries
 from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, MessageEntry, Setting
 from tests.conversations import assistant_message, result_message, user_message
-from tests.unit.replay.conversations import long_conversation, recording_of, run_call, write_transcript
+from tests.unit.replay.conversations import (
+    long_conversation,
+    recording_of,
+    run_call,
+    write_transcript,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +39,10 @@ def test_each_branch_is_a_conversation_and_none_only_begins_another() -> None:
     transcript.rewind(first.id)
     transcript.append_messages(assistant_message("other"), user_message("more"))
     transcript.append(Setting(name="model", value="gpt-5"))
-    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two"], ["one", "other", "more"]]
+    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [
+        ["one", "two"],
+        ["one", "other", "more"],
+    ]
 
 
 def test_branches_name_what_an_earlier_one_has_and_their_conversation() -> None:
@@ -47,7 +55,11 @@ def test_branches_name_what_an_earlier_one_has_and_their_conversation() -> None:
     transcript.rewind(None)
     transcript.append_messages(user_message("apart"), assistant_message("yes"))
     found = list(recordings_from_entries(transcript.entries))
-    assert [(each.conversation, each.shared, each.requests) for each in found] == [(0, 0, 2), (0, 3, 1), (1, 0, 1)]
+    assert [(each.conversation, each.shared, each.requests) for each in found] == [
+        (0, 0, 2),
+        (0, 3, 1),
+        (1, 0, 1),
+    ]
 
 
 def test_what_the_recordings_own_agent_left_out_is_there() -> None:
@@ -57,7 +69,9 @@ def test_what_the_recordings_own_agent_left_out_is_there() -> None:
     transcript.append(Checkpoint(summary="All of it.", first_kept=None))
     transcript.append_messages(user_message("three"))
     assert first.id != second.id
-    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [["one", "two", "three"]]
+    assert [texts(each) for each in recordings_from_entries(transcript.entries)] == [
+        ["one", "two", "three"]
+    ]
 
 
 def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> None:
@@ -72,7 +86,14 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
         assistant_message("done"),
     ]
     recording = recording_of(talk, [0.5, 1, 2, 3, 4, 5, 6])
-    assert [message.role for message in recording.messages] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    assert [message.role for message in recording.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     assert recording.times == (1, 2, 2, 3, 4, 6)
     assert recording.requests == 3
 
@@ -82,7 +103,14 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
     [
         ({"type": "thinking", "thinking": "", "signature": "x"}, True),
         ({"type": "thinking", "thinking": "I look.", "signature": "x"}, False),
-        ({"type": "thinking", "thinking": "digest", "thinkingSignature": '{"encrypted_content": "zz"}'}, True),
+        (
+            {
+                "type": "thinking",
+                "thinking": "digest",
+                "thinkingSignature": '{"encrypted_content": "zz"}',
+            },
+            True,
+        ),
         ({"type": "redacted_thinking", "data": "zz"}, True),
         ({"type": "thought", "subject": "Looking", "description": "digest"}, True),
         ({"type": "reasoning", "summary": [], "encrypted_content": "zz"}, True),
@@ -90,12 +118,21 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
         ({"type": "refusal", "refusal": "No."}, False),
     ],
 )
-def test_the_reported_output_counts_where_the_text_of_thinking_is_missing(value: Mapping[str, Json], hidden: bool) -> None:
+def test_the_reported_output_counts_where_the_text_of_thinking_is_missing(
+    value: Mapping[str, Json], hidden: bool
+) -> None:
     reply = Message(role="assistant", content=(OpaquePart(value=value), "two"))
     transcript = Transcript()
-    transcript.append(MessageEntry(message=Message(role="system", content="Rules.")), MessageEntry(message=user_message("one")))
+    transcript.append(
+        MessageEntry(message=Message(role="system", content="Rules.")),
+        MessageEntry(message=user_message("one")),
+    )
     transcript.append(MessageEntry(message=reply, usage=Usage(input_tokens=9, output_tokens=70)))
-    transcript.append(MessageEntry(message=assistant_message("three"), usage=Usage(input_tokens=9, output_tokens=70)))
+    transcript.append(
+        MessageEntry(
+            message=assistant_message("three"), usage=Usage(input_tokens=9, output_tokens=70)
+        )
+    )
     (recording,) = recordings_from_entries(transcript.entries)
     assert recording.reported == (0, 70 if hidden else 0, 0)
 
@@ -110,10 +147,20 @@ def test_times_of_zero_are_unknown() -> None:
 
 def test_instructions_stand_apart_and_tools_are_those_that_a_setting_names() -> None:
     transcript = Transcript()
-    transcript.append_messages(Message(role="system", content=("Rules.",)), user_message("one"), assistant_message("two"))
+    transcript.append_messages(
+        Message(role="system", content=("Rules.",)), user_message("one"), assistant_message("two")
+    )
     transcript.append(
         Setting(
-            name="openhands.kwargs", value={"tools": [{"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}]}
+            name="openhands.kwargs",
+            value={
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "run", "parameters": {"type": "object"}},
+                    }
+                ]
+            },
         )
     )
     (recording,) = recordings_from_entries(transcript.entries)

@@ -11,7 +11,13 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.replay.message_counts import MessageCounts
-from promptkit.replay.retention import RecordingFacts, RetentionCounts, RetentionTracker, find_facts, join_words
+from promptkit.replay.retention import (
+    RecordingFacts,
+    RetentionCounts,
+    RetentionTracker,
+    find_facts,
+    join_words,
+)
 from promptkit.tokens import tokenizer_for
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.replay.conversations import recording_of, run_call
@@ -33,7 +39,9 @@ TALK = [
 LAST = 5
 
 
-def kept(shown: Sequence[Message], *, transcript_path: str | None = None, system: Sequence[Message] = ()) -> RetentionCounts:
+def kept(
+    shown: Sequence[Message], *, transcript_path: str | None = None, system: Sequence[Message] = ()
+) -> RetentionCounts:
     """The counts of a policy's only request, whose reply is the last message."""
     pieces = MessageCounts(tokenizer_for(None))
     needs = RecordingFacts(recording_of([*system, *TALK]), pieces)
@@ -44,12 +52,15 @@ def kept(shown: Sequence[Message], *, transcript_path: str | None = None, system
 
 def test_what_is_shown_as_it_was_said_is_not_dropped() -> None:
     found = kept(TALK[:LAST])
-    assert (found.facts_used, found.facts_dropped, found.facts_present) == (2, 0, 0)  # src/io.py and load_row
+    # src/io.py and load_row
+    assert (found.facts_used, found.facts_dropped, found.facts_present) == (2, 0, 0)
     assert (found.user_messages, found.user_messages_known) == (2, 2)
 
 
 def test_a_fact_whose_message_was_dropped_is_present_where_another_says_it() -> None:
-    summary = user_message("<conversation-summary>\nMend load_row, please. It is broken.\n</conversation-summary>")
+    summary = user_message(
+        "<conversation-summary>\nMend load_row, please. It is broken.\n</conversation-summary>"
+    )
     found = kept([summary, user_message("And now?")], transcript_path=PATH)
     assert (found.facts_dropped, found.facts_present, found.facts_reachable) == (2, 1, 0)
     assert (found.user_messages, found.user_messages_known) == (2, 2)
@@ -85,13 +96,18 @@ def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
     assert retention.counts.facts_dropped == 2
     assert retention.counts.facts_present == 0
     assert (retention.counts.user_messages, retention.counts.user_messages_known) == (4, 3)
-    assert (retention.counts.last_user_messages, retention.counts.last_user_messages_known) == (2, 1)
+    assert (retention.counts.last_user_messages, retention.counts.last_user_messages_known) == (
+        2,
+        1,
+    )
 
 
 def test_a_path_that_is_not_in_the_request_any_more_reaches_nothing() -> None:
     pieces = MessageCounts(tokenizer_for(None))
     retention = RetentionTracker(RecordingFacts(recording_of(TALK), pieces), transcript_path=PATH)
-    retention.on_request(pieces.count_messages([user_message(f"A summary. More is in {PATH}."), TALK[2]]), 3)
+    retention.on_request(
+        pieces.count_messages([user_message(f"A summary. More is in {PATH}."), TALK[2]]), 3
+    )
     retention.on_request(pieces.count_messages(TALK[4:5]), LAST)
     assert (retention.counts.facts_dropped, retention.counts.facts_reachable) == (2, 0)
 
@@ -130,27 +146,41 @@ def test_facts_are_names_paths_and_errors(text: str, facts: set[str]) -> None:
 
 
 def test_arguments_of_calls_are_read_as_what_they_say_and_not_as_json() -> None:
-    call = ToolCall(id="c", name="read_file", arguments='{"text": "first\\nload_row here", "deep": [{"path": "src/io.py"}]}')
-    assert find_facts(Message(role="assistant", tool_calls=(call,))) == {"read_file", "load_row", "src/io.py"}
+    call = ToolCall(
+        id="c",
+        name="read_file",
+        arguments='{"text": "first\\nload_row here", "deep": [{"path": "src/io.py"}]}',
+    )
+    assert find_facts(Message(role="assistant", tool_calls=(call,))) == {
+        "read_file",
+        "load_row",
+        "src/io.py",
+    }
     broken = ToolCall(id="c", name="run", arguments='{"path": "src/io.py')
     assert find_facts(Message(role="assistant", tool_calls=(broken,))) == {"src/io.py"}
 
 
-@pytest.mark.parametrize("unit", ["a", "a/", "a_", "/", "@", "Error: ", "Error:", "aB", "1a", ".", " "])
+@pytest.mark.parametrize(
+    "unit", ["a", "a/", "a_", "/", "@", "Error: ", "Error:", "aB", "1a", ".", " "]
+)
 def test_hostile_text_is_read_once(unit: str) -> None:
     found(unit * 100_000)  # what takes quadratic time does not end today
 
 
 def test_deep_arguments_need_no_recursion() -> None:
     arguments = "[" * 50_000 + '"src/io.py"' + "]" * 50_000
-    assert find_facts(Message(role="assistant", tool_calls=(ToolCall(id="c", name="run", arguments=arguments),))) <= {"src/io.py"}
+    assert find_facts(
+        Message(role="assistant", tool_calls=(ToolCall(id="c", name="run", arguments=arguments),))
+    ) <= {"src/io.py"}
 
 
 def test_words_are_the_same_however_they_were_laid_out() -> None:
     assert join_words("- Mend the\n  parser, please!") == join_words("Mend the parser please")
 
 
-def test_an_answer_that_uses_a_fact_which_the_request_does_not_show_lacks_it_reachable_or_not() -> None:
+def test_an_answer_that_uses_a_fact_which_the_request_does_not_show_lacks_it_reachable_or_not() -> (
+    None
+):
     told = user_message(f"A summary. More is in {PATH}.")
     assert kept(TALK[:LAST]).answers_lacking == 0
     assert kept([told, user_message("And now?")], transcript_path=PATH).answers_lacking == 1

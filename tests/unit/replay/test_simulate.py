@@ -23,7 +23,12 @@ from promptkit.replay import simulate
 from promptkit.replay.message_counts import MessageCounts
 from promptkit.replay.oracle import compute_price, find_lower_bound, find_optimum
 from promptkit.replay.policies.promptkit import PresetPolicy
-from promptkit.replay.policies.registry import POLICY_GROUPS, UnknownPolicyError, find_policy, parse_policy_names
+from promptkit.replay.policies.registry import (
+    POLICY_GROUPS,
+    UnknownPolicyError,
+    find_policy,
+    parse_policy_names,
+)
 from promptkit.replay.policies.strategy import TRANSCRIPT_PATH
 from promptkit.replay.prompt_cache import cache_rule_for
 from promptkit.replay.recordings import recording_from_messages
@@ -66,32 +71,58 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
     return seen
 
 
-def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(requests: list[list[Message]]) -> None:
+def test_every_answer_is_a_request_and_nothing_is_left_out_while_all_fits(
+    requests: list[list[Message]],
+) -> None:
     talk = long_conversation(2)
-    tally = Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    tally = (
+        Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    )
     answers = [at for at, message in enumerate(talk) if message.role == "assistant"]
     assert requests == [talk[:at] for at in answers]
     assert tally.requests == len(answers)
-    assert (tally.checkpoints, tally.overflows, tally.invalid_requests, tally.foreground_waits) == (0, 0, 0, 0)
+    assert (tally.checkpoints, tally.overflows, tally.invalid_requests, tally.foreground_waits) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert tally.cuts == 0
 
 
 def test_tokens_are_those_of_the_real_renderer(requests: list[list[Message]]) -> None:
     talk = long_conversation(12)
     system = Message(role="system", content=("You mend things.",))
-    tally = Simulation(recording_of([system, *talk]), rules()).run(find_policy("vscode"), seed="s").totals
+    tally = (
+        Simulation(recording_of([system, *talk]), rules())
+        .run(find_policy("vscode"), seed="s")
+        .totals
+    )
     renderer = Renderer(budget=1 << 30, model="gpt-5")
-    sizes = [renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens for each in requests]
+    sizes = [
+        renderer.render(Conversation(view=ConversationView(messages=(system, *each)))).tokens
+        for each in requests
+    ]
     assert tally.requests_billed.input_tokens == sum(sizes)
     assert tally.longest_request == max(sizes)
     assert tally.checkpoints > 1
 
 
 @pytest.mark.parametrize(
-    "talk", keep_first(1, long_conversation(14, rounds=4), long_conversation(3, rounds=25), long_conversation(60, rounds=0, words=500))
+    "talk",
+    keep_first(
+        1,
+        long_conversation(14, rounds=4),
+        long_conversation(3, rounds=25),
+        long_conversation(60, rounds=0, words=500),
+    ),
 )
-def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: list[Message]) -> None:
-    definition = ToolDefinition(name="run", description="Run a command.", parameters={"type": "object"})
+def test_requests_are_those_of_a_session(
+    requests: list[list[Message]], talk: list[Message]
+) -> None:
+    definition = ToolDefinition(
+        name="run", description="Run a command.", parameters={"type": "object"}
+    )
     recording = recording_from_messages([(message, None) for message in talk], tools=[definition])
     Simulation(recording, rules()).run(find_policy("vscode"), seed="s")
     tokenizer = tokenizer_for("gpt-5")
@@ -102,12 +133,18 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
         return next(results)
 
     async def run_session() -> list[list[Message]]:
-        with ScriptedModel([message for message in talk if message.role == "assistant"], name="gpt-5", tokenizer=tokenizer) as model:
+        with ScriptedModel(
+            [message for message in talk if message.role == "assistant"],
+            name="gpt-5",
+            tokenizer=tokenizer,
+        ) as model:
             session = AgentSession(
                 model=model,
                 transcript=Transcript(_NamedStore()),
                 tools=[Tool(definition=definition, run=run)],
-                budget=ContextBudget.for_model("gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW),
+                budget=ContextBudget.for_model(
+                    "gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW
+                ),
                 tokenizer=tokenizer,
                 summarizer=ExtractiveSummarizer(tokenizer=tokenizer),
                 rng=_Draws(),
@@ -126,10 +163,26 @@ def test_requests_are_those_of_a_session(requests: list[list[Message]], talk: li
 
 @pytest.mark.parametrize(
     "name",
-    keep_first(3, "vscode", "pi", "truncate_only", "copilot_cli", "oh_my_pi", "claude_code", "codex", "opencode", "gsv", "gsv_process"),
+    keep_first(
+        3,
+        "vscode",
+        "pi",
+        "truncate_only",
+        "copilot_cli",
+        "oh_my_pi",
+        "claude_code",
+        "codex",
+        "opencode",
+        "gsv",
+        "gsv_process",
+    ),
 )
 def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) -> None:
-    tally = Simulation(recording_of(long_conversation(25)), rules()).run(find_policy(name), seed="s").totals
+    tally = (
+        Simulation(recording_of(long_conversation(25)), rules())
+        .run(find_policy(name), seed="s")
+        .totals
+    )
     assert tally.faults == ()
     assert (tally.invalid_requests, tally.overflows) == (0, 0)
     assert tally.longest_request <= 6_000
@@ -137,12 +190,18 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
 
 @pytest.mark.parametrize("name", keep_first(1, "amp", "off"))
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
-    tally = Simulation(recording_of(long_conversation(60)), rules()).run(find_policy(name), seed="s").totals
+    tally = (
+        Simulation(recording_of(long_conversation(60)), rules())
+        .run(find_policy(name), seed="s")
+        .totals
+    )
     assert tally.overflows
     assert tally.faults == ()
 
 
-def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendered_pruned(requests: list[list[Message]]) -> None:
+def test_a_huge_result_is_capped_and_a_round_that_outgrows_the_window_is_rendered_pruned(
+    requests: list[list[Message]],
+) -> None:
     talk = [user_message("Read it all.")]
     for number in range(4):
         talk += [run_call(f"c{number}"), result_message(f"c{number}", f"line {number} " * 3_000)]
@@ -157,7 +216,12 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
     talk = long_conversation(14)
     tally = (
         Simulation(recording_of(talk), rules())
-        .run(PresetPolicy(preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())), seed="s")
+        .run(
+            PresetPolicy(
+                preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())
+            ),
+            seed="s",
+        )
         .totals
     )
     renderer, tokenizer = Renderer(budget=6_000, model="gpt-5"), tokenizer_for("gpt-5")
@@ -169,9 +233,13 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
             whole = renderer.render(Conversation(view=ConversationView(messages=tuple(talk[:at]))))
         except BudgetExceededError:
             pruned += 1
-            limits = RequestLimits(limit=6_000, fixed_tokens=overhead, tokenizer=tokenizer, pruned=True)
+            limits = RequestLimits(
+                limit=6_000, fixed_tokens=overhead, tokenizer=tokenizer, pruned=True
+            )
             fitted = tuple(truncate_history()(talk[:at], limits))
-            whole = renderer.render(Conversation(view=ConversationView(messages=fitted, may_prune=True)))
+            whole = renderer.render(
+                Conversation(view=ConversationView(messages=fitted, may_prune=True))
+            )
         assert sent == list(whole.messages)
     assert pruned > 15
     assert tally.overflows == 0
@@ -180,45 +248,89 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
 def test_a_conversation_that_cannot_fit_is_counted_as_an_overflow() -> None:
     talk = [user_message("word " * 9_000), assistant_message("Too long.")]
     for name in ("vscode", "drop_oldest", "langchain"):
-        assert Simulation(recording_of(talk), rules()).run(find_policy(name), seed="s").totals.overflows == 1
+        assert (
+            Simulation(recording_of(talk), rules())
+            .run(find_policy(name), seed="s")
+            .totals.overflows
+            == 1
+        )
 
 
-@pytest.mark.parametrize("names", [("vscode", "pi", "gsv", "langchain"), pytest.param(POLICY_GROUPS["all"], marks=pytest.mark.slow)])
-def test_the_same_seed_gives_the_same_result_whatever_was_played_before(names: Sequence[str]) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("vscode", "pi", "gsv", "langchain"),
+        pytest.param(POLICY_GROUPS["all"], marks=pytest.mark.slow),
+    ],
+)
+def test_the_same_seed_gives_the_same_result_whatever_was_played_before(
+    names: Sequence[str],
+) -> None:
     recording = recording_of(long_conversation(8))
     simulation = Simulation(recording, rules())
     before = [simulation.run(find_policy(name), seed="s") for name in names]
-    after = [Simulation(recording, rules()).run(find_policy(name), seed="s") for name in reversed(names)]
+    after = [
+        Simulation(recording, rules()).run(find_policy(name), seed="s") for name in reversed(names)
+    ]
     assert before == after[::-1]
 
 
 def test_summaries_are_billed_as_a_models_behind_the_live_request() -> None:
-    tally = Simulation(recording_of(long_conversation(20)), rules()).run(find_policy("vscode"), seed="s").totals
+    tally = (
+        Simulation(recording_of(long_conversation(20)), rules())
+        .run(find_policy("vscode"), seed="s")
+        .totals
+    )
     assert tally.checkpoints
     assert tally.summaries_billed.output_tokens > 100 * tally.checkpoints
     assert tally.summaries_billed.input_tokens > 500 * tally.checkpoints
     assert tally.summaries_billed.cached_tokens > tally.summaries_billed.input_tokens // 2
-    without = Simulation(recording_of(long_conversation(20)), rules(cache="off")).run(find_policy("vscode"), seed="s").totals
+    without = (
+        Simulation(recording_of(long_conversation(20)), rules(cache="off"))
+        .run(find_policy("vscode"), seed="s")
+        .totals
+    )
     assert without.summaries_billed.cached_tokens == without.requests_billed.cached_tokens == 0
     assert without.checkpoints  # at other places: a cold cache lets a conversation grow longer
 
 
 def test_thinking_without_its_text_is_billed_as_it_was_reported() -> None:
-    talk = [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four " * 50)]
+    talk = [
+        user_message("one"),
+        assistant_message("two"),
+        user_message("three"),
+        assistant_message("four " * 50),
+    ]
     plain = recording_of(talk)
     thinking = attrs.evolve(plain, reported=(0, 500, 0, 10))
     simulation = Simulation(plain, rules())
     counted = simulation.run(find_policy("vscode"), seed="s").totals.requests_billed
-    billed = Simulation(thinking, rules()).run(find_policy("vscode"), seed="s").totals.requests_billed
+    billed = (
+        Simulation(thinking, rules()).run(find_policy("vscode"), seed="s").totals.requests_billed
+    )
     text = Sizer(tokenizer_for("gpt-5")).count_message(talk[1])
     assert billed == attrs.evolve(counted, output_tokens=counted.output_tokens - text + 500)
 
 
 def test_time_that_passes_between_requests_empties_the_cache() -> None:
-    talk = [each for turn in range(4) for each in (user_message(f"request {turn} " + "word " * 1_200), assistant_message("Done."))]
-    near = Simulation(recording_of(talk, [float(at) for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
-    far = Simulation(recording_of(talk, [at * 1_000.0 for at in range(8)]), rules(128_000)).run(find_policy("vscode"), seed="s").totals
-    unknown = Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    talk = [
+        each
+        for turn in range(4)
+        for each in (user_message(f"request {turn} " + "word " * 1_200), assistant_message("Done."))
+    ]
+    near = (
+        Simulation(recording_of(talk, [float(at) for at in range(8)]), rules(128_000))
+        .run(find_policy("vscode"), seed="s")
+        .totals
+    )
+    far = (
+        Simulation(recording_of(talk, [at * 1_000.0 for at in range(8)]), rules(128_000))
+        .run(find_policy("vscode"), seed="s")
+        .totals
+    )
+    unknown = (
+        Simulation(recording_of(talk), rules(128_000)).run(find_policy("vscode"), seed="s").totals
+    )
     assert far.requests_billed.cached_tokens == 0
     assert near.requests_billed.cached_tokens == unknown.requests_billed.cached_tokens > 5_000
 
@@ -236,8 +348,12 @@ def shallow_cut(budget: ContextBudget) -> Keep:
 def test_a_policy_of_other_figures_can_be_played() -> None:
     recording = recording_of(long_conversation(20))
     simulation = Simulation(recording, rules())
-    deep = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s").totals
-    shallow = simulation.run(PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s").totals
+    deep = simulation.run(
+        PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s"
+    ).totals
+    shallow = simulation.run(
+        PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s"
+    ).totals
     assert deep != shallow
     assert deep.invalid_requests == shallow.invalid_requests == 0
 
@@ -246,7 +362,9 @@ def test_tools_that_leave_nothing_of_the_window_are_refused() -> None:
     tool = ToolDefinition(name="run", description="word " * 3_000)
     with pytest.raises(ToolsFillBudgetError):
         Simulation(
-            recording_of(long_conversation(1)).__class__(messages=tuple(long_conversation(1)), times=(None,) * 8, tools=(tool,)),
+            recording_of(long_conversation(1)).__class__(
+                messages=tuple(long_conversation(1)), times=(None,) * 8, tools=(tool,)
+            ),
             rules(2_000),
         )
 
@@ -258,13 +376,21 @@ def test_names_of_policies() -> None:
         parse_policy_names("langchan")
     with pytest.raises(UnknownPolicyError, match=r"presets, naive, all\.$"):
         parse_policy_names("x")
-    with pytest.raises(UnknownPolicyError, match=r"no policy 'presets'\. Use one of: .*langchain\.$"):  # a group is not a policy
+    # a group is not a policy
+    with pytest.raises(
+        UnknownPolicyError, match=r"no policy 'presets'\. Use one of: .*langchain\.$"
+    ):
         find_policy("presets")
 
 
 def test_an_empty_recording_has_no_requests() -> None:
     for talk in ([], [user_message("Hello")], [assistant_message("Hello")]):
-        assert Simulation(recording_of(talk), rules()).run(find_policy("vscode"), seed="s").totals.requests == 0
+        assert (
+            Simulation(recording_of(talk), rules())
+            .run(find_policy("vscode"), seed="s")
+            .totals.requests
+            == 0
+        )
 
 
 class _NamedStore(InMemoryStore):
@@ -289,7 +415,9 @@ class _Draws:
 
 
 SYSTEM = Message(role="system", content=("Rules.",))
-BOTH = Message(role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolCall(id="b", name="run")))
+BOTH = Message(
+    role="assistant", tool_calls=(ToolCall(id="a", name="run"), ToolCall(id="b", name="run"))
+)
 
 
 @pytest.mark.parametrize(
@@ -310,14 +438,42 @@ def test_proper_requests_have_no_fault(messages: list[Message]) -> None:
     [
         ([], "no message but"),
         ([SYSTEM], "no message but"),
-        ([SYSTEM, assistant_message("Yes."), user_message("Hello")], "begins with a message of the role 'assistant'"),
-        ([result_message("a", "out"), user_message("Hello")], "begins with a message of the role 'tool'"),
+        (
+            [SYSTEM, assistant_message("Yes."), user_message("Hello")],
+            "begins with a message of the role 'assistant'",
+        ),
+        (
+            [result_message("a", "out"), user_message("Hello")],
+            "begins with a message of the role 'tool'",
+        ),
         ([user_message("Hello"), result_message("a", "out")], "'a' answers no call"),
-        ([user_message("Hello"), run_call("a"), result_message("a", "out"), result_message("a", "out")], "'a' answers no call"),
-        ([user_message("Hello"), run_call("a"), user_message("And?"), result_message("a", "out")], "'a' is not answered"),
+        (
+            [
+                user_message("Hello"),
+                run_call("a"),
+                result_message("a", "out"),
+                result_message("a", "out"),
+            ],
+            "'a' answers no call",
+        ),
+        (
+            [
+                user_message("Hello"),
+                run_call("a"),
+                user_message("And?"),
+                result_message("a", "out"),
+            ],
+            "'a' is not answered",
+        ),
         ([user_message("Hello"), BOTH, result_message("b", "out")], "'a' is not answered"),
         (
-            [user_message("Hello"), BOTH, result_message("b", "out"), assistant_message("Well"), result_message("a", "out")],
+            [
+                user_message("Hello"),
+                BOTH,
+                result_message("b", "out"),
+                assistant_message("Well"),
+                result_message("a", "out"),
+            ],
             "'a' is not answered",
         ),
     ],
@@ -327,34 +483,53 @@ def test_faults_are_found_and_named(messages: list[Message], why: str) -> None:
 
 
 def test_a_recording_that_begins_with_a_greeting_may_go_on_so() -> None:
-    greeted = MessageCounts(tokenizer_for(None)).count_messages([assistant_message("Hello, what can I do?"), user_message("Mend it.")])
+    greeted = MessageCounts(tokenizer_for(None)).count_messages(
+        [assistant_message("Hello, what can I do?"), user_message("Mend it.")]
+    )
     assert find_fault(greeted, first_message=greeted[0].number) is None
     assert find_fault(greeted) is not None
 
 
 def test_settings_stand_behind_the_name_of_a_preset_and_are_checked() -> None:
-    assert find_policy("break_even:beta=1:tail_tokens=4000").name == "break_even:beta=1:tail_tokens=4000"
-    for name, why in (("break_even:bet=1", "did you mean beta"), ("vscode:warm=x", "must be a number"), ("off:warm=1", "has no settings")):
+    assert (
+        find_policy("break_even:beta=1:tail_tokens=4000").name
+        == "break_even:beta=1:tail_tokens=4000"
+    )
+    for name, why in (
+        ("break_even:bet=1", "did you mean beta"),
+        ("vscode:warm=x", "must be a number"),
+        ("off:warm=1", "has no settings"),
+    ):
         with pytest.raises(SettingsError, match=why):
             find_policy(name)
 
 
-def test_a_look_up_is_billed_for_each_answer_that_lacks_a_fact_and_reads_the_request_once_more() -> None:
+def test_a_look_up_is_billed_for_each_answer_that_lacks_a_fact_and_reads_the_request_once_more() -> (
+    None
+):
     talk = long_conversation(30)
-    found = Simulation(recording_of(talk), rules(4_000)).run(find_policy("drop_oldest"), seed="s").totals
+    found = (
+        Simulation(recording_of(talk), rules(4_000))
+        .run(find_policy("drop_oldest"), seed="s")
+        .totals
+    )
     lacking = found.retention.answers_lacking
     assert 0 < lacking < found.requests
     billed = found.lookups_billed
     assert billed.output_tokens == lacking * simulate.LOOKUP_CALL_TOKENS
     assert billed.input_tokens > lacking * simulate.LOOKUP_RESULT_TOKENS
     price = Price(input=1.0, output=1.0)
-    without, twice = (price_totals("x", found, price, one_hour_cache=False, lookups=count) for count in (0, 2))
+    without, twice = (
+        price_totals("x", found, price, one_hour_cache=False, lookups=count) for count in (0, 2)
+    )
     assert without.price_with_lookups == without.price
     assert twice.price_with_lookups == pytest.approx(without.price + 2 * price.cost(billed))
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5"])
-def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_compactions_does(model: str) -> None:
+def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_compactions_does(
+    model: str,
+) -> None:
     talk = long_conversation(40)
     terms = ReplayRules(model=model, window=16_000, cache=cache_rule_for(model))
     played = Simulation(recording_of(talk), terms)
@@ -362,9 +537,13 @@ def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_com
     result = played.run(find_policy("vscode"), seed="s")
     replayed = price_totals("vscode", result.totals, price, one_hour_cache=False)
     summary = result.totals.summaries_billed.output_tokens // result.totals.checkpoints
-    conversation = attrs.evolve(played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS)
+    conversation = attrs.evolve(
+        played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS
+    )
 
-    simulated = compute_price(conversation, [at for at, request in enumerate(result.timeline) if request.checkpoint])
+    simulated = compute_price(
+        conversation, [at for at, request in enumerate(result.timeline) if request.checkpoint]
+    )
 
     assert simulated == pytest.approx(replayed.price, rel=0.03)
     best, _ = find_optimum(conversation)

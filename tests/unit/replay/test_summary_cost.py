@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
 
 TOKENIZER = tokenizer_for("gpt-5")
-TOOLS = (ToolDefinition(name="run", description="Run a command. " * 20, parameters={"type": "object"}),)
+TOOLS = (
+    ToolDefinition(name="run", description="Run a command. " * 20, parameters={"type": "object"}),
+)
 TALK = long_conversation(6)
 
 
@@ -46,9 +48,13 @@ class Asked:
         factory=list[tuple[tuple[Message, ...], tuple[ToolDefinition, ...]]]
     )
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         self.requests.append((tuple(messages), tuple(tools)))
-        text = "\n".join(f"{number}. {heading}\n- the parser" for number, heading in enumerate(SECTIONS, 1))
+        text = "\n".join(
+            f"{number}. {heading}\n- the parser" for number, heading in enumerate(SECTIONS, 1)
+        )
         message = Message(role="assistant", content=(f"<summary>{text}</summary>",))
         return Reply(message=message, usage=Usage(input_tokens=7, output_tokens=3), finish="stop")
 
@@ -57,7 +63,9 @@ class Asked:
         """The tokens of each request."""
         return [
             sum(map(Sizer(TOKENIZER).count_message, messages))
-            + TOKENIZER.count_overhead(tools, system=next((each.text for each in messages if each.role == "system"), False)).tokens
+            + TOKENIZER.count_overhead(
+                tools, system=next((each.text for each in messages if each.role == "system"), False)
+            ).tokens
             for messages, tools in self.requests
         ]
 
@@ -69,11 +77,16 @@ def items(messages: Sequence[Message]) -> tuple[ViewItem, ...]:
 def task(*, prefix: Sequence[Message] = (), live: bool = False) -> SummaryTask:
     plan = Plan(leaf="", dropped=items(TALK[:24]), prefix=items(prefix), kept=items(TALK[-2:]))
     return SummaryTask(
-        plan=plan, max_tokens=2_000, tools=TOOLS, last_request=LastRequest(messages=tuple(TALK), tools=TOOLS) if live else None
+        plan=plan,
+        max_tokens=2_000,
+        tools=TOOLS,
+        last_request=LastRequest(messages=tuple(TALK), tools=TOOLS) if live else None,
     )
 
 
-def summarize(preset: Preset, what: SummaryTask, *, model: Model | None = None, window: int = 32_000) -> tuple[Summary, list[SummaryCall]]:
+def summarize(
+    preset: Preset, what: SummaryTask, *, model: Model | None = None, window: int = 32_000
+) -> tuple[Summary, list[SummaryCall]]:
     """Summarize, and return the summary and the requests that were recorded."""
     budget = ContextBudget.for_model("gpt-5", tokenizer=TOKENIZER, tools=TOOLS, window=window)
     terms = ReplayTerms(
@@ -89,7 +102,9 @@ def summarize(preset: Preset, what: SummaryTask, *, model: Model | None = None, 
     )
     context = SummarizerContext(model=model, budget=budget, tokenizer=TOKENIZER)
     calls: list[SummaryCall] = []
-    summarizer = make_metered_summarizer(preset, context, terms=terms, calls=calls, restore=lambda messages: messages)
+    summarizer = make_metered_summarizer(
+        preset, context, terms=terms, calls=calls, restore=lambda messages: messages
+    )
     return asyncio.run(summarizer.summarize(what)), calls
 
 
@@ -100,14 +115,20 @@ def ask(preset: Preset, what: SummaryTask) -> Asked:
     return model
 
 
-@pytest.mark.parametrize("name", ["vscode", "claude_code", "codex", "opencode", "pi", "oh_my_pi", "gsv_process", "copilot_cli"])
+@pytest.mark.parametrize(
+    "name",
+    ["vscode", "claude_code", "codex", "opencode", "pi", "oh_my_pi", "gsv_process", "copilot_cli"],
+)
 def test_a_summary_is_billed_as_the_preset_asks_for_it(name: str) -> None:
     what = task()
     summary, calls = summarize(PRESETS[name](), what)
     asked = ask(PRESETS[name](), what)
     assert [call.uncached_tokens for call in calls] == asked.tokens
     assert all(call.request == () and call.billed is None for call in calls)
-    assert (len(calls), calls[0].output_tokens) == (1, TOKENIZER.count(summary.text.partition("\n\n<read-files>")[0]))
+    assert (len(calls), calls[0].output_tokens) == (
+        1,
+        TOKENIZER.count(summary.text.partition("\n\n<read-files>")[0]),
+    )
     assert asked.requests[0][1] == (TOOLS if name in {"vscode", "codex", "copilot_cli"} else ())
 
 
@@ -139,7 +160,10 @@ def test_what_does_not_fit_is_not_asked_and_costs_nothing() -> None:
 
 
 def test_a_preset_that_asks_no_model_pays_for_none() -> None:
-    assert summarize(attrs.evolve(PRESETS["pi"](), summarizer=make_extractive_summarizer), task())[1] == []
+    assert (
+        summarize(attrs.evolve(PRESETS["pi"](), summarizer=make_extractive_summarizer), task())[1]
+        == []
+    )
 
 
 def test_a_providers_own_compaction_is_billed_as_a_copy_of_the_messages() -> None:
@@ -147,7 +171,11 @@ def test_a_providers_own_compaction_is_billed_as_a_copy_of_the_messages() -> Non
         return NativeSummarizer(model=context.model)  # type: ignore[arg-type]  # a model that compacts
 
     (call,) = summarize(attrs.evolve(PRESETS["codex"](), summarizer=make), task())[1]
-    assert call.uncached_tokens == sum(map(Sizer(TOKENIZER).count_message, TALK[:24])) + TOKENIZER.count_overhead((), system=False).tokens
+    assert (
+        call.uncached_tokens
+        == sum(map(Sizer(TOKENIZER).count_message, TALK[:24]))
+        + TOKENIZER.count_overhead((), system=False).tokens
+    )
 
 
 def test_a_model_that_writes_summaries_is_billed_by_its_own_figures() -> None:

@@ -66,7 +66,9 @@ def test_a_missing_baseline_fails_and_says_how_to_write_it(suite: pytest.Pyteste
     assert not baseline(suite).exists()
 
 
-def test_the_option_writes_it_and_then_the_prompt_is_held_against_it(suite: pytest.Pytester) -> None:
+def test_the_option_writes_it_and_then_the_prompt_is_held_against_it(
+    suite: pytest.Pytester,
+) -> None:
     said(suite, "--prompt-bench-update", passed=1)
     written = baseline(suite).read_bytes()
     assert json.loads(written)["target"] == "test_remarks.py::test_remarks"
@@ -74,7 +76,9 @@ def test_the_option_writes_it_and_then_the_prompt_is_held_against_it(suite: pyte
     suite.makepyfile(prompt=PROMPT.replace("second=2", "second=0"))
     text = said(suite, failed=1)
     assert "the prompt is worse than bench/remarks.json." in text
-    assert "UserMessage(new)" in next(line for line in text.splitlines() if "100% → nothing" in line)
+    assert "UserMessage(new)" in next(
+        line for line in text.splitlines() if "100% → nothing" in line
+    )
     assert "Better than the baseline:" in text
     assert "Traceback" not in text
     assert baseline(suite).read_bytes() == written
@@ -83,7 +87,9 @@ def test_the_option_writes_it_and_then_the_prompt_is_held_against_it(suite: pyte
     said(suite, passed=1)
 
 
-def test_the_baseline_is_found_from_the_root_wherever_pytest_is_started(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_baseline_is_found_from_the_root_wherever_pytest_is_started(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     below = suite.mkdir("deep")
     (suite.path / "test_remarks.py").rename(below / "test_remarks.py")
     monkeypatch.chdir(below)
@@ -102,7 +108,11 @@ def test_a_better_prompt_passes(suite: pytest.Pytester) -> None:
 
 def test_a_tolerance_lets_little_pass(suite: pytest.Pytester) -> None:
     said(suite, "--prompt-bench-update", passed=1)
-    suite.makepyfile(prompt=PROMPT.replace("* 3", "* 6", 1).replace("A new remark that takes some room. ", "New. "))
+    suite.makepyfile(
+        prompt=PROMPT.replace("* 3", "* 6", 1).replace(
+            "A new remark that takes some room. ", "New. "
+        )
+    )
     said(suite, failed=1)
     suite.makepyfile(test_remarks=TEST.replace('.json")', '.json", tolerance=0.9)'))
     said(suite, passed=1)
@@ -124,7 +134,10 @@ MISTAKES = {
 
 
 def test_a_mistake_in_the_marker_is_said(suite: pytest.Pytester) -> None:
-    tests = (f"{marker}\ndef test_{number}(prompt_bench): ...\n" for number, marker in enumerate(MISTAKES))
+    tests = (
+        f"{marker}\ndef test_{number}(prompt_bench): ...\n"
+        for number, marker in enumerate(MISTAKES)
+    )
     suite.makepyfile(test_remarks="import pytest\n\n" + "\n".join(tests))
     text = said(suite, "--prompt-bench-update", errors=len(MISTAKES))
     assert [expected for expected in MISTAKES.values() if expected not in text] == []
@@ -140,7 +153,10 @@ def test_other_budgets_than_those_of_the_baseline_fail(suite: pytest.Pytester) -
 
 def test_one_baseline_is_one_prompt(suite: pytest.Pytester) -> None:
     again = TEST[TEST.index("\n@") :].replace("test_remarks(", "test_again(")
-    suite.makepyfile(test_remarks=TEST.replace("    assert run.repeat == 0", "    prompt_bench(prompt())") + again)
+    suite.makepyfile(
+        test_remarks=TEST.replace("    assert run.repeat == 0", "    prompt_bench(prompt())")
+        + again
+    )
     text = said(suite, "--prompt-bench-update", failed=1, errors=1)
     assert "a test measures one prompt" in text
     assert "test_remarks.py::test_remarks uses the baseline bench/remarks.json already" in text

@@ -17,13 +17,20 @@ HEAVY = {"hypothesis", "pytest", "_pytest", "syrupy", "openai", "jinja2", "async
 
 def loaded(code: str) -> set[str]:
     """The modules that a fresh process has after running some code."""
-    done = subprocess.run([sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(done.stdout.split())
 
 
 def test_importing_it_loads_nothing_of_it() -> None:
     modules = loaded("import promptkit.testing")
-    assert {name for name in modules if name.startswith("promptkit.testing")} == {"promptkit.testing"}
+    assert {name for name in modules if name.startswith("promptkit.testing")} == {
+        "promptkit.testing"
+    }
     assert modules & HEAVY == set()
 
 

@@ -1,6 +1,7 @@
 """The guard: what may be reached, what is refused, and that a refusal fails the test whoever swallows the error.
 
-What is refused here could not be reached anyway: 192.0.2.0/24 and 2001:db8::/32 are no one's, and .invalid has no names.
+What is refused here could not be reached anyway: 192.0.2.0/24 and 2001:db8::/32 are no one's, and
+.invalid has no names.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ async def streams(host: str) -> None:
 
 
 async def datagrams() -> None:
-    await asyncio.get_running_loop().create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=FAR)
+    await asyncio.get_running_loop().create_datagram_endpoint(
+        asyncio.DatagramProtocol, remote_addr=FAR
+    )
 
 
 async def raw_sockets() -> None:
@@ -63,26 +66,83 @@ def bare() -> Any:  # Any: the class below socket.socket, which is no one's to u
 
 
 ATTEMPTS: dict[str, tuple[Callable[[], object], str]] = {
-    "connect": (lambda: with_socket(tcp(), lambda s: s.connect(FAR)), "a connection to 192.0.2.1:9"),
-    "connect to a name": (lambda: with_socket(tcp(), lambda s: s.connect((NAME, 9))), f"a connection to {NAME}:9"),
-    "connect_ex": (lambda: with_socket(tcp(), lambda s: s.connect_ex(FAR)), "a connection to 192.0.2.1:9"),
-    "connect_ex to a name": (lambda: with_socket(tcp(), lambda s: s.connect_ex((NAME, 9))), f"a connection to {NAME}:9"),
-    "create_connection": (lambda: socket.create_connection(FAR, timeout=1), "a connection to 192.0.2.1:9"),
-    "create_connection to a name": (lambda: socket.create_connection((NAME, 9), timeout=1), f"a look-up of {NAME}"),
-    "IPv6": (lambda: with_socket(udp(socket.AF_INET6), lambda s: s.connect(("2001:db8::1", 9))), "a datagram to 2001:db8::1:9"),
-    "mapped": (lambda: with_socket(udp(socket.AF_INET6), lambda s: s.connect(("::ffff:192.0.2.1", 9))), "a datagram to ::ffff:192.0.2.1:9"),
-    "UDP connect": (lambda: with_socket(udp(), lambda s: s.connect(FAR)), "a datagram to 192.0.2.1:9"),
-    "sendto": (lambda: with_socket(udp(), lambda s: s.sendto(b"x", FAR)), "a datagram to 192.0.2.1:9"),
-    "sendto with flags": (lambda: with_socket(udp(), lambda s: s.sendto(b"x", 0, FAR)), "a datagram to 192.0.2.1:9"),
-    "sendto a name": (lambda: with_socket(udp(), lambda s: s.sendto(b"x", (NAME, 9))), f"a datagram to {NAME}:9"),
-    "sendmsg": (lambda: with_socket(udp(), lambda s: s.sendmsg([b"x"], [], 0, FAR)), "a datagram to 192.0.2.1:9"),
-    "sendmsg to a name": (lambda: with_socket(udp(), lambda s: s.sendmsg([b"x"], [], 0, (NAME, 9))), f"a datagram to {NAME}:9"),
-    "connect below the library": (lambda: with_socket(bare(), lambda s: s.connect(FAR)), "a datagram to 192.0.2.1:9"),
-    "sendto below the library": (lambda: with_socket(bare(), lambda s: s.sendto(b"x", FAR)), "a datagram to 192.0.2.1:9"),
-    "sendmsg below the library": (lambda: with_socket(bare(), lambda s: s.sendmsg([b"x"], [], 0, FAR)), "a datagram to 192.0.2.1:9"),
-    "broadcast": (lambda: with_socket(udp(), lambda s: s.sendto(b"x", ("<broadcast>", 9))), "a datagram to <broadcast>:9"),
+    "connect": (
+        lambda: with_socket(tcp(), lambda s: s.connect(FAR)),
+        "a connection to 192.0.2.1:9",
+    ),
+    "connect to a name": (
+        lambda: with_socket(tcp(), lambda s: s.connect((NAME, 9))),
+        f"a connection to {NAME}:9",
+    ),
+    "connect_ex": (
+        lambda: with_socket(tcp(), lambda s: s.connect_ex(FAR)),
+        "a connection to 192.0.2.1:9",
+    ),
+    "connect_ex to a name": (
+        lambda: with_socket(tcp(), lambda s: s.connect_ex((NAME, 9))),
+        f"a connection to {NAME}:9",
+    ),
+    "create_connection": (
+        lambda: socket.create_connection(FAR, timeout=1),
+        "a connection to 192.0.2.1:9",
+    ),
+    "create_connection to a name": (
+        lambda: socket.create_connection((NAME, 9), timeout=1),
+        f"a look-up of {NAME}",
+    ),
+    "IPv6": (
+        lambda: with_socket(udp(socket.AF_INET6), lambda s: s.connect(("2001:db8::1", 9))),
+        "a datagram to 2001:db8::1:9",
+    ),
+    "mapped": (
+        lambda: with_socket(udp(socket.AF_INET6), lambda s: s.connect(("::ffff:192.0.2.1", 9))),
+        "a datagram to ::ffff:192.0.2.1:9",
+    ),
+    "UDP connect": (
+        lambda: with_socket(udp(), lambda s: s.connect(FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendto": (
+        lambda: with_socket(udp(), lambda s: s.sendto(b"x", FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendto with flags": (
+        lambda: with_socket(udp(), lambda s: s.sendto(b"x", 0, FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendto a name": (
+        lambda: with_socket(udp(), lambda s: s.sendto(b"x", (NAME, 9))),
+        f"a datagram to {NAME}:9",
+    ),
+    "sendmsg": (
+        lambda: with_socket(udp(), lambda s: s.sendmsg([b"x"], [], 0, FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendmsg to a name": (
+        lambda: with_socket(udp(), lambda s: s.sendmsg([b"x"], [], 0, (NAME, 9))),
+        f"a datagram to {NAME}:9",
+    ),
+    "connect below the library": (
+        lambda: with_socket(bare(), lambda s: s.connect(FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendto below the library": (
+        lambda: with_socket(bare(), lambda s: s.sendto(b"x", FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "sendmsg below the library": (
+        lambda: with_socket(bare(), lambda s: s.sendmsg([b"x"], [], 0, FAR)),
+        "a datagram to 192.0.2.1:9",
+    ),
+    "broadcast": (
+        lambda: with_socket(udp(), lambda s: s.sendto(b"x", ("<broadcast>", 9))),
+        "a datagram to <broadcast>:9",
+    ),
     "getaddrinfo": (lambda: socket.getaddrinfo(NAME, 9), f"a look-up of {NAME}"),
-    "what only some systems know": (lambda: socket.getaddrinfo("x.localhost", 9), "a look-up of x.localhost"),
+    "what only some systems know": (
+        lambda: socket.getaddrinfo("x.localhost", 9),
+        "a look-up of x.localhost",
+    ),
     "getaddrinfo of bytes": (lambda: socket.getaddrinfo(NAME.encode(), 9), f"a look-up of {NAME}"),
     "gethostbyname": (lambda: socket.gethostbyname(NAME), f"a look-up of {NAME}"),
     "gethostbyname_ex": (lambda: socket.gethostbyname_ex(NAME), f"a look-up of {NAME}"),
@@ -107,7 +167,11 @@ def test_refuses(attempt: str) -> None:
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_fails_even_if_the_error_is_swallowed(attempt: str) -> None:
     run, what = ATTEMPTS[attempt]
-    with pytest.raises(AssertionError, match="tried to leave this machine") as caught, loopback_only(), suppress(OSError):
+    with (
+        pytest.raises(AssertionError, match="tried to leave this machine") as caught,
+        loopback_only(),
+        suppress(OSError),
+    ):
         run()
     assert str(caught.value).splitlines()[1].startswith(f"  {what}")
 
@@ -151,7 +215,8 @@ def test_a_server_on_this_machine_can_be_reached(port: int, host: str) -> None:
 
 
 def test_a_server_can_be_started_on_every_address() -> None:
-    with loopback_only(), HTTPServer(("", 0), Answers) as server:  # which asks for the machine's own name
+    # which asks for the machine's own name
+    with loopback_only(), HTTPServer(("", 0), Answers) as server:
         assert server.server_port
 
 
@@ -172,7 +237,11 @@ def test_datagrams_on_this_machine_pass(host: str) -> None:
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets here")
 def test_unix_sockets_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # their paths must be short
-    with loopback_only(), closing(socket.socket(socket.AF_UNIX)) as server, closing(socket.socket(socket.AF_UNIX)) as client:
+    with (
+        loopback_only(),
+        closing(socket.socket(socket.AF_UNIX)) as server,
+        closing(socket.socket(socket.AF_UNIX)) as client,
+    ):
         server.bind("s")
         server.listen()
         client.connect("s")
@@ -210,7 +279,9 @@ class TestWhatIsTold:
         lines = describe_refusals(refused).splitlines()
         assert lines[0] == "The code under test tried to leave this machine:"
         assert lines[1] == "  a connection to 192.0.2.1:9"
-        assert re.fullmatch(rf"    {re.escape(str(Path(__file__).relative_to(Path.cwd())))}:\d+ in reach", lines[2])
+        assert re.fullmatch(
+            rf"    {re.escape(str(Path(__file__).relative_to(Path.cwd())))}:\d+ in reach", lines[2]
+        )
         assert "ScriptedModel" in lines[-1]
 
     def test_no_more_than_the_innermost_calls(self) -> None:
@@ -230,7 +301,10 @@ class TestWhatIsTold:
             Refusal(what="y", thread="worker"),
             Refusal(what="a look-up of x", thread=""),
         ]
-        assert describe_refusals(refused).splitlines()[1:3] == ["  a look-up of x, 2 times", "  y, in thread worker"]
+        assert describe_refusals(refused).splitlines()[1:3] == [
+            "  a look-up of x, 2 times",
+            "  y, in thread worker",
+        ]
 
 
 def test_threads_count_to_the_block_that_runs() -> None:
@@ -270,7 +344,10 @@ def test_what_failed_keeps_its_own_reason_with_a_note() -> None:
 
 def test_behind_the_block_everything_is_as_it_was() -> None:
     def methods() -> dict[str, object]:
-        return {name: vars(socket.socket).get(name) for name in ("connect", "connect_ex", "sendto", "sendmsg")}
+        return {
+            name: vars(socket.socket).get(name)
+            for name in ("connect", "connect_ex", "sendto", "sendmsg")
+        }
 
     before = methods()  # this suite's own guard may be on
     with loopback_only(), loopback_only():
@@ -299,19 +376,28 @@ def reach():
 
 
 def outcomes(pytester: pytest.Pytester, code: str, *, on: bool = True) -> pytest.RunResult:
-    pytester.makeini(f"[pytest]\npromptkit_loopback_only = {str(on).lower()}\naddopts = --strict-markers -p no:cacheprovider")
+    pytester.makeini(
+        f"[pytest]\npromptkit_loopback_only = {str(on).lower()}\naddopts = --strict-markers -p no:cacheprovider"
+    )
     pytester.makepyfile(REACH + code)
     return pytester.runpytest_inprocess("-p", "promptkit.testing.network_guard_plugin", "-rA")
 
 
-FREE = pytest.mark.loopback_only(False)  # or this suite's own guard would refuse what is free in the suite inside
+# or this suite's own guard would refuse what is free in the suite inside
+FREE = pytest.mark.loopback_only(False)
 
 
 class TestPlugin:
     def test_a_test_that_reaches_out_fails_and_is_told_why(self, pytester: pytest.Pytester) -> None:
         done = outcomes(pytester, "def test_far(): reach()\ndef test_near(): pass")
         done.assert_outcomes(passed=1, failed=1)
-        lines = ["  a datagram to 192.0.2.1:9", "    *in reach", "    *in test_far", "Give it *", "*@pytest.mark.loopback_only(False)*"]
+        lines = [
+            "  a datagram to 192.0.2.1:9",
+            "    *in reach",
+            "    *in test_far",
+            "Give it *",
+            "*@pytest.mark.loopback_only(False)*",
+        ]
         done.stdout.fnmatch_lines(lines, consecutive=True)
         done.stdout.no_fnmatch_line("*network_guard_plugin.py*")
 
@@ -369,18 +455,26 @@ def test_later(later): pass
 """
         outcomes(pytester, code).assert_outcomes(failed=1, passed=1, errors=1)
 
-    def test_a_test_cannot_skip_itself_for_want_of_a_network(self, pytester: pytest.Pytester) -> None:
+    def test_a_test_cannot_skip_itself_for_want_of_a_network(
+        self, pytester: pytest.Pytester
+    ) -> None:
         code = "def test_far():\n    reach()\n    pytest.skip('offline')\ndef test_other(): pytest.skip('no need')"
         outcomes(pytester, code).assert_outcomes(failed=1, skipped=1)
 
-    def test_a_test_that_failed_anyway_shows_both_reasons_once(self, pytester: pytest.Pytester) -> None:
-        done = outcomes(pytester, "def test_far():\n    reach()\n    raise LookupError('no answer')")
+    def test_a_test_that_failed_anyway_shows_both_reasons_once(
+        self, pytester: pytest.Pytester
+    ) -> None:
+        done = outcomes(
+            pytester, "def test_far():\n    reach()\n    raise LookupError('no answer')"
+        )
         done.assert_outcomes(failed=1)
         assert done.stdout.str().count("tried to leave this machine") == 1
         done.stdout.fnmatch_lines(["*LookupError: no answer", "*tried to leave this machine*"])
 
     def test_one_refusal_fails_one_test(self, pytester: pytest.Pytester) -> None:
-        code = "def test_far():\n    reach()\n    reach()\n" + "".join(f"def test_{index}(): pass\n" for index in range(5))
+        code = "def test_far():\n    reach()\n    reach()\n" + "".join(
+            f"def test_{index}(): pass\n" for index in range(5)
+        )
         done = outcomes(pytester, code)
         done.assert_outcomes(failed=1, passed=5)
         done.stdout.fnmatch_lines(["  a datagram to 192.0.2.1:9, 2 times"])

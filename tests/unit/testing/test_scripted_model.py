@@ -44,9 +44,13 @@ class TestSteps:
         assert answer("").message == Message(role="assistant")
 
     @pytest.mark.parametrize("step", [CALL, [CALL], (CALL, ToolCall(id="c2", name="read"))])
-    def test_calls_are_a_message_that_waits_for_tools(self, step: ToolCall | Sequence[ToolCall]) -> None:
+    def test_calls_are_a_message_that_waits_for_tools(
+        self, step: ToolCall | Sequence[ToolCall]
+    ) -> None:
         made = answer(step)
-        assert made.message == Message(role="assistant", tool_calls=(step,) if isinstance(step, ToolCall) else tuple(step))
+        assert made.message == Message(
+            role="assistant", tool_calls=(step,) if isinstance(step, ToolCall) else tuple(step)
+        )
         assert made.finish == "tool_calls"
 
     def test_a_message_is_sent_as_it_is(self) -> None:
@@ -56,7 +60,11 @@ class TestSteps:
         assert made.finish == "tool_calls"
 
     def test_a_reply_is_sent_as_it_is(self) -> None:
-        reply = Reply(message=Message(role="assistant", content=("Ray",)), usage=Usage(input_tokens=9_000), finish="length")
+        reply = Reply(
+            message=Message(role="assistant", content=("Ray",)),
+            usage=Usage(input_tokens=9_000),
+            finish="length",
+        )
         assert answer(reply) is reply
 
     @pytest.mark.parametrize("error", [TimeoutError("too slow"), asyncio.CancelledError()])
@@ -84,8 +92,11 @@ class TestSteps:
         with pytest.raises(LookupError, match="Why is the sky blue"):
             answer(step)
 
-    @pytest.mark.parametrize("step", [None, 3, [], [CALL, "text"], QUESTION, {"role": "assistant"}, b"text"])
-    def test_anything_else_is_refused_when_the_model_is_made(self, step: Any) -> None:  # Any: what a checker would refuse
+    @pytest.mark.parametrize(
+        "step", [None, 3, [], [CALL, "text"], QUESTION, {"role": "assistant"}, b"text"]
+    )
+    # Any stands for what a checker would refuse
+    def test_anything_else_is_refused_when_the_model_is_made(self, step: Any) -> None:
         with pytest.raises(TypeError, match="a step is text, a ToolCall") as caught:
             ScriptedModel([step])
         assert repr(step) in str(caught.value)
@@ -126,7 +137,10 @@ class TestRequests:
         asked = Message(role="assistant", content=("I look.",), tool_calls=(CALL,))
         result = Message(role="tool", content=("x = 1\n" * 200,), tool_call_id="c1")
         lines = str(Request(messages=(QUESTION, asked, result), tools=(READ,))).splitlines()
-        assert lines[:2] == ["  0  user: Why is the sky blue?", '  1  assistant: I look. → read {"path": "a.py"}']
+        assert lines[:2] == [
+            "  0  user: Why is the sky blue?",
+            '  1  assistant: I look. → read {"path": "a.py"}',
+        ]
         assert lines[2].startswith("  2  tool (c1): x = 1 x = 1")
         assert len(lines[2]) < 200
         assert lines[3:] == ["  tools: read"]
@@ -143,7 +157,9 @@ class TestUsage:
         assert answer("Rayleigh scattering.").usage == Usage(input_tokens=8, output_tokens=2)
 
     def test_is_counted_by_the_tokenizer_given(self) -> None:
-        with ScriptedModel(["two words", CALL], tokenizer=WordTokenizer(per_message=10, per_call=5)) as model:
+        with ScriptedModel(
+            ["two words", CALL], tokenizer=WordTokenizer(per_message=10, per_call=5)
+        ) as model:
             assert ask(model, SYSTEM, QUESTION).usage == Usage(input_tokens=28, output_tokens=12)
             assert ask(model, QUESTION).usage == Usage(input_tokens=15, output_tokens=5)
 
@@ -154,21 +170,31 @@ class TestUsage:
             without = ask(model, SYSTEM, QUESTION).usage.input_tokens
         assert (
             with_tools - without
-            == tokenizer.count_overhead([READ], system=SYSTEM.text).tokens - tokenizer.count_overhead(system=SYSTEM.text).tokens
+            == tokenizer.count_overhead([READ], system=SYSTEM.text).tokens
+            - tokenizer.count_overhead(system=SYSTEM.text).tokens
         )
         assert with_tools > without
 
     def test_of_a_request_sent_twice_is_all_cached(self) -> None:
         with ScriptedModel(["yes", "no"], tokenizer=tokenizer_for("gpt-4o")) as model:
             first, second = (ask(model, SYSTEM, QUESTION, tools=[READ]).usage for _ in range(2))
-        assert (first.cached_tokens, second.input_tokens, second.cached_tokens) == (0, first.input_tokens, first.input_tokens)
+        assert (first.cached_tokens, second.input_tokens, second.cached_tokens) == (
+            0,
+            first.input_tokens,
+            first.input_tokens,
+        )
 
     def test_of_a_turn_and_its_answer_is_the_next_input(self) -> None:
         more = Message(role="user", content=("And at night?",))
-        with ScriptedModel(["It scatters.", "It is black."], tokenizer=WordTokenizer(per_message=4)) as model:
+        with ScriptedModel(
+            ["It scatters.", "It is black."], tokenizer=WordTokenizer(per_message=4)
+        ) as model:
             first = ask(model, QUESTION)
             second = ask(model, QUESTION, first.message, more)
-        assert second.usage.input_tokens == first.usage.input_tokens + first.usage.output_tokens + 4 + 3
+        assert (
+            second.usage.input_tokens
+            == first.usage.input_tokens + first.usage.output_tokens + 4 + 3
+        )
 
     def test_says_what_an_earlier_request_began_with(self) -> None:
         other = Message(role="user", content=("Something quite different here.",))
@@ -226,14 +252,21 @@ class TestTheScriptAsAWhole:
         assert caught.value.request is model.requests[-1]
 
     def test_asking_for_more_fails_even_if_the_error_is_swallowed(self) -> None:
-        with pytest.raises(NoStepLeftError, match="its 0 steps are used up"), ScriptedModel([]) as model, suppress(Exception):
+        with (
+            pytest.raises(NoStepLeftError, match="its 0 steps are used up"),
+            ScriptedModel([]) as model,
+            suppress(Exception),
+        ):
             ask(model, QUESTION)
 
     def test_steps_that_were_not_used_fail_and_are_shown(self) -> None:
         with pytest.raises(StepsLeftError) as caught, ScriptedModel(["a", "b", CALL]) as model:
             ask(model, QUESTION)
         lines = str(caught.value).splitlines()
-        assert lines[:2] == ["ScriptedModel received 1 request, but 2 of its steps are left:", "  'b'"]
+        assert lines[:2] == [
+            "ScriptedModel received 1 request, but 2 of its steps are left:",
+            "  'b'",
+        ]
         assert lines[2].startswith("  ToolCall(id='c1', name='read'")
         assert lines[2:][-1] == "  0  user: Why is the sky blue?"
         assert caught.value.steps == ("b", CALL)
@@ -258,7 +291,10 @@ class TestTheScriptAsAWhole:
             raise LookupError("the real reason")
 
     def test_errors_are_failed_assertions_and_travel_between_processes(self) -> None:
-        for error in (NoStepLeftError(Request(messages=(QUESTION,)), 1), StepsLeftError(["a"], [Request(messages=(QUESTION,))])):
+        for error in (
+            NoStepLeftError(Request(messages=(QUESTION,)), 1),
+            StepsLeftError(["a"], [Request(messages=(QUESTION,))]),
+        ):
             assert isinstance(error, AssertionError)
             assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  # made here
 

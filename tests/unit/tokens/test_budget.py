@@ -6,7 +6,12 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.errors import ContextWindowFullError, InvalidArgumentError, ToolsFillBudgetError, UnknownModelError
+from promptkit.errors import (
+    ContextWindowFullError,
+    InvalidArgumentError,
+    ToolsFillBudgetError,
+    UnknownModelError,
+)
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import (
@@ -24,8 +29,12 @@ from promptkit.tokens.models import tokenizer_for
 TOKENIZER = tokenizer_for(None)
 
 
-def budget(model: str | None = None, given_: int | None = None, reply: int | None = None) -> ContextBudget:
-    return resolve_budget(given_, model=model, reserved_output_tokens=reply, tokenizer=TOKENIZER, for_render=True)
+def budget(
+    model: str | None = None, given_: int | None = None, reply: int | None = None
+) -> ContextBudget:
+    return resolve_budget(
+        given_, model=model, reserved_output_tokens=reply, tokenizer=TOKENIZER, for_render=True
+    )
 
 
 def test_a_bare_budget_wins() -> None:
@@ -43,11 +52,16 @@ def test_a_bare_budget_wins() -> None:
         ("gpt-5", 200_000, 200_000),
     ],
 )
-def test_the_window_less_the_reply_is_what_a_prompt_may_have(model: str, reply: int | None, tokens: int) -> None:
+def test_the_window_less_the_reply_is_what_a_prompt_may_have(
+    model: str, reply: int | None, tokens: int
+) -> None:
     assert budget(model, reply=reply).limit == tokens
 
 
-@given(model=st.sampled_from(["gpt-4o", "gpt-5", "gpt-5.4", "gemini-2.5-pro", "claude-opus-4-6"]), reply=st.integers(0, 100_000))
+@given(
+    model=st.sampled_from(["gpt-4o", "gpt-5", "gpt-5.4", "gemini-2.5-pro", "claude-opus-4-6"]),
+    reply=st.integers(0, 100_000),
+)
 def test_prompt_and_reply_fit_the_window(model: str, reply: int) -> None:
     found = budget(model, reply=reply)
     assert found.window is not None
@@ -61,12 +75,16 @@ def test_impossible_figures_are_refused(bad: float) -> None:
     figure = cast("int", bad)  # NaN is no int, and comes all the same
     with pytest.raises(InvalidArgumentError, match="budget must be at least 0 tokens"):
         budget(given_=figure)
-    with pytest.raises(InvalidArgumentError, match="reserved_output_tokens must be at least 0 tokens"):
+    with pytest.raises(
+        InvalidArgumentError, match="reserved_output_tokens must be at least 0 tokens"
+    ):
         budget("gpt-4o", reply=figure)
 
 
 def test_a_budget_is_finite() -> None:
-    with pytest.raises(InvalidArgumentError, match="budget must be at least 1 tokens, and finite, not inf"):
+    with pytest.raises(
+        InvalidArgumentError, match="budget must be at least 1 tokens, and finite, not inf"
+    ):
         resolve_budget(cast("int", math.inf))
 
 
@@ -89,7 +107,10 @@ def test_without_anything_there_is_a_default() -> None:
 def test_it_prints_how_it_got_there() -> None:
     tools = [ToolDefinition(name="read")]
     with_tools = resolve_budget(8_000, tools=tools, tokenizer=TOKENIZER, for_render=True)
-    assert str(with_tools) == f"8,000 tokens, as given; {TOKENIZER.count_overhead(tools).tokens} of them for the request and its tools"
+    assert (
+        str(with_tools)
+        == f"8,000 tokens, as given; {TOKENIZER.count_overhead(tools).tokens} of them for the request and its tools"
+    )
     assert str(budget("gpt-5")).startswith(
         "272,000 tokens: gpt-5 has a window of 400,000 tokens, less 100,000 for the reply, and takes at most 272,000 of input"
     )
@@ -129,14 +150,18 @@ def plain(**figures: Any) -> ContextBudget:
         (math.inf, WINDOW),
     ],
 )
-def test_a_threshold_is_a_share_up_to_1_and_tokens_from_100_on(value: float | None, tokens: int | None) -> None:
+def test_a_threshold_is_a_share_up_to_1_and_tokens_from_100_on(
+    value: float | None, tokens: int | None
+) -> None:
     assert resolve_threshold(value, WINDOW) == tokens
 
 
 @pytest.mark.spec("E52")
 @pytest.mark.parametrize("value", [1.000_001, 1.5, 2, 80, 99, 99.999])
 def test_a_threshold_between_1_and_100_is_refused_with_both_legal_forms(value: float) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"compact_at=.*ratio above 0 and up to 1.*at least 100 tokens"
+    ):
         resolve_threshold(value, WINDOW, setting="compact_at")
     with pytest.raises(InvalidArgumentError, match="threshold="):
         plain(threshold=value)
@@ -164,7 +189,9 @@ def test_80_that_means_80_percent_is_told_what_to_write() -> None:
         (True, WINDOW),
     ],
 )
-def test_a_chosen_limit_counts_where_it_is_a_number_below_the_limit_of_the_model(chosen: float | None, limit: int) -> None:
+def test_a_chosen_limit_counts_where_it_is_a_number_below_the_limit_of_the_model(
+    chosen: float | None, limit: int
+) -> None:
     assert plain(max_tokens=chosen).limit == limit
 
 
@@ -182,7 +209,9 @@ def test_a_chosen_limit_counts_where_it_is_a_number_below_the_limit_of_the_model
         ({}, None),
     ],
 )
-def test_the_limit_is_what_the_window_leaves_beside_the_reply(figures: dict[str, int], limit: int | None) -> None:
+def test_the_limit_is_what_the_window_leaves_beside_the_reply(
+    figures: dict[str, int], limit: int | None
+) -> None:
     assert made(**figures).limit == limit
 
 
@@ -201,7 +230,9 @@ def test_the_limit_is_what_the_window_leaves_beside_the_reply(figures: dict[str,
         ({"reserve_tokens": 60_000, "threshold": 0.85}, 40_000),
     ],
 )
-def test_the_base_is_the_limit_or_a_threshold_below_it(figures: dict[str, float], base: int) -> None:
+def test_the_base_is_the_limit_or_a_threshold_below_it(
+    figures: dict[str, float], base: int
+) -> None:
     assert plain(**figures).base == base
 
 
@@ -215,7 +246,9 @@ def test_the_base_is_the_limit_or_a_threshold_below_it(figures: dict[str, float]
         (99_999, 1, 100_000),
     ],
 )
-def test_tools_leave_nine_tenths_of_the_rest_to_messages(tools: int, messages: int, render: int) -> None:
+def test_tools_leave_nine_tenths_of_the_rest_to_messages(
+    tools: int, messages: int, render: int
+) -> None:
     budget = plain(tools=tools)
     assert (budget.message_budget, budget.render_budget) == (messages, render)
     assert budget.ratio(render) == 1.0
@@ -231,7 +264,9 @@ def test_the_base_limits_a_render_with_and_without_tools() -> None:
 
 
 @given(base=st.integers(1, 2_000_000), tools=st.integers(0, 2_000_000))
-def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(base: int, tools: int) -> None:
+def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(
+    base: int, tools: int
+) -> None:
     if tools >= base:
         with pytest.raises(ToolsFillBudgetError):
             ContextBudget(window=base, reserved_output_tokens=0, tools=tools)
@@ -245,14 +280,20 @@ def test_a_render_never_gets_more_than_the_base_and_messages_never_nothing(base:
 @pytest.mark.spec("E32")
 @pytest.mark.parametrize("tools", [50_000, 50_001, 200_000])
 def test_tools_that_fill_the_budget_have_an_error_of_their_own(tools: int) -> None:
-    with pytest.raises(ToolsFillBudgetError, match=rf"{tools:,} tokens of a budget of 50,000.*offer fewer tools") as caught:
+    with pytest.raises(
+        ToolsFillBudgetError, match=rf"{tools:,} tokens of a budget of 50,000.*offer fewer tools"
+    ) as caught:
         plain(threshold=0.5, tools=tools)
     assert (caught.value.tools, caught.value.budget) == (tools, 50_000)
     assert plain(threshold=0.5, tools=49_999).message_budget == 1
 
 
-@pytest.mark.parametrize(("tokens", "ratio"), [(0, 0.0), (23_000, 0.5), (46_000, 1.0), (69_000, 1.5), (None, None)])
-def test_a_ratio_is_a_share_of_the_size_that_overflows_and_counts_the_tools_in(tokens: int | None, ratio: float | None) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "ratio"), [(0, 0.0), (23_000, 0.5), (46_000, 1.0), (69_000, 1.5), (None, None)]
+)
+def test_a_ratio_is_a_share_of_the_size_that_overflows_and_counts_the_tools_in(
+    tokens: int | None, ratio: float | None
+) -> None:
     assert plain(threshold=0.5, tools=10_000).ratio(tokens) == ratio
 
 
@@ -271,7 +312,9 @@ def test_of_an_unknown_window_nothing_is_invented() -> None:
 @pytest.mark.parametrize("name", ["window", "max_input", "max_output_tokens"])
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_size_is_positive_or_unknown_and_never_0(name: str, value: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{name} must be positive, or None where it is unknown"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"{name} must be positive, or None where it is unknown"
+    ):
         made(**{name: value})
 
 
@@ -283,7 +326,9 @@ def test_what_is_kept_free_is_not_negative(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["reserved_output_tokens", "reserve_tokens"])
 def test_what_leaves_nothing_of_the_window_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{name} of 8,000 leaves nothing of a window of 8,000 tokens"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"{name} of 8,000 leaves nothing of a window of 8,000 tokens"
+    ):
         made(window=8_000, **{name: 8_000})
 
 
@@ -296,15 +341,27 @@ def test_the_safety_is_a_share(safety: float) -> None:
 @pytest.mark.spec("E49")
 @pytest.mark.parametrize(
     ("window", "reserve"),
-    [(1_000_000, DEFAULT_RESERVE), (DEFAULT_RESERVE + 1, DEFAULT_RESERVE), (DEFAULT_RESERVE, 2_457), (8_000, 1_200), (4, 1), (1, 1)],
+    [
+        (1_000_000, DEFAULT_RESERVE),
+        (DEFAULT_RESERVE + 1, DEFAULT_RESERVE),
+        (DEFAULT_RESERVE, 2_457),
+        (8_000, 1_200),
+        (4, 1),
+        (1, 1),
+    ],
 )
-def test_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(window: int, reserve: int) -> None:
+def test_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(
+    window: int, reserve: int
+) -> None:
     assert fit_reserve(window) == reserve
 
 
 @pytest.mark.spec("E49")
 def test_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_default() -> None:
-    assert ContextBudget(window=20_000, reserved_output_tokens=0, reserve_tokens=DEFAULT_RESERVE).base == 20_000 - DEFAULT_RESERVE
+    assert (
+        ContextBudget(window=20_000, reserved_output_tokens=0, reserve_tokens=DEFAULT_RESERVE).base
+        == 20_000 - DEFAULT_RESERVE
+    )
     with pytest.raises(InvalidArgumentError, match="leaves nothing"):
         ContextBudget(window=8_000, reserve_tokens=DEFAULT_RESERVE)
 
@@ -340,7 +397,11 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
     budget = ContextBudget.for_model("gpt-4o", tokenizer=tokenizer, tools=tools, threshold=0.9)
     assert (budget.window, budget.output_reserve, budget.limit) == (128_000, 16_384, 111_616)
     assert budget.base == 100_454
-    assert budget.tools == tokenizer.count_overhead(tools).tokens == ContextBudget.for_model("gpt-4o", tools=tools).tools
+    assert (
+        budget.tools
+        == tokenizer.count_overhead(tools).tokens
+        == ContextBudget.for_model("gpt-4o", tools=tools).tools
+    )
     assert ContextBudget.for_model("gpt-4o", tokenizer=WordTokenizer(), tools=tools).tools == 0
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer).limit == 272_000
     assert ContextBudget.for_model("gpt-5", tokenizer=tokenizer, window=64_000).limit == 48_000
@@ -349,15 +410,26 @@ def test_the_budget_of_a_model_is_what_its_table_and_the_render_say() -> None:
 
 
 EXPLAINED = {
-    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000": ContextBudget(window=16_000),
+    "12,000 tokens: a window of 16,000, less 4,000 for the reply; overflows above 12,000": ContextBudget(
+        window=16_000
+    ),
     "231,200 tokens: gpt-5 has a window of 400,000, less 100,000 for the reply; at most 272,000 of input; "
     "the threshold is 0.85 of it, 231,200; 20,000 for tools and 0.9 of the rest, 190,080, for messages; "
     "overflows above 210,080": ContextBudget(
-        model="gpt-5", window=400_000, max_input=272_000, max_output_tokens=128_000, threshold=0.85, tools=20_000
+        model="gpt-5",
+        window=400_000,
+        max_input=272_000,
+        max_output_tokens=128_000,
+        threshold=0.85,
+        tools=20_000,
     ),
     "64,000 tokens: a window of 200,000, less 0 for the reply; the chosen limit 64,000; 16,384 kept free; "
-    "overflows above 64,000": ContextBudget(window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384),
-    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000": ContextBudget(threshold=1_200_000),
+    "overflows above 64,000": ContextBudget(
+        window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384
+    ),
+    "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000": ContextBudget(
+        threshold=1_200_000
+    ),
 }
 
 
@@ -368,7 +440,15 @@ def test_a_budget_says_how_it_came_about(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens"), [("8000", 8_000), ("8_000", 8_000), ("8k", 8_000), (" 1.5K ", 1_500), ("1m", 1_000_000), ("0", 0)]
+    ("text", "tokens"),
+    [
+        ("8000", 8_000),
+        ("8_000", 8_000),
+        ("8k", 8_000),
+        (" 1.5K ", 1_500),
+        ("1m", 1_000_000),
+        ("0", 0),
+    ],
 )
 def test_tokens_are_read_as_people_write_them(text: str, tokens: int) -> None:
     assert parse_tokens(text) == tokens
@@ -377,20 +457,27 @@ def test_tokens_are_read_as_people_write_them(text: str, tokens: int) -> None:
 
 @pytest.mark.parametrize("text", ["8q", "", "k", "-5", "1.5", "1e3", "1.0001k5", "9" * 16, "8 k"])
 def test_a_text_that_is_no_number_of_tokens_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"^invalid token count '.*': use 8000, 8k or 1m\.$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^invalid token count '.*': use 8000, 8k or 1m\.$"
+    ):
         parse_tokens(text)
 
 
 @pytest.mark.parametrize("wrong", [True, [8_000], {"tokens": 8_000}, b"8k"])
 def test_what_is_no_budget_is_refused_with_what_to_write(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="budget must be a number of tokens, text such as '8k', or a ContextBudget, not"):
+    with pytest.raises(
+        TypeError,
+        match="budget must be a number of tokens, text such as '8k', or a ContextBudget, not",
+    ):
         resolve_budget(wrong)
 
 
 def test_a_context_budget_is_used_as_it_is() -> None:
     budget = ContextBudget(window=16_000, threshold=0.8)
     assert resolve_budget(budget, model="gpt-5", for_render=True) is budget
-    with pytest.raises(InvalidArgumentError, match="give reserved_output_tokens to the ContextBudget"):
+    with pytest.raises(
+        InvalidArgumentError, match="give reserved_output_tokens to the ContextBudget"
+    ):
         resolve_budget(budget, reserved_output_tokens=100)
 
 
@@ -416,12 +503,18 @@ def test_the_budget_of_a_render_by_an_unknown_model_needs_a_window() -> None:
 
 
 def test_a_model_may_be_an_object_with_a_name() -> None:
-    assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model("gpt-5")
-    with pytest.raises(TypeError, match=r"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel.*, not 5"):
+    assert ContextBudget.for_model(ScriptedModel(["a"], name="gpt-5")) == ContextBudget.for_model(
+        "gpt-5"
+    )
+    with pytest.raises(
+        TypeError,
+        match=r"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel.*, not 5",
+    ):
         ContextBudget.for_model(cast("str", 5))
 
 
-# A refused request of 1,000 tokens, the budget it was made with, the window that the error names, and the window and limit from then on.
+# A refused request of 1,000 tokens, the budget it was made with, the window that the error names,
+# and the window and limit from then on.
 @pytest.mark.parametrize(
     ("figures", "window", "left", "limit"),
     [
@@ -435,7 +528,8 @@ def test_a_model_may_be_an_object_with_a_name() -> None:
         ({"window": 900}, 4_000, 900, 675),  # a larger window than is known teaches nothing
         ({"window": 4_000}, 3_000, 3_000, 800),
         ({"window": 4_000, "reserved_output_tokens": 100}, 900, 900, 800),
-        ({"window": 4_000, "reserved_output_tokens": 900}, 900, 900, 675),  # what no longer fits into the window is forgotten
+        # what no longer fits into the window is forgotten
+        ({"window": 4_000, "reserved_output_tokens": 900}, 900, 900, 675),
         ({"window": 4_000, "reserve_tokens": 900}, 900, 900, 675),
     ],
 )
@@ -463,7 +557,9 @@ def test_every_overflow_lowers_the_limit_or_says_that_no_smaller_one_is_possible
     try:
         after = budget_after_overflow(before, refused=refused, window=window)
     except ContextWindowFullError as error:
-        assert f"refused a request of {refused:,} tokens, and no smaller one is possible" in str(error)  # noqa: PT017  # or none is raised
+        assert f"refused a request of {refused:,} tokens, and no smaller one is possible" in str(  # noqa: PT017  # or none is raised
+            error
+        )
         return
     assert after.limit is not None
     assert after.limit < refused
@@ -475,6 +571,13 @@ def test_of_a_tiny_refused_request_one_token_is_left_to_try() -> None:
 
 
 def test_an_overflow_keeps_the_figures_that_still_fit() -> None:
-    before = ContextBudget(window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5)
+    before = ContextBudget(
+        window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5
+    )
     after = budget_after_overflow(before, refused=1_000, window=900)
-    assert (after.reserved_output_tokens, after.reserve_tokens, after.tools, after.threshold) == (100, 200, 50, 0.5)
+    assert (after.reserved_output_tokens, after.reserve_tokens, after.tools, after.threshold) == (
+        100,
+        200,
+        50,
+        0.5,
+    )

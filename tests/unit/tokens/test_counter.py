@@ -17,8 +17,38 @@ from tests.examples import examples
 
 PIECES = [
     *" \t\n\r\v\f\x00\x1c\x85\u00a0\u2028\u3000/\\;:'\u2019\"=-#.,!?0123456789aAzéßİΣ",
-    *["\r\n", "  ", "\n\n", "'s", "'LL", "don't", "word", "Word", "WORD", "//", "/*", "\u0301", "\u20dd", "\u200d", "\ufeff"],
-    *["汉字", "日本語", "한글", "שלום", "مرحبا", "नमस्ते", "👩‍👩‍👧", "🇩🇪", "\ud800", "\udc00", "<|endoftext|>", "<|im_start|>", "    "],
+    *[
+        "\r\n",
+        "  ",
+        "\n\n",
+        "'s",
+        "'LL",
+        "don't",
+        "word",
+        "Word",
+        "WORD",
+        "//",
+        "/*",
+        "\u0301",
+        "\u20dd",
+        "\u200d",
+        "\ufeff",
+    ],
+    *[
+        "汉字",
+        "日本語",
+        "한글",
+        "שלום",
+        "مرحبا",
+        "नमस्ते",
+        "👩‍👩‍👧",
+        "🇩🇪",
+        "\ud800",
+        "\udc00",
+        "<|endoftext|>",
+        "<|im_start|>",
+        "    ",
+    ],
 ]
 texts = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 NAMES = ["o200k_base", "cl100k_base"]
@@ -69,7 +99,9 @@ class TestCount:
 class TestHostileText:
     @pytest.mark.parametrize("name", NAMES)
     @given(text=texts, run=st.sampled_from(["", " " * 60, "\t" * 60, "\u00a0" * 60]), more=texts)
-    def test_long_texts_count_the_same_in_blocks(self, name: str, text: str, run: str, more: str) -> None:
+    def test_long_texts_count_the_same_in_blocks(
+        self, name: str, text: str, run: str, more: str
+    ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "_LONG", 30)
             patch.setattr(module, "_BLOCK", 10)
@@ -77,13 +109,17 @@ class TestHostileText:
             counter = TextCounter(name, cache_bytes=0)
             assert counter._long == 30
             assert counter.count(text + run + more) == plain(name, text + run + more)
-            assert counter._encode(text + run + more) == counter.encoding.encode_ordinary(text + run + more)
+            assert counter._encode(text + run + more) == counter.encoding.encode_ordinary(
+                text + run + more
+            )
 
     @pytest.mark.slow
     def test_a_million_spaces_are_counted(self) -> None:
         assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 7_813
 
-    def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         counter = TextCounter("o200k_base", max_text_bytes=1_000)
         monkeypatch.setattr(counter, "encoding", None)
         for text in ("x" * 1_001, "é" * 501, "é" * 1_000, "\ud800" * 400, "𐀀" * 251):
@@ -110,7 +146,10 @@ class TestTruncate:
     @pytest.mark.parametrize("name", NAMES)
     @settings(max_examples=examples(25))
     @given(
-        words=st.lists(st.sampled_from(["one ", "two,", "three\n", "汉字", "4567"]), min_size=600, max_size=600), tokens=st.integers(1, 40)
+        words=st.lists(
+            st.sampled_from(["one ", "two,", "three\n", "汉字", "4567"]), min_size=600, max_size=600
+        ),
+        tokens=st.integers(1, 40),
     )
     def test_keeps_nearly_all_that_fits(self, name: str, words: list[str], tokens: int) -> None:
         text = "".join(words)
@@ -121,15 +160,20 @@ class TestTruncate:
     @pytest.mark.parametrize("keep", KEEPS)
     @pytest.mark.parametrize("tokens", range(1, 20))
     def test_keeps_every_word_that_fits(self, tokens: int, keep: Literal["head", "tail"]) -> None:
-        word = " responsibilities"  # one token, and so long that some excerpts have as many tokens as are asked for
+        # one token, and so long that some excerpts have as many tokens as are asked for
+        word = " responsibilities"
         assert COUNTERS["o200k_base"].truncate(word * 1_000, tokens, keep) == word * tokens
 
     def test_a_text_of_four_tokens_for_each_character_is_cut(self) -> None:
         assert plain("o200k_base", "𐀀") == 4
         assert COUNTERS["o200k_base"].truncate("𐀀" * 10, 39, "head") == "𐀀" * 9
 
-    @pytest.mark.parametrize("text", ["some words and\n" * 80_000, "汉字文本没有空格" * 80_000, "x" * 600_000])
-    def test_encodes_a_small_part_of_a_long_text(self, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        "text", ["some words and\n" * 80_000, "汉字文本没有空格" * 80_000, "x" * 600_000]
+    )
+    def test_encodes_a_small_part_of_a_long_text(
+        self, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         counter = TextCounter("o200k_base")
         seen: list[int] = []
         encoding = counter.encoding
@@ -172,7 +216,9 @@ class TestAnEncodingWithoutSafeCuts:
     def test_is_truncated_as_others_are(self, keep: Literal["head", "tail"]) -> None:
         counter = TextCounter("o200k_base")
         counter.safe_cut = None
-        assert counter.truncate(self.text, 100, keep) == COUNTERS["o200k_base"].truncate(self.text, 100, keep)
+        assert counter.truncate(self.text, 100, keep) == COUNTERS["o200k_base"].truncate(
+            self.text, 100, keep
+        )
 
 
 # pyright: reportPrivateUsage=false

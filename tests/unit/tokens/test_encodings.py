@@ -52,9 +52,13 @@ def test_what_tiktoken_has_loaded_is_used(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_base", "p50k_edit"])
-def test_an_older_encoding_says_how_to_provide_its_file(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_older_encoding_says_how_to_provide_its_file(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    with pytest.raises(TokenizerError, match=r"TIKTOKEN_CACHE_DIR to a folder that holds [0-9a-f]{40}"):
+    with pytest.raises(
+        TokenizerError, match=r"TIKTOKEN_CACHE_DIR to a folder that holds [0-9a-f]{40}"
+    ):
         get_encoding(name)
 
 

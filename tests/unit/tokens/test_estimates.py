@@ -11,7 +11,16 @@ from hypothesis import example, given, settings, strategies as st
 from promptkit import TextChunk, UserMessage, render
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+)
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, Tokenizer, tokenizer_for
@@ -36,10 +45,22 @@ def test_of_a_tokenizer_that_only_counts_text_all_else_is_0() -> None:
             return len(text.split())
 
     tokenizer = Words()
-    parts = (ImagePart(url="https://example.org/a.png"), DocumentPart(data="", media_type="application/pdf"), OpaquePart(value="text"))
+    parts = (
+        ImagePart(url="https://example.org/a.png"),
+        DocumentPart(data="", media_type="application/pdf"),
+        OpaquePart(value="text"),
+    )
     assert [tokenizer.count_part(part) for part in parts] == [(0, True)] * 3
-    assert tokenizer.count_framing("user") == tokenizer.count_overhead([ToolDefinition(name="read")]) == (0, True)
-    assert (tokenizer.lower_bound("two words"), tokenizer.upper_bound("two words"), tokenizer.safe_cut) == (0, None, None)
+    assert (
+        tokenizer.count_framing("user")
+        == tokenizer.count_overhead([ToolDefinition(name="read")])
+        == (0, True)
+    )
+    assert (
+        tokenizer.lower_bound("two words"),
+        tokenizer.upper_bound("two words"),
+        tokenizer.safe_cut,
+    ) == (0, None, None)
     assert tokenizer.truncate("one two three", 2).split() == ["one", "two"]
     message = Message(role="user", content=("two words", *parts, CacheBreakpointPart()))
     assert (count_message(message, tokenizer), is_exact(message, tokenizer)) == (2, True)
@@ -66,23 +87,35 @@ def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_argu
     returned = sizer.count_message(Message(role="tool", content=(image,), tool_call_id="c"))
     assert asked == EXACT.image_tokens + EXACT.message_tokens
     assert returned == asked + 1  # the call id
-    call = Message(role="assistant", tool_calls=(ToolCall(id="c1c1", name="read", arguments="x" * 400),))
+    call = Message(
+        role="assistant", tool_calls=(ToolCall(id="c1c1", name="read", arguments="x" * 400),)
+    )
     assert sizer.count_message(call) >= 102
 
 
 def test_opaque_parts_documents_and_tools_are_counted() -> None:
-    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400, "signature": "s" * 400})) == (100, False)
+    assert EXACT.count_part(OpaquePart(value={"thinking": "x" * 400, "signature": "s" * 400})) == (
+        100,
+        False,
+    )
     assert EXACT.count_part(OpaquePart(value=None, tokens=7)) == (7, False)
-    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")) == (100, False)
+    assert EXACT.count_part(DocumentPart(data="x" * 300, media_type="application/pdf")) == (
+        100,
+        False,
+    )
     assert EXACT.count_framing("user") == (EXACT.message_tokens, False)
-    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]) == (EXACT.message_tokens + 101, False)
+    assert EXACT.count_overhead([ToolDefinition(name="read", description="x" * 400)]) == (
+        EXACT.message_tokens + 101,
+        False,
+    )
 
 
 # What of an opaque part a model reads.
 @pytest.mark.parametrize(
     ("value", "tokens"),
     [
-        ({"type": "tool", "input": {"any": ["a", {"deep": "b"}]}, "id": "c"}, 2),  # everything in what was written
+        # everything in what was written
+        ({"type": "tool", "input": {"any": ["a", {"deep": "b"}]}, "id": "c"}, 2),
         ({"type": "text", "data": "a"}, 1),
         ({"type": "base64", "data": "a"}, 0),
         ({"type": "text", "id": "a"}, 0),
@@ -94,10 +127,21 @@ def test_the_text_in_an_opaque_part_is_what_a_model_reads(value: Json, tokens: i
 
 
 def test_a_message_with_calls_and_any_text_has_the_framing_of_a_text() -> None:
-    image, call = ImagePart(url="https://example.org/a.png"), ToolCall(id="c", name="read", arguments="{}")
+    image, call = (
+        ImagePart(url="https://example.org/a.png"),
+        ToolCall(id="c", name="read", arguments="{}"),
+    )
     tokenizer = WordTokenizer(per_message=10)
-    assert count_message(Message(role="assistant", content=("text", image), tool_calls=(call,)), tokenizer) == 11
-    assert count_message(Message(role="assistant", content=(image,), tool_calls=(call,)), tokenizer) == 0
+    assert (
+        count_message(
+            Message(role="assistant", content=("text", image), tool_calls=(call,)), tokenizer
+        )
+        == 11
+    )
+    assert (
+        count_message(Message(role="assistant", content=(image,), tool_calls=(call,)), tokenizer)
+        == 0
+    )
 
 
 @given(text=st.text(), more=st.text())
@@ -105,7 +149,11 @@ def test_more_text_never_has_fewer_tokens(text: str, more: str) -> None:
     assert USUAL.count(text) <= USUAL.count(text + more) <= (USUAL.upper_bound(text + more) or 0)
 
 
-@given(text=st.text(), tokens=st.integers(min_value=0, max_value=30), keep=st.sampled_from(["head", "tail"]))
+@given(
+    text=st.text(),
+    tokens=st.integers(min_value=0, max_value=30),
+    keep=st.sampled_from(["head", "tail"]),
+)
 @example(text="x" * 40 + "漢" * 40, tokens=20, keep="head")
 @example(text="x" * 40 + "漢" * 40, tokens=20, keep="tail")
 def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: str) -> None:
@@ -134,15 +182,28 @@ def test_the_provider_s_count_goes_first_and_the_estimate_is_for_what_came_since
 
 class TestCalibrated:
     @given(text=st.text(), more=st.text(), margin=st.floats(0.5, 3))
-    def test_a_count_is_that_of_the_base_raised_by_the_margin(self, text: str, more: str, margin: float) -> None:
+    def test_a_count_is_that_of_the_base_raised_by_the_margin(
+        self, text: str, more: str, margin: float
+    ) -> None:
         calibrated = CalibratedTokenizer(BASE, margin)
         tokens = calibrated.count(text)
-        assert tokens == calibrated.scale(calibrated.base.count(text)) == ceil(round(margin * BASE.count(text), 6))
+        assert (
+            tokens
+            == calibrated.scale(calibrated.base.count(text))
+            == ceil(round(margin * BASE.count(text), 6))
+        )
         assert calibrated.lower_bound(text) <= tokens <= (calibrated.upper_bound(text) or 0)
         assert tokens <= calibrated.scale(BASE.count(text) + BASE.count(more))
 
-    @given(text=st.text(), tokens=st.integers(0, 30), margin=st.floats(0.5, 3), keep=st.sampled_from(["head", "tail"]))
-    def test_a_cut_fits(self, text: str, tokens: int, margin: float, keep: Literal["head", "tail"]) -> None:
+    @given(
+        text=st.text(),
+        tokens=st.integers(0, 30),
+        margin=st.floats(0.5, 3),
+        keep=st.sampled_from(["head", "tail"]),
+    )
+    def test_a_cut_fits(
+        self, text: str, tokens: int, margin: float, keep: Literal["head", "tail"]
+    ) -> None:
         calibrated = CalibratedTokenizer(BASE, margin)
         kept = calibrated.truncate(text, tokens, keep=keep)
         assert calibrated.count(kept) <= tokens
@@ -154,17 +215,23 @@ class TestCalibrated:
         read = ToolDefinition(name="read", description="Read a file.")
         assert calibrated.count_framing("user") == (6, False)
         assert calibrated.count_part(image).tokens == BASE.count_part(image).tokens
-        assert calibrated.count_overhead([read]) == (ceil(1.5 * BASE.count_overhead([read]).tokens), False)
+        assert calibrated.count_overhead([read]) == (
+            ceil(1.5 * BASE.count_overhead([read]).tokens),
+            False,
+        )
         assert calibrated.name == "o200k_base*1.5"
 
     def test_text_that_is_cut_into_parts_is_counted_once(self) -> None:
         counted = Witness()
         lines = [f"line {number} of the log\n" for number in range(2_000)]
         rendered = render(
-            UserMessage()[[TextChunk(priority=1)[line] for line in lines]], budget=10**6, tokenizer=CalibratedTokenizer(counted, 1.3)
+            UserMessage()[[TextChunk(priority=1)[line] for line in lines]],
+            budget=10**6,
+            tokenizer=CalibratedTokenizer(counted, 1.3),
         )
         text = "".join(lines)
-        assert rendered.tokens == ceil(1.3 * BASE.count(text)) + 6 + 4  # the message and the start of the reply
+        # the message and the start of the reply
+        assert rendered.tokens == ceil(1.3 * BASE.count(text)) + 6 + 4
         assert counted.characters < 10 * len(text)
 
     @pytest.mark.parametrize(
@@ -183,10 +250,14 @@ class TestCalibrated:
             ([1.371, 1.36, 1.35, 1.35, 1.35, 1.36], 1.45),  # a fall of one step is none
         ],
     )
-    def test_it_learns_from_what_the_provider_reports(self, reports: list[float], margin: float) -> None:
+    def test_it_learns_from_what_the_provider_reports(
+        self, reports: list[float], margin: float
+    ) -> None:
         tokenizer = CalibratedTokenizer(BASE, 1.45)
         for ratio in reports:
-            tokenizer = tokenizer.learn(counted=tokenizer.scale(100_000), reported=int(100_000 * ratio))
+            tokenizer = tokenizer.learn(
+                counted=tokenizer.scale(100_000), reported=int(100_000 * ratio)
+            )
         assert tokenizer.margin == margin
 
     def test_small_requests_and_missing_reports_teach_nothing(self) -> None:
@@ -197,7 +268,10 @@ class TestCalibrated:
 
     @pytest.mark.parametrize("reported", [None, "12000", True])
     def test_a_report_that_is_no_number_is_refused_with_a_sentence(self, reported: Any) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"reported must be a whole number.*without a report, do not call learn"):
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"reported must be a whole number.*without a report, do not call learn",
+        ):
             CalibratedTokenizer(BASE, 1.45).learn(counted=10_000, reported=reported)
 
     def test_a_report_that_changes_no_margin_gives_an_equal_tokenizer(self) -> None:
@@ -253,7 +327,9 @@ class TestTruncateByCounting:
         keep=st.sampled_from(["head", "tail"]),
         words=st.booleans(),
     )
-    def test_the_end_that_is_kept_fits_and_cannot_grow(self, text: str, tokens: int, keep: Literal["head", "tail"], words: bool) -> None:
+    def test_the_end_that_is_kept_fits_and_cannot_grow(
+        self, text: str, tokens: int, keep: Literal["head", "tail"], words: bool
+    ) -> None:
         count = (WordTokenizer() if words else BASE).count
         kept = truncate_by_counting(text, tokens, count, keep=keep)
         assert text.startswith(kept) if keep == "head" else text.endswith(kept)
@@ -266,9 +342,13 @@ class TestTruncateByCounting:
         assert len(witness.truncate("a" * 1_000_000, 4_000)) == 40_000
         assert witness.characters < 30 * 40_000
 
-    @pytest.mark.parametrize("tokens", [1, 100, 4_000, pytest.param(100_000, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize(
+        "tokens", [1, 100, 4_000, pytest.param(100_000, marks=pytest.mark.slow)]
+    )
     @pytest.mark.parametrize("keep", ["head", "tail"])
-    @pytest.mark.parametrize("sample", ["The quick brown fox jumps over it. ", "x = {'a': [1, 2, 3]}\n", "漢字 ", "a"])
+    @pytest.mark.parametrize(
+        "sample", ["The quick brown fox jumps over it. ", "x = {'a': [1, 2, 3]}\n", "漢字 ", "a"]
+    )
     def test_three_times_what_the_built_in_one_encodes_is_counted_at_most(
         self, tokens: int, keep: Literal["head", "tail"], sample: str
     ) -> None:
@@ -277,4 +357,5 @@ class TestTruncateByCounting:
         kept = witness.truncate(text, tokens, keep=keep)
         assert BASE.count(kept) <= tokens
         assert len(kept) >= 0.99 * len(BASE.truncate(text, tokens, keep=keep))
-        assert witness.characters <= 3 * (6 * tokens + 64 + 1_024 + len(kept)) + 4_000  # the excerpt of `TextCounter`, and its result
+        # the excerpt of `TextCounter`, and its result
+        assert witness.characters <= 3 * (6 * tokens + 64 + 1_024 + len(kept)) + 4_000

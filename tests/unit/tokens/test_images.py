@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.messages import ImagePart
-from promptkit.tokens.images import IMAGE_RULES, ImageRule, PatchImages, TileImages, count_image, find_image_rule, read_dimensions
+from promptkit.tokens.images import (
+    IMAGE_RULES,
+    ImageRule,
+    PatchImages,
+    TileImages,
+    count_image,
+    find_image_rule,
+    read_dimensions,
+)
 
 RULES = list(IMAGE_RULES.values())
 
@@ -17,7 +25,8 @@ def image(width: int, height: int, detail: str | None = None) -> ImagePart:
     return ImagePart(url="https://example.org/a.png", width=width, height=height, detail=detail)
 
 
-# Sizes and bills: https://github.com/n0isy/openai-tokens-count (MIT), the 13 tokens of the message around the image taken off.
+# Sizes and bills: https://github.com/n0isy/openai-tokens-count (MIT), the 13 tokens of the message
+# around the image taken off.
 @pytest.mark.parametrize(
     ("model", "width", "height", "detail", "tokens"),
     [
@@ -33,11 +42,14 @@ def image(width: int, height: int, detail: str | None = None) -> ImagePart:
         ("gpt-4o", 2_048, 1_025, "high", 1_105),
     ],
 )
-def test_is_what_was_billed(model: str, width: int, height: int, detail: str | None, tokens: int) -> None:
+def test_is_what_was_billed(
+    model: str, width: int, height: int, detail: str | None, tokens: int
+) -> None:
     assert count_image(image(width, height, detail), find_image_rule(model)) == (tokens, True)
 
 
-# The figures of each family: `base` at detail low and a tile, or the tokens of 256 patches (512 x 512) and of the most.
+# The figures of each family: `base` at detail low and a tile, or the tokens of 256 patches (512 x
+# 512) and of the most.
 @pytest.mark.parametrize(
     ("model", "low", "small", "largest"),
     [
@@ -66,7 +78,11 @@ def test_is_what_was_billed(model: str, width: int, height: int, detail: str | N
 def test_each_family_has_its_figures(model: str, low: int, small: int, largest: int) -> None:
     rule = find_image_rule(model)
     counts = [count_image(image(512, 512, detail), rule).tokens for detail in ("low", "high")]
-    assert (*counts, count_image(ImagePart(url="https://example.org/a.png"), rule).tokens) == (low, small, largest)
+    assert (*counts, count_image(ImagePart(url="https://example.org/a.png"), rule).tokens) == (
+        low,
+        small,
+        largest,
+    )
     assert rule.checked == (model in {"gpt-4o", "gpt-4o-mini"})
     assert set(IMAGE_RULES) >= {model} or model == "a model of my own"
 
@@ -94,7 +110,8 @@ def test_tiles_are_counted_after_both_sides_are_shrunk(width: int, height: int, 
         assert TileImages(1_000, 1).count(size, "high") == 1_000 + tiles
 
 
-# Worked out by hand: at most 10,000 patches in 6,000 pixels for `original`, 2,500 in 2,048 for others, 256 in 512 for `low`.
+# Worked out by hand: at most 10,000 patches in 6,000 pixels for `original`, 2,500 in 2,048 for
+# others, 256 in 512 for `low`.
 @pytest.mark.parametrize(
     ("width", "height", "detail", "patches"),
     [
@@ -114,10 +131,13 @@ def test_tiles_are_counted_after_both_sides_are_shrunk(width: int, height: int, 
         (6_001, 33, "original", 188),  # 6,000 x 32
         (6_400, 64, "original", 376),  # 6,000 x 60
         (3_200, 3_200, "original", 10_000),
-        (3_201, 3_200, "original", 9_900),  # 100 x 99, with whole patches across the side that is cut most
+        # 100 x 99, with whole patches across the side that is cut most
+        (3_201, 3_200, "original", 9_900),
     ],
 )
-def test_patches_are_limited_by_the_side_and_the_number_of_a_detail(width: int, height: int, detail: str, patches: int) -> None:
+def test_patches_are_limited_by_the_side_and_the_number_of_a_detail(
+    width: int, height: int, detail: str, patches: int
+) -> None:
     rule = find_image_rule("gpt-5.4")
     assert isinstance(rule, PatchImages)
     rule = attrs.evolve(rule, multiplier=1)
@@ -128,7 +148,9 @@ def test_patches_are_limited_by_the_side_and_the_number_of_a_detail(width: int, 
 
 def test_a_detail_that_a_family_does_not_have_counts_as_any_other() -> None:
     plain = PatchImages(1)
-    assert {plain.count((4_000, 4_000), detail) for detail in ("low", "auto", "original", "high")} == {plain.count((4_000, 4_000), "high")}
+    assert {
+        plain.count((4_000, 4_000), detail) for detail in ("low", "auto", "original", "high")
+    } == {plain.count((4_000, 4_000), "high")}
     assert plain.count(None, "low") == 1_536
     original = PatchImages(1, original=(6_000, 10_000))
     assert original.count(None, "auto") == 1_536
@@ -136,7 +158,10 @@ def test_a_detail_that_a_family_does_not_have_counts_as_any_other() -> None:
 
 
 # Worked out by hand from the rule: 32 x 32, 33 x 44 and 1 x 600 patches.
-@pytest.mark.parametrize(("width", "height", "tokens"), [(1_024, 1_024, 1_024), (1_800, 2_400, 1_452), (100, 60_000, 600)])
+@pytest.mark.parametrize(
+    ("width", "height", "tokens"),
+    [(1_024, 1_024, 1_024), (1_800, 2_400, 1_452), (100, 60_000, 600)],
+)
 def test_patches_are_shrunk_to_their_number(width: int, height: int, tokens: int) -> None:
     for size in ((width, height), (height, width)):
         assert PatchImages(1).count(size, "auto") == tokens
@@ -154,7 +179,9 @@ def test_the_size_is_read_from_a_data_url() -> None:
     height=st.integers(1, 20_000),
     detail=st.sampled_from(["low", "high", "auto", "original"]),
 )
-def test_an_image_of_unknown_size_counts_as_the_largest(rule: ImageRule, width: int, height: int, detail: str) -> None:
+def test_an_image_of_unknown_size_counts_as_the_largest(
+    rule: ImageRule, width: int, height: int, detail: str
+) -> None:
     unknown = count_image(ImagePart(url="https://example.org/a.png", detail=detail), rule)
     assert 0 < count_image(image(width, height, detail), rule).tokens <= unknown.tokens
     assert unknown.exact == (rule.checked and detail == "low")
@@ -168,7 +195,10 @@ def test_the_longest_start_of_a_name_decides() -> None:
 
 def test_newer_models_take_larger_images_at_auto() -> None:
     large = image(4_000, 4_000, "auto")
-    assert count_image(large, find_image_rule("gpt-5.5")).tokens > count_image(large, find_image_rule("gpt-5.4")).tokens
+    assert (
+        count_image(large, find_image_rule("gpt-5.5")).tokens
+        > count_image(large, find_image_rule("gpt-5.4")).tokens
+    )
 
 
 NOISE = b"\xff" * 40
@@ -181,7 +211,12 @@ def url(data: bytes) -> str:
 
 
 def png(width: int, height: int) -> bytes:
-    return b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + b"\x08\x06\x00\x00\x00" + NOISE
+    return (
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+        + struct.pack(">II", width, height)
+        + b"\x08\x06\x00\x00\x00"
+        + NOISE
+    )
 
 
 def gif(width: int, height: int) -> bytes:
@@ -206,7 +241,9 @@ def webp_lossless(width: int, height: int) -> bytes:
 
 
 def webp_extended(width: int, height: int) -> bytes:
-    return webp(b"VP8X", bytes(4) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little"))
+    return webp(
+        b"VP8X", bytes(4) + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    )
 
 
 @given(size=sizes)
@@ -228,7 +265,10 @@ def test_base64_without_its_padding_is_read(more: int) -> None:
 def test_a_width_without_a_height_says_nothing() -> None:
     part = ImagePart(url=url(png(512, 512)), width=5_000)
     assert count_image(part, find_image_rule("gpt-4o")) == (255, True)
-    assert count_image(attrs.evolve(part, width=None, height=5_000), find_image_rule("gpt-4o")) == (255, True)
+    assert count_image(attrs.evolve(part, width=None, height=5_000), find_image_rule("gpt-4o")) == (
+        255,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,10 +284,14 @@ def test_a_width_without_a_height_says_nothing() -> None:
 )
 def test_a_size_is_read_as_soon_as_its_last_byte_is_there(whole: bytes, size: int) -> None:
     assert read_dimensions(url(whole[:size])) == (300, 700)
-    assert read_dimensions(url(whole[: size - 1])) == ((300, 700 % 256) if whole.startswith(b"GIF") else None)
+    assert read_dimensions(url(whole[: size - 1])) == (
+        (300, 700 % 256) if whole.startswith(b"GIF") else None
+    )
 
 
-@pytest.mark.parametrize("marker", [*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0)])
+@pytest.mark.parametrize(
+    "marker", [*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0)]
+)
 def test_a_jpeg_has_its_size_in_any_frame(marker: int) -> None:
     frame = bytes([0xFF, marker]) + struct.pack(">HBHH", 11, 8, 200, 300) + bytes(9)
     assert read_dimensions(url(b"\xff\xd8" + frame)) == (300, 200)
@@ -255,22 +299,40 @@ def test_a_jpeg_has_its_size_in_any_frame(marker: int) -> None:
 
 @pytest.mark.parametrize("marker", [0xBF, 0xC4, 0xC8, 0xCC, 0xD9, 0xDA, 0xE0, 0xFE])
 def test_a_jpeg_segment_with_a_length_is_passed_over(marker: int) -> None:
-    segment = bytes([0xFF, marker]) + struct.pack(">H", 12) + struct.pack(">BHHBBBBB", 8, 1, 1, 0, 0, 0, 0, 0)
-    assert read_dimensions(url(b"\xff\xd8" + segment + b"\xff\xc0" + struct.pack(">HBHH", 11, 8, 200, 300))) == (300, 200)
+    segment = (
+        bytes([0xFF, marker])
+        + struct.pack(">H", 12)
+        + struct.pack(">BHHBBBBB", 8, 1, 1, 0, 0, 0, 0, 0)
+    )
+    assert read_dimensions(
+        url(b"\xff\xd8" + segment + b"\xff\xc0" + struct.pack(">HBHH", 11, 8, 200, 300))
+    ) == (300, 200)
 
 
 @pytest.mark.parametrize("marker", [0x01, 0xD0, 0xD7, 0xD8])
 def test_a_jpeg_marker_without_a_length_is_passed_over(marker: int) -> None:
     bare = bytes([0xFF, marker])
-    assert read_dimensions(url(b"\xff\xd8" + bare + b"\xff\xc0" + struct.pack(">HBHH", 11, 8, 200, 300))) == (300, 200)
+    assert read_dimensions(
+        url(b"\xff\xd8" + bare + b"\xff\xc0" + struct.pack(">HBHH", 11, 8, 200, 300))
+    ) == (300, 200)
 
 
 def test_a_jpeg_without_a_marker_where_one_must_be_has_no_size() -> None:
-    assert read_dimensions(url(b"\xff\xd8\x00\xc0" + struct.pack(">HBHH", 11, 8, 200, 300) + bytes(9))) is None
+    assert (
+        read_dimensions(url(b"\xff\xd8\x00\xc0" + struct.pack(">HBHH", 11, 8, 200, 300) + bytes(9)))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    "address", ["https://example.org/a.png", "data:image/png,abc", "data:image/png;base64,", "data:;base64,%%%", url(png(0, 9))]
+    "address",
+    [
+        "https://example.org/a.png",
+        "data:image/png,abc",
+        "data:image/png;base64,",
+        "data:;base64,%%%",
+        url(png(0, 9)),
+    ],
 )
 def test_what_has_no_size_has_none(address: str) -> None:
     assert read_dimensions(address) is None
@@ -278,7 +340,9 @@ def test_what_has_no_size_has_none(address: str) -> None:
 
 @given(
     data=st.binary(max_size=80),
-    start=st.sampled_from([b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"RIFF....WEBP", b"\x89PNG\r\n\x1a\n"]),
+    start=st.sampled_from(
+        [b"", b"\xff\xd8", b"\xff\xd8\xff", b"GIF89a", b"RIFF....WEBP", b"\x89PNG\r\n\x1a\n"]
+    ),
 )
 def test_damaged_images_do_no_harm(data: bytes, start: bytes) -> None:
     size = read_dimensions(url(start + data))

@@ -8,8 +8,15 @@ import pytest
 from benchmarks.maintenance.build_models import build_table, split_sizes
 
 
-def row(given: int | None, output: int | None, provider: str = "openai", mode: str = "chat") -> dict[str, object]:
-    return {"litellm_provider": provider, "mode": mode, "max_input_tokens": given, "max_output_tokens": output}
+def row(
+    given: int | None, output: int | None, provider: str = "openai", mode: str = "chat"
+) -> dict[str, object]:
+    return {
+        "litellm_provider": provider,
+        "mode": mode,
+        "max_input_tokens": given,
+        "max_output_tokens": output,
+    }
 
 
 @pytest.mark.parametrize(
@@ -22,7 +29,9 @@ def row(given: int | None, output: int | None, provider: str = "openai", mode: s
         ("text-embedding-3-small", 8_191, None, (8_191, None, None)),
     ],
 )
-def test_tells_windows_from_input_limits(name: str, given: int, output: int | None, split_: tuple[int, int | None, int | None]) -> None:
+def test_tells_windows_from_input_limits(
+    name: str, given: int, output: int | None, split_: tuple[int, int | None, int | None]
+) -> None:
     assert split_sizes(name, given, output) == split_
 
 

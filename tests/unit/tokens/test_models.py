@@ -39,9 +39,15 @@ class TestWindows:
             ("gemini-2.5-pro", 1_114_112, 1_048_576, 65_536),
         ],
     )
-    def test_window_and_input_are_told_apart(self, name: str, window: int, max_input: int | None, max_output_tokens: int) -> None:
+    def test_window_and_input_are_told_apart(
+        self, name: str, window: int, max_input: int | None, max_output_tokens: int
+    ) -> None:
         info = model_info(name)
-        assert (info.window, info.max_input, info.max_output_tokens) == (window, max_input, max_output_tokens)
+        assert (info.window, info.max_input, info.max_output_tokens) == (
+            window,
+            max_input,
+            max_output_tokens,
+        )
 
 
 class TestNames:
@@ -67,7 +73,8 @@ class TestNames:
 
     def test_a_misspelt_name_is_answered_with_near_ones(self) -> None:
         with pytest.raises(
-            UnknownModelError, match=r"No model 'gtp-4o' is known: did you mean 'gpt-4o'.*register_model\('gtp-4o', window=…\)"
+            UnknownModelError,
+            match=r"No model 'gtp-4o' is known: did you mean 'gpt-4o'.*register_model\('gtp-4o', window=…\)",
         ):
             model_info("gtp-4o")
 
@@ -101,8 +108,13 @@ class TestEncodings:
         assert isinstance(other, OpenAITokenizer)
         assert one._counter is other._counter
 
-    @pytest.mark.parametrize(("name", "exact"), [(None, True), ("gpt-4o", True), ("gpt-5", False), ("grok-4", False), ("mine", False)])
-    def test_framing_that_was_never_checked_is_an_estimate(self, name: str | None, exact: bool) -> None:
+    @pytest.mark.parametrize(
+        ("name", "exact"),
+        [(None, True), ("gpt-4o", True), ("gpt-5", False), ("grok-4", False), ("mine", False)],
+    )
+    def test_framing_that_was_never_checked_is_an_estimate(
+        self, name: str | None, exact: bool
+    ) -> None:
         assert tokenizer_for(name).count_framing("user") == (4, exact)
 
 
@@ -110,24 +122,78 @@ class TestMargins:
     @pytest.mark.parametrize(
         ("name", "margin"),
         [
-            *((name, 1.45) for name in ("claude-3-opus-20240229", "claude-3-5-sonnet-latest", "claude-sonnet-4-20250514")),
-            *((name, 1.45) for name in ("anthropic/claude-sonnet-4-5", "claude-haiku-4-5-20251001", "us.anthropic.claude-opus-4-1-v1:0")),
-            *((name, 1.45) for name in ("claude-opus-4-6", "openrouter/anthropic/claude-opus-4.6", "claude-sonnet-4@20250514")),
-            *((name, 1.85) for name in ("claude-opus-4-7", "claude-opus-4.8", "claude-sonnet-5", "claude-fable-5-1", "claude-next")),
-            *((name, 1.15) for name in ("gemini-2.5-pro", "google/gemini-3.1-pro-preview", "gemma-3-27b-it")),
-            *((name, 1.55) for name in ("open-mistral-7b", "mixtral-8x7b-instruct", "mistral-large-2411", "Llama-2-7b-chat")),
-            *((name, 1.25) for name in ("mistral-large-latest", "mistral-small-2506", "open-mistral-nemo", "devstral-medium")),
+            *(
+                (name, 1.45)
+                for name in (
+                    "claude-3-opus-20240229",
+                    "claude-3-5-sonnet-latest",
+                    "claude-sonnet-4-20250514",
+                )
+            ),
+            *(
+                (name, 1.45)
+                for name in (
+                    "anthropic/claude-sonnet-4-5",
+                    "claude-haiku-4-5-20251001",
+                    "us.anthropic.claude-opus-4-1-v1:0",
+                )
+            ),
+            *(
+                (name, 1.45)
+                for name in (
+                    "claude-opus-4-6",
+                    "openrouter/anthropic/claude-opus-4.6",
+                    "claude-sonnet-4@20250514",
+                )
+            ),
+            *(
+                (name, 1.85)
+                for name in (
+                    "claude-opus-4-7",
+                    "claude-opus-4.8",
+                    "claude-sonnet-5",
+                    "claude-fable-5-1",
+                    "claude-next",
+                )
+            ),
+            *(
+                (name, 1.15)
+                for name in ("gemini-2.5-pro", "google/gemini-3.1-pro-preview", "gemma-3-27b-it")
+            ),
+            *(
+                (name, 1.55)
+                for name in (
+                    "open-mistral-7b",
+                    "mixtral-8x7b-instruct",
+                    "mistral-large-2411",
+                    "Llama-2-7b-chat",
+                )
+            ),
+            *(
+                (name, 1.25)
+                for name in (
+                    "mistral-large-latest",
+                    "mistral-small-2506",
+                    "open-mistral-nemo",
+                    "devstral-medium",
+                )
+            ),
             *((name, 1.05) for name in ("meta-llama/Llama-3.3-70B-Instruct", "llama3.1:8b")),
             ("deepseek-chat", 1.1),
         ],
     )
-    def test_each_family_without_a_vocabulary_of_its_own_here_has_the_measured_one(self, name: str, margin: float) -> None:
+    def test_each_family_without_a_vocabulary_of_its_own_here_has_the_measured_one(
+        self, name: str, margin: float
+    ) -> None:
         tokenizer = tokenizer_for(name)
         assert isinstance(tokenizer, CalibratedTokenizer)
         assert (tokenizer.base.name, tokenizer.margin) == ("o200k_base", margin)
         assert not tokenizer.count_overhead().exact
 
-    @pytest.mark.parametrize("name", [None, "gpt-4o", "gpt-5", "o3", "gpt-oss-20b", "ft:gpt-4o:claude::id", "qwen3-32b", "mine"])
+    @pytest.mark.parametrize(
+        "name",
+        [None, "gpt-4o", "gpt-5", "o3", "gpt-oss-20b", "ft:gpt-4o:claude::id", "qwen3-32b", "mine"],
+    )
     def test_models_of_openai_and_unmeasured_ones_have_none(self, name: str | None) -> None:
         assert isinstance(tokenizer_for(name), OpenAITokenizer)
 
@@ -137,7 +203,10 @@ class TestMargins:
     def test_a_request_is_raised_as_a_whole(self) -> None:
         request: Json = {"messages": [{"role": "user", "content": "Hi"} for _ in range(3)]}
         assert isinstance(request, dict)
-        assert count_request(request, model="claude-opus-4-5") == (ceil(1.45 * count_request(request, model="gpt-5").tokens), False)
+        assert count_request(request, model="claude-opus-4-5") == (
+            ceil(1.45 * count_request(request, model="gpt-5").tokens),
+            False,
+        )
 
     def test_a_registered_margin_wins_and_an_encoding_needs_none(self) -> None:
         register_model("house-1", margin=1.3)
@@ -163,5 +232,7 @@ class TestRegister:
         assert isinstance(model_info("acme-2").images, TileImages)
 
     def test_a_size_must_be_positive(self) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"register_model\('a'\): window must be positive, not -1"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"register_model\('a'\): window must be positive, not -1"
+        ):
             register_model("a", window=-1)

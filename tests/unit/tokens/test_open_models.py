@@ -14,7 +14,15 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import Message, SystemMessage, TextChunk, ToolCall, ToolDefinition, UserMessage, render
+from promptkit import (
+    Message,
+    SystemMessage,
+    TextChunk,
+    ToolCall,
+    ToolDefinition,
+    UserMessage,
+    render,
+)
 from promptkit.errors import TokenizerError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.tokens import HuggingFaceTokenizer, MistralTokenizer, Tokenizer
@@ -38,7 +46,11 @@ CHATML = """{%- if tools %}<|im_start|>system
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 TEXTS = st.text(alphabet="abe \n\t.1é漢/'", max_size=60)
-READ = ToolDefinition(name="read", description="Read a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+READ = ToolDefinition(
+    name="read",
+    description="Read a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}},
+)
 CALL = ToolCall(id="abcdef123", name="read", arguments='{"path": "a.py"}')
 CONVERSATION = (
     Message(role="system", content=("Be brief.",)),
@@ -50,9 +62,13 @@ CONVERSATION = (
 )
 
 
-def total(messages: Sequence[Message], tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = ()) -> int:
+def total(
+    messages: Sequence[Message], tokenizer: Tokenizer, tools: Sequence[ToolDefinition] = ()
+) -> int:
     system = any(message.role == "system" for message in messages)
-    return tokenizer.count_overhead(tools, system=system).tokens + sum(count_message(message, tokenizer) for message in messages)
+    return tokenizer.count_overhead(tools, system=system).tokens + sum(
+        count_message(message, tokenizer) for message in messages
+    )
 
 
 def as_chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -62,7 +78,11 @@ def as_chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
         one: dict[str, Any] = {"role": message.role, "content": message.text}
         if message.tool_calls:
             one["tool_calls"] = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": json.loads(call.arguments)}}
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.loads(call.arguments)},
+                }
                 for call in message.tool_calls
             ]
         if message.tool_call_id:
@@ -73,7 +93,9 @@ def as_chat(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 def train(pattern: str | None = None) -> Any:  # Any: `tokenizers` need not be installed
     """A small byte-level vocabulary, split as GPT-2's is, or by a pattern."""
-    library: Any = pytest.importorskip("tokenizers", reason="tokenizers is not installed: it comes with the extra `huggingface`")
+    library: Any = pytest.importorskip(
+        "tokenizers", reason="tokenizers is not installed: it comes with the extra `huggingface`"
+    )
     made = library.Tokenizer(library.models.BPE())
     level = library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
     if pattern:
@@ -97,7 +119,9 @@ def folder(tmp_path: Path) -> Path:
     made.enable_padding(length=64)  # as some are published
     made.enable_truncation(8)
     made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML, "eos_token": {"content": "<|im_end|>"}}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": CHATML, "eos_token": {"content": "<|im_end|>"}})
+    )
     return tmp_path
 
 
@@ -114,16 +138,34 @@ class TestHuggingFace:
         tokenizer = HuggingFaceTokenizer(folder)
         plain, template = train(), tokenizer._template
         for messages in (CONVERSATION[:2], CONVERSATION[1:2], CONVERSATION):
-            written = template.render(messages=as_chat(messages), tools=None, add_generation_prompt=True)
+            written = template.render(
+                messages=as_chat(messages), tools=None, add_generation_prompt=True
+            )
             assert total(messages, tokenizer) == len(plain.encode(written).ids)
-        tools = [{"type": "function", "function": {"name": READ.name, "description": READ.description, "parameters": READ.parameters}}]
-        written = template.render(messages=as_chat(CONVERSATION), tools=tools, add_generation_prompt=True)
+        tools = [
+            {
+                "type": "function",
+                "function": {
+                    "name": READ.name,
+                    "description": READ.description,
+                    "parameters": READ.parameters,
+                },
+            }
+        ]
+        written = template.render(
+            messages=as_chat(CONVERSATION), tools=tools, add_generation_prompt=True
+        )
         assert total(CONVERSATION, tokenizer, [READ]) == len(plain.encode(written).ids)
 
     def test_a_render_fits_and_is_an_estimate_beside_text(self, folder: Path) -> None:
         tokenizer = HuggingFaceTokenizer(folder, name="small")
         rendered = render(
-            (SystemMessage()["Be brief."], UserMessage()[[TextChunk(priority=1)[f"line {number} of the file"] for number in range(50)]]),
+            (
+                SystemMessage()["Be brief."],
+                UserMessage()[
+                    [TextChunk(priority=1)[f"line {number} of the file"] for number in range(50)]
+                ],
+            ),
             budget=300,
             tokenizer=tokenizer,
         )
@@ -132,19 +174,22 @@ class TestHuggingFace:
         assert tokenizer.name == "small"
 
     def test_a_template_without_system_messages_counts_them_as_messages_of_the_user(self) -> None:
-        template = (
-            "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}[{{ m.content }}]{% endfor %}"
-        )
+        template = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}[{{ m.content }}]{% endfor %}"
         tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
         assert tokenizer.count_framing("system") == tokenizer.count_framing("user") == (2, False)
         assert tokenizer.count_overhead(system=True).tokens == 0
 
     def test_without_a_template_a_message_costs_a_few_tokens_and_its_calls(self) -> None:
         tokenizer = HuggingFaceTokenizer(train())
-        assert [tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")] == [4, 4, 4, 4]
+        assert [
+            tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")
+        ] == [4, 4, 4, 4]
         call = tokenizer.count(json.dumps({"name": "read", "arguments": {"path": "a.py"}}))
         assert tokenizer.count_framing("assistant", tool_calls=[CALL]) == (4 + 4 + call, False)
-        assert tokenizer.count_framing("assistant", tool_calls=[CALL, CALL]) == (4 + 2 * (4 + call), False)
+        assert tokenizer.count_framing("assistant", tool_calls=[CALL, CALL]) == (
+            4 + 2 * (4 + call),
+            False,
+        )
         assert tokenizer.count_overhead([READ]).tokens > tokenizer.count_overhead().tokens == 4
 
     def test_parts_that_are_no_text_count_what_is_given_for_them_and_are_estimates(self) -> None:
@@ -152,23 +197,37 @@ class TestHuggingFace:
         image = ImagePart(url="https://a.b/c")
         assert tokenizer.count_part(image) == (1_600, False)
         assert HuggingFaceTokenizer(train(), image_tokens=7).count_part(image) == (7, False)
-        assert tokenizer.count_part(DocumentPart(data="", media_type="application/pdf", tokens=8)) == (8, False)
+        assert tokenizer.count_part(
+            DocumentPart(data="", media_type="application/pdf", tokens=8)
+        ) == (8, False)
         assert tokenizer.count_part(OpaquePart(provider="chat", value={}, tokens=9)) == (9, False)
 
     def test_a_template_that_writes_only_contents_has_no_framing(self) -> None:
-        tokenizer = HuggingFaceTokenizer(train(), chat_template="{% for m in messages %}{{ m.content }}{% endfor %}")
-        assert [tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")] == [0, 0, 0, 0]
+        tokenizer = HuggingFaceTokenizer(
+            train(), chat_template="{% for m in messages %}{{ m.content }}{% endfor %}"
+        )
+        assert [
+            tokenizer.count_framing(role).tokens for role in ("system", "user", "assistant", "tool")
+        ] == [0, 0, 0, 0]
         assert tokenizer.count_framing("assistant", tool_calls=[CALL]).tokens == 0
 
-    def test_a_system_message_that_a_template_writes_where_there_is_none_counts_with_the_request(self) -> None:
+    def test_a_system_message_that_a_template_writes_where_there_is_none_counts_with_the_request(
+        self,
+    ) -> None:
         template = "{% if messages[0].role != 'system' %}(.){% endif %}{% for m in messages %}[{{ m.content }}]{% endfor %}"
         tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
         assert tokenizer.count_overhead() == (tokenizer.count("(.)"), False)
         assert tokenizer.count_overhead(system=True) == tokenizer.count_overhead(system="Be brief.")
-        assert tokenizer.count_overhead(system=True).tokens + tokenizer.count_framing("system").tokens == tokenizer.count("[") * 2
+        assert (
+            tokenizer.count_overhead(system=True).tokens + tokenizer.count_framing("system").tokens
+            == tokenizer.count("[") * 2
+        )
 
     def test_of_several_templates_the_default_is_taken(self, folder: Path) -> None:
-        templates = [{"name": "tool_use", "template": "tool"}, {"name": "default", "template": "default"}]
+        templates = [
+            {"name": "tool_use", "template": "tool"},
+            {"name": "default", "template": "default"},
+        ]
         (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates}))
         assert HuggingFaceTokenizer(folder)._template.render() == "default"
 
@@ -181,7 +240,9 @@ class TestHuggingFace:
         head = "{% for m in messages %}[{{ m.content }}"
         call = "{% for c in m.tool_calls or [] %}{{ c.function.name + ':' + c.function.arguments }}{% endfor %}"
         written = HuggingFaceTokenizer(train(), chat_template=head + call + "]{% endfor %}")
-        assert written.count_framing("assistant", tool_calls=[CALL]).tokens == 2 + written.count("read:" + CALL.arguments)
+        assert written.count_framing("assistant", tool_calls=[CALL]).tokens == 2 + written.count(
+            "read:" + CALL.arguments
+        )
         refused = "{% if m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}]{% endfor %}"
         without = HuggingFaceTokenizer(train(), chat_template=head + refused)
         assert without.count_framing("assistant", tool_calls=[CALL]).tokens > 10
@@ -192,7 +253,13 @@ class TestHuggingFace:
         with pytest.raises(TokenizerError, match="chat template"):
             tokenizer.count_overhead()
 
-    @pytest.mark.parametrize("pattern", [None, r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"])
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            None,
+            r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    )
     def test_counts_add_up_at_its_safe_cuts(self, pattern: str | None) -> None:
         tokenizer = HuggingFaceTokenizer(train(pattern))
         cut = tokenizer.safe_cut
@@ -202,7 +269,9 @@ class TestHuggingFace:
         @given(TEXTS)
         def adds_up(text: str) -> None:
             for place in cut.finditer(text):
-                assert tokenizer.count(text) == tokenizer.count(text[: place.start()]) + tokenizer.count(text[place.start() :])
+                assert tokenizer.count(text) == tokenizer.count(
+                    text[: place.start()]
+                ) + tokenizer.count(text[place.start() :])
 
         adds_up()
 
@@ -210,7 +279,11 @@ class TestHuggingFace:
         assert HuggingFaceTokenizer(train("a+")).safe_cut is None
         library: Any = import_module("tokenizers")  # Any: as above
         spaces = library.pre_tokenizers.Split(library.Regex(r"\s+(?!\S)|\S+"), "isolated")
-        for splitter in (spaces, library.pre_tokenizers.Whitespace(), library.pre_tokenizers.ByteLevel(add_prefix_space=True)):
+        for splitter in (
+            spaces,
+            library.pre_tokenizers.Whitespace(),
+            library.pre_tokenizers.ByteLevel(add_prefix_space=True),
+        ):
             made = train()
             made.pre_tokenizer = splitter
             assert HuggingFaceTokenizer(made).safe_cut is None
@@ -232,7 +305,10 @@ class TestHuggingFace:
         assert tokenizer.truncate(text, 10**6) == text
 
     def test_errors_say_what_to_give(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("tokenizers", reason="tokenizers is not installed: it comes with the extra `huggingface`")
+        pytest.importorskip(
+            "tokenizers",
+            reason="tokenizers is not installed: it comes with the extra `huggingface`",
+        )
         with pytest.raises(TokenizerError, match=re.escape(str(tmp_path / "tokenizer.json"))):
             HuggingFaceTokenizer(tmp_path)
         with pytest.raises(TokenizerError, match="Nothing is downloaded by name"):
@@ -244,38 +320,71 @@ class TestHuggingFace:
 
 @pytest.fixture(scope="module")
 def mistral() -> MistralTokenizer:
-    pytest.importorskip("mistral_common", reason="mistral-common is not installed: it comes with the extra `mistral`")
+    pytest.importorskip(
+        "mistral_common",
+        reason="mistral-common is not installed: it comes with the extra `mistral`",
+    )
     return MistralTokenizer()
 
 
 class TestMistral:
     def test_text_is_counted_as_the_library_encodes_it(self, mistral: MistralTokenizer) -> None:
         for text in ("", "Fix the parser.", SAMPLE):
-            assert mistral.count(text) == len(mistral._vocabulary.encode(text, bos=False, eos=False))
+            assert mistral.count(text) == len(
+                mistral._vocabulary.encode(text, bos=False, eos=False)
+            )
         assert mistral.count("[INST]") > 1
         assert mistral.name == "mistral v3 Tekkenizer"
 
-    @pytest.mark.parametrize("messages", [CONVERSATION[1:2], CONVERSATION[:2], (*CONVERSATION[1:2], *CONVERSATION[4:])], ids=len)
-    def test_a_conversation_costs_what_the_library_encodes(self, mistral: MistralTokenizer, messages: Sequence[Message]) -> None:
-        encoded = len(mistral._chat.encode_chat_completion(mistral._requests.from_openai(messages=as_chat(messages))).tokens)
+    @pytest.mark.parametrize(
+        "messages",
+        [CONVERSATION[1:2], CONVERSATION[:2], (*CONVERSATION[1:2], *CONVERSATION[4:])],
+        ids=len,
+    )
+    def test_a_conversation_costs_what_the_library_encodes(
+        self, mistral: MistralTokenizer, messages: Sequence[Message]
+    ) -> None:
+        encoded = len(
+            mistral._chat.encode_chat_completion(
+                mistral._requests.from_openai(messages=as_chat(messages))
+            ).tokens
+        )
         merged = messages[0].role == "system"  # the end of its text with the line breaks behind it
         assert total(messages, mistral) == encoded + merged
 
     def test_tools_are_about_what_the_library_encodes(self, mistral: MistralTokenizer) -> None:
         tools: list[Any] = [
-            {"type": "function", "function": {"name": "read", "description": READ.description, "parameters": READ.parameters}}
+            {
+                "type": "function",
+                "function": {
+                    "name": "read",
+                    "description": READ.description,
+                    "parameters": READ.parameters,
+                },
+            }
         ]
-        messages = [attrs.evolve(message, content=()) if message.tool_calls else message for message in CONVERSATION]
+        messages = [
+            attrs.evolve(message, content=()) if message.tool_calls else message
+            for message in CONVERSATION
+        ]
         request = mistral._requests.from_openai(messages=as_chat(messages), tools=tools)
         encoded = len(mistral._chat.encode_chat_completion(request).tokens)
         assert encoded <= total(messages, mistral, [READ]) <= encoded + 3
 
-    def test_two_calls_with_their_results_are_about_what_the_library_encodes(self, mistral: MistralTokenizer) -> None:
+    def test_two_calls_with_their_results_are_about_what_the_library_encodes(
+        self, mistral: MistralTokenizer
+    ) -> None:
         calls = [attrs.evolve(CALL, id=f"abcdef12{number}") for number in range(2)]
         asked = Message(role="assistant", tool_calls=tuple(calls))
-        answers = [Message(role="tool", content=("def parse",), tool_call_id=call.id) for call in calls]
+        answers = [
+            Message(role="tool", content=("def parse",), tool_call_id=call.id) for call in calls
+        ]
         messages = [CONVERSATION[1], asked, *answers]
-        encoded = len(mistral._chat.encode_chat_completion(mistral._requests.from_openai(messages=as_chat(messages))).tokens)
+        encoded = len(
+            mistral._chat.encode_chat_completion(
+                mistral._requests.from_openai(messages=as_chat(messages))
+            ).tokens
+        )
         assert encoded <= total(messages, mistral) <= encoded + 2 * 3
 
     def test_counts_add_up_at_its_safe_cuts(self, mistral: MistralTokenizer) -> None:
@@ -286,11 +395,16 @@ class TestMistral:
         @given(TEXTS)
         def adds_up(text: str) -> None:
             for place in cut.finditer(text):
-                assert mistral.count(text) == mistral.count(text[: place.start()]) + mistral.count(text[place.start() :])
+                assert mistral.count(text) == mistral.count(text[: place.start()]) + mistral.count(
+                    text[place.start() :]
+                )
 
         adds_up()
 
     def test_a_file_that_is_not_there_is_named(self) -> None:
-        pytest.importorskip("mistral_common", reason="mistral-common is not installed: it comes with the extra `mistral`")
+        pytest.importorskip(
+            "mistral_common",
+            reason="mistral-common is not installed: it comes with the extra `mistral`",
+        )
         with pytest.raises(TokenizerError, match=r"no file nowhere/tekken\.json"):
             MistralTokenizer("nowhere/tekken.json")

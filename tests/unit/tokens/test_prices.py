@@ -25,27 +25,40 @@ def test_known_models_have_a_price_whoever_sells_them() -> None:
     prices = read_prices()
     assert prices.for_model("gpt-5") == Price(input=1.25, cached_input=0.125, output=10.0)
     assert prices.for_model("openai/gpt-5") == prices.for_model("gpt-5")
-    assert prices.for_model("claude-sonnet-4-5") == Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
+    assert prices.for_model("claude-sonnet-4-5") == Price(
+        input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0
+    )
 
 
 def test_an_unknown_model_has_no_price_and_the_error_says_what_to_do() -> None:
-    with pytest.raises(PriceError, match=r"no price for the model 'gpt-5-minni'.*Did you mean 'gpt-5-mini'.*--prices"):
+    with pytest.raises(
+        PriceError,
+        match=r"no price for the model 'gpt-5-minni'.*Did you mean 'gpt-5-mini'.*--prices",
+    ):
         read_prices().for_model("gpt-5-minni")
 
 
 def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
-    bill = BilledTokens(input_tokens=1_000_000, cached_tokens=500_000, written_tokens=200_000, output_tokens=100_000)
+    bill = BilledTokens(
+        input_tokens=1_000_000, cached_tokens=500_000, written_tokens=200_000, output_tokens=100_000
+    )
     full = Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
     assert full.cost(bill) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0)
-    assert full.cost(bill, one_hour_cache=True) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0)
+    assert full.cost(bill, one_hour_cache=True) == pytest.approx(
+        0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0
+    )
     assert Price(input=2.0, output=8.0).cost(bill) == pytest.approx(2.0 + 0.8)
 
 
 def test_bills_are_added_kind_by_kind() -> None:
-    assert BilledTokens() == BilledTokens(input_tokens=0, cached_tokens=0, written_tokens=0, output_tokens=0)
+    assert BilledTokens() == BilledTokens(
+        input_tokens=0, cached_tokens=0, written_tokens=0, output_tokens=0
+    )
     one = BilledTokens(input_tokens=1, cached_tokens=2, written_tokens=3, output_tokens=4)
     two = BilledTokens(input_tokens=10, cached_tokens=20, written_tokens=30, output_tokens=40)
-    assert one + two == BilledTokens(input_tokens=11, cached_tokens=22, written_tokens=33, output_tokens=44)
+    assert one + two == BilledTokens(
+        input_tokens=11, cached_tokens=22, written_tokens=33, output_tokens=44
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +89,9 @@ def test_a_user_replaces_the_whole_table(tmp_path: Path, name: str, text: str) -
         ('{"models": {"m": 3}}', "no price for input and output"),
     ],
 )
-def test_a_table_that_is_none_is_refused_with_its_place(tmp_path: Path, text: str, why: str) -> None:
+def test_a_table_that_is_none_is_refused_with_its_place(
+    tmp_path: Path, text: str, why: str
+) -> None:
     file = tmp_path / "prices.json"
     file.write_text(text)
     with pytest.raises(PriceError, match=why):
@@ -87,11 +102,34 @@ def test_a_table_that_is_none_is_refused_with_its_place(tmp_path: Path, text: st
 
 def test_the_table_is_built_of_ordinary_requests_to_chat_models() -> None:
     table = {
-        "b-chat": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06},
-        "gemini/a": {"litellm_provider": "gemini", "mode": "chat", "input_cost_per_token": 1e-07, "output_cost_per_token": 3e-07},
-        "speech": {"litellm_provider": "openai", "mode": "audio_speech", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
-        "other": {"litellm_provider": "azure", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+        "b-chat": {
+            "litellm_provider": "openai",
+            "mode": "chat",
+            "input_cost_per_token": 1e-06,
+            "output_cost_per_token": 2e-06,
+        },
+        "gemini/a": {
+            "litellm_provider": "gemini",
+            "mode": "chat",
+            "input_cost_per_token": 1e-07,
+            "output_cost_per_token": 3e-07,
+        },
+        "speech": {
+            "litellm_provider": "openai",
+            "mode": "audio_speech",
+            "input_cost_per_token": 1e-06,
+            "output_cost_per_token": 1e-06,
+        },
+        "other": {
+            "litellm_provider": "azure",
+            "mode": "chat",
+            "input_cost_per_token": 1e-06,
+            "output_cost_per_token": 1e-06,
+        },
     }
     built = json.loads(build_table(table, "1.0", "2026-01-01"))
-    assert built["models"] == {"a": {"input": 0.1, "output": 0.3}, "b-chat": {"input": 1.0, "output": 2.0}}
+    assert built["models"] == {
+        "a": {"input": 0.1, "output": 0.3},
+        "b-chat": {"input": 1.0, "output": 2.0},
+    }
     assert built["date"] == "2026-01-01"

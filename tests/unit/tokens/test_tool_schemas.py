@@ -3,7 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import ToolDefinition
-from promptkit.tokens.tool_schemas import MAX_DEPTH, count_tool_choice, format_declarations, has_known_keywords
+from promptkit.tokens.tool_schemas import (
+    MAX_DEPTH,
+    count_tool_choice,
+    format_declarations,
+    has_known_keywords,
+)
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -17,7 +22,11 @@ TOOL = ToolDefinition(
             "guests": {
                 "type": "array",
                 "description": "Who comes",
-                "items": {"type": "object", "properties": {"name": {"type": "string", "description": "In full"}}, "required": ["name"]},
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "description": "In full"}},
+                    "required": ["name"],
+                },
             },
             "kind": {"type": "string", "enum": ["single", "double"]},
             "price": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
@@ -50,14 +59,20 @@ def test_a_tool_without_arguments() -> None:
 
 
 def test_values_are_written_as_they_are_whatever_their_script() -> None:
-    tool = ToolDefinition(name="cook", parameters={"type": "object", "properties": {"taste": {"enum": ["süß", "辣"]}}})
+    tool = ToolDefinition(
+        name="cook", parameters={"type": "object", "properties": {"taste": {"enum": ["süß", "辣"]}}}
+    )
     assert 'taste?: "süß" | "辣",' in format_declarations([tool], "tools")
 
 
 def test_a_schema_of_any_depth_is_written() -> None:
     schema: Json = {"type": "string"}
     for _ in range(5_000):
-        schema = {"type": "object", "properties": {"a": schema, "b": {"anyOf": [schema]}}} if _ < 8 else {"type": "array", "items": schema}
+        schema = (
+            {"type": "object", "properties": {"a": schema, "b": {"anyOf": [schema]}}}
+            if _ < 8
+            else {"type": "array", "items": schema}
+        )
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
     assert format_declarations([tool], "tools").count("Array<") < MAX_DEPTH
     assert not has_known_keywords(tool)
@@ -72,7 +87,9 @@ def test_alternatives_of_any_depth_are_written() -> None:
 
 
 def test_a_choice_that_names_no_tool_costs_nothing() -> None:
-    assert [count_tool_choice(choice, len) for choice in ("auto", {"a": 1}, {"function": "read"})] == [0, 0, 0]
+    assert [
+        count_tool_choice(choice, len) for choice in ("auto", {"a": 1}, {"function": "read"})
+    ] == [0, 0, 0]
 
 
 def test_only_what_was_billed_is_plain() -> None:
@@ -84,4 +101,6 @@ def test_only_what_was_billed_is_plain() -> None:
         {"type": "array", "items": {"type": "string", "minLength": 1}},
     ]
     for odd in odds:
-        assert not has_known_keywords(ToolDefinition(name="odd", parameters={"type": "object", "properties": {"a": odd}}))
+        assert not has_known_keywords(
+            ToolDefinition(name="odd", parameters={"type": "object", "properties": {"a": odd}})
+        )

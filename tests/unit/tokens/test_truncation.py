@@ -44,21 +44,41 @@ texts = st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 markers = st.sampled_from(["[…]", "", "\n[cut]\n", "…", "\u0301"])
 
 
-def cut(text: str, tokens: int, keep: Keep = "head", marker: str = "[…]", *, ratio: float = 0.4, tokenizer: Tokenizer = TOKENIZER) -> str:
+def cut(
+    text: str,
+    tokens: int,
+    keep: Keep = "head",
+    marker: str = "[…]",
+    *,
+    ratio: float = 0.4,
+    tokenizer: Tokenizer = TOKENIZER,
+) -> str:
     return truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=tokenizer)
 
 
 @settings(max_examples=examples(300))
-@given(text=texts, tokens=st.integers(-1, 50), keep=st.sampled_from(KEEPS), marker=markers, ratio=st.floats(0, 1))
-def test_never_has_more_tokens_than_it_may(text: str, tokens: int, keep: Keep, marker: str, ratio: float) -> None:
+@given(
+    text=texts,
+    tokens=st.integers(-1, 50),
+    keep=st.sampled_from(KEEPS),
+    marker=markers,
+    ratio=st.floats(0, 1),
+)
+def test_never_has_more_tokens_than_it_may(
+    text: str, tokens: int, keep: Keep, marker: str, ratio: float
+) -> None:
     for tokenizer in (TOKENIZER, Runs()):
-        assert tokenizer.count(cut(text, tokens, keep, marker, ratio=ratio, tokenizer=tokenizer)) <= max(tokens, 0)
+        assert tokenizer.count(
+            cut(text, tokens, keep, marker, ratio=ratio, tokenizer=tokenizer)
+        ) <= max(tokens, 0)
 
 
 @given(text=texts, keep=st.sampled_from(KEEPS), marker=markers, more=st.integers(0, 3))
 def test_what_fits_is_unchanged(text: str, keep: Keep, marker: str, more: int) -> None:
     assert cut(text, TOKENIZER.count(text) + more, keep, marker) == text
-    assert cut(text, WordTokenizer().count(text) + more, keep, marker, tokenizer=WordTokenizer()) in {text, ""}
+    assert cut(
+        text, WordTokenizer().count(text) + more, keep, marker, tokenizer=WordTokenizer()
+    ) in {text, ""}
 
 
 @settings(max_examples=examples(300))
@@ -86,13 +106,23 @@ def test_no_grapheme_is_split(tokenizer: Tokenizer, text: str, tokens: int, keep
 
 
 @settings(max_examples=examples(300))
-@given(text=texts.map(lambda text: text.replace("\n", "")), tokens=st.integers(1, 50), keep=st.sampled_from(["head", "tail"]))
+@given(
+    text=texts.map(lambda text: text.replace("\n", "")),
+    tokens=st.integers(1, 50),
+    keep=st.sampled_from(["head", "tail"]),
+)
 @example(text="x" * 30 + "🇩🇪" * 400, tokens=201, keep="head")
 @example(text="x" * 30 + "🇩🇪" * 400, tokens=202, keep="tail")
-def test_every_grapheme_that_fits_is_kept(text: str, tokens: int, keep: Literal["head", "tail"]) -> None:
+def test_every_grapheme_that_fits_is_kept(
+    text: str, tokens: int, keep: Literal["head", "tail"]
+) -> None:
     places = [0, *(match.end() for match in regex.finditer(r"\X", text))]
     head = text[: max(place for place in places if place < tokens)] + "|"
-    tail = "|" + text[min(place for place in places if place > len(text) - tokens) :] if len(text) > tokens else ""
+    tail = (
+        "|" + text[min(place for place in places if place > len(text) - tokens) :]
+        if len(text) > tokens
+        else ""
+    )
     expected = text if len(text) <= tokens else head if keep == "head" else tail
     assert cut(text, tokens, keep, marker="|", tokenizer=Chars()) == expected
 
@@ -122,7 +152,9 @@ def test_cuts_at_the_end_of_a_line_where_one_is_near(keep: Keep, marker: str) ->
         (117, "tail", "|\n", 100),
     ],
 )
-def test_moves_to_a_line_within_15_percent_of_what_is_kept(room: int, keep: Keep, marker: str, shown: int) -> None:
+def test_moves_to_a_line_within_15_percent_of_what_is_kept(
+    room: int, keep: Keep, marker: str, shown: int
+) -> None:
     text = f"{'x' * 19}\n" * 20
     kept = text[:shown] + marker if keep == "head" else marker + text[-shown:]
     assert cut(text, room + len(marker), keep, marker, tokenizer=Chars()) == kept
@@ -130,16 +162,27 @@ def test_moves_to_a_line_within_15_percent_of_what_is_kept(room: int, keep: Keep
 
 @pytest.mark.parametrize(
     ("room", "keep", "marker", "shown"),
-    [(117, "head", "|", 100), (117, "head", "\n|", 98), (110, "tail", "|", 102), (101, "tail", "|", 100), (110, "tail", "|\n", 100)],
+    [
+        (117, "head", "|", 100),
+        (117, "head", "\n|", 98),
+        (110, "tail", "|", 102),
+        (101, "tail", "|", 100),
+        (110, "tail", "|\n", 100),
+    ],
 )
-def test_a_line_break_of_two_characters_stays_or_goes_as_a_whole(room: int, keep: Keep, marker: str, shown: int) -> None:
+def test_a_line_break_of_two_characters_stays_or_goes_as_a_whole(
+    room: int, keep: Keep, marker: str, shown: int
+) -> None:
     text = f"{'x' * 18}\r\n" * 20
     kept = text[:shown] + marker if keep == "head" else marker + text[-shown:]
     assert cut(text, room + len(marker), keep, marker, tokenizer=Chars()) == kept
 
 
 def test_in_the_middle_the_head_has_two_fifths_if_nothing_else_is_said() -> None:
-    assert truncate_text("x" * 1_000, 101, keep="middle", marker="|", tokenizer=Chars()) == "x" * 40 + "|" + "x" * 60
+    assert (
+        truncate_text("x" * 1_000, 101, keep="middle", marker="|", tokenizer=Chars())
+        == "x" * 40 + "|" + "x" * 60
+    )
 
 
 @pytest.mark.parametrize(("keep", "shown"), [("head", "x|"), ("tail", "|x")])
@@ -164,15 +207,31 @@ def test_what_the_marker_costs_beside_text_is_taken_from_the_text() -> None:
         def count(self, text: str) -> int:
             return super().count(text) + 2 * (" |" in text and len(text) > 2)
 
-    assert cut("one two three four five", 4, marker=" |", tokenizer=Joined()).split() == ["one", "|"]
+    assert cut("one two three four five", 4, marker=" |", tokenizer=Joined()).split() == [
+        "one",
+        "|",
+    ]
 
 
 def test_works_with_any_tokenizer() -> None:
-    assert cut("one two three four five", 4, "head", " […]", tokenizer=WordTokenizer()).split() == ["one", "two", "three", "[…]"]
+    assert cut("one two three four five", 4, "head", " […]", tokenizer=WordTokenizer()).split() == [
+        "one",
+        "two",
+        "three",
+        "[…]",
+    ]
 
 
 @pytest.mark.parametrize(
-    "text", ["汉字" * 500_000, "\u0301" * 300_000, "🇩🇪" * 100_000, "🇩🇪" * 100_000 + "\u0301" * 500, "각" * 200_000, "a " * 500_000]
+    "text",
+    [
+        "汉字" * 500_000,
+        "\u0301" * 300_000,
+        "🇩🇪" * 100_000,
+        "🇩🇪" * 100_000 + "\u0301" * 500,
+        "각" * 200_000,
+        "a " * 500_000,
+    ],
 )
 @pytest.mark.parametrize("keep", KEEPS)
 def test_a_long_text_is_cut_without_counting_it(text: str, keep: Keep) -> None:

@@ -5,7 +5,12 @@ import hashlib
 import pytest
 from hypothesis import given, strategies as st
 
-from benchmarks.maintenance.build_vocabularies import SHA256, build_vocabulary, format_official, pack_vocabulary
+from benchmarks.maintenance.build_vocabularies import (
+    SHA256,
+    build_vocabulary,
+    format_official,
+    pack_vocabulary,
+)
 from promptkit.tokens.encodings import load_vocabulary, unpack_vocabulary
 
 

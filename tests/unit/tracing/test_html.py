@@ -37,7 +37,12 @@ class Parts(HTMLParser):
 
 
 def trace_of(*texts: str) -> Trace:
-    trace = render([UserMessage()[text] for text in texts], budget=100_000, tokenizer=WordTokenizer(), trace=True).trace
+    trace = render(
+        [UserMessage()[text] for text in texts],
+        budget=100_000,
+        tokenizer=WordTokenizer(),
+        trace=True,
+    ).trace
     assert trace
     return trace
 
@@ -45,18 +50,28 @@ def trace_of(*texts: str) -> Trace:
 def blocks(text: str) -> tuple[str, str, str]:
     """The style sheet, the record and the script."""
     style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
-    data = re.findall(r'<script type="application/json" id="record">(.*?)</script>', text, re.DOTALL)
+    data = re.findall(
+        r'<script type="application/json" id="record">(.*?)</script>', text, re.DOTALL
+    )
     script = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     assert [len(style), len(data), len(script)] == [1, 1, 1]
     return style[0], data[0], script[0]
 
 
-def test_the_policy_admits_the_one_script_and_the_one_style_sheet_by_hash_and_nothing_else() -> None:
+def test_the_policy_admits_the_one_script_and_the_one_style_sheet_by_hash_and_nothing_else() -> (
+    None
+):
     text = trace_to_html(trace_of("Hello"))
     (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
     style, _, script = blocks(text)
-    hashes = [f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in (script, style)]
-    assert policy.split("; ")[:3] == ["default-src 'none'", f"script-src {hashes[0]}", f"style-src {hashes[1]}"]
+    hashes = [
+        f"'sha256-{b64encode(sha256(each.encode()).digest()).decode()}'" for each in (script, style)
+    ]
+    assert policy.split("; ")[:3] == [
+        "default-src 'none'",
+        f"script-src {hashes[0]}",
+        f"style-src {hashes[1]}",
+    ]
     assert "unsafe" not in policy
     assert text.index("Content-Security-Policy") < text.index("<style>") < text.index("<script")
 
@@ -65,11 +80,21 @@ def test_nothing_is_fetched_from_anywhere() -> None:
     parts = Parts(trace_to_html(trace_of("Hello")))
     outside = {"src", "href", "action", "data", "srcset", "style"}
     assert [(tag, attributes) for tag, attributes in parts.tags if outside & set(attributes)] == []
-    assert [name for _, attributes in parts.tags for name in attributes if name.startswith("on")] == []
-    assert {"link", "iframe", "object", "embed", "base", "img"} & {tag for tag, _ in parts.tags} == set()
+    assert [
+        name for _, attributes in parts.tags for name in attributes if name.startswith("on")
+    ] == []
+    assert {"link", "iframe", "object", "embed", "base", "img"} & {
+        tag for tag, _ in parts.tags
+    } == set()
     style, _, script = blocks(trace_to_html(trace_of("Hello")))
     assert re.findall(r"url\(|@import|https?:", style) == []
-    assert re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|fetch\(|XMLHttp|https?:", script) == []
+    assert (
+        re.findall(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|fetch\(|XMLHttp|https?:",
+            script,
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -81,7 +106,9 @@ def test_content_stays_inside_of_its_block(text: str) -> None:
     record: Any = json.loads(data)
     assert [said for said in record["items"]["text"] if said is not None] == [text, "next"]
     assert record["title"].encode() == text.encode("utf-8", "replace")
-    assert [tag for tag, _ in Parts(written).tags] == [tag for tag, _ in Parts(trace_to_html(trace_of("a", "b"))).tags]
+    assert [tag for tag, _ in Parts(written).tags] == [
+        tag for tag, _ in Parts(trace_to_html(trace_of("a", "b"))).tags
+    ]
     written.encode()  # can be written to a file
 
 
@@ -108,19 +135,42 @@ def digest(content: bytes) -> dict[str, Any]:
     ("part", "facts"),
     [
         (CacheBreakpointPart(), {"kind": "cache breakpoint"}),
-        (CacheBreakpointPart(kind="ephemeral", ttl="1h"), {"kind": "cache breakpoint", "type": "ephemeral", "ttl": "1h"}),
-        (ImagePart(url="https://x/y.png", width=8, height=4), {"kind": "image", "size": "8×4", "url": "https://x/y.png"}),  # noqa: RUF001  # the sign between two sizes
+        (
+            CacheBreakpointPart(kind="ephemeral", ttl="1h"),
+            {"kind": "cache breakpoint", "type": "ephemeral", "ttl": "1h"},
+        ),
+        (
+            ImagePart(url="https://x/y.png", width=8, height=4),
+            {"kind": "image", "size": "8×4", "url": "https://x/y.png"},  # noqa: RUF001  # the sign between two sizes
+        ),
         (
             ImagePart(url=f"data:image/png;base64,{b64encode(PNG).decode()}", detail="low"),
-            {"kind": "image", "type": "image/png", "detail": "low", "size": "640×480", **digest(PNG)},  # noqa: RUF001  # as above
+            {
+                "kind": "image",
+                "type": "image/png",
+                "detail": "low",
+                "size": "640×480",  # noqa: RUF001  # the sign between two sizes
+                **digest(PNG),
+            },
         ),
-        (ImagePart(url="data:image/svg+xml,%3Csvg/%3E"), {"kind": "image", "type": "image/svg+xml", **digest(b"<svg/>")}),
+        (
+            ImagePart(url="data:image/svg+xml,%3Csvg/%3E"),
+            {"kind": "image", "type": "image/svg+xml", **digest(b"<svg/>")},
+        ),
         (ImagePart(url="data:;base64,abcde"), {"kind": "image", **digest(b"abcde")}),
         (
-            DocumentPart(data=b64encode(b"%PDF").decode(), media_type="application/pdf", name="a.pdf", tokens=9),
+            DocumentPart(
+                data=b64encode(b"%PDF").decode(),
+                media_type="application/pdf",
+                name="a.pdf",
+                tokens=9,
+            ),
             {"kind": "document", "name": "a.pdf", "type": "application/pdf", **digest(b"%PDF")},
         ),
-        (OpaquePart(value={"a": "é"}, provider="chat"), {"kind": "opaque", "provider": "chat", "value": '{"a": "é"}'}),
+        (
+            OpaquePart(value={"a": "é"}, provider="chat"),
+            {"kind": "opaque", "provider": "chat", "value": '{"a": "é"}'},
+        ),
         (OpaquePart(value="x" * 9_998), {"kind": "opaque", **digest(b'"' + b"x" * 9_998 + b'"')}),
     ],
     ids=lambda value: type(value).__name__,
@@ -138,7 +188,11 @@ def traced(*prompt: Any, budget: int = 100) -> Trace:
 
 
 def test_no_path_is_written_and_every_name_once() -> None:
-    trace = traced(Group(label="outer")[[Group(label="inner")[UserMessage(label="user")["a", "b"]] for _ in range(50)]])
+    trace = traced(
+        Group(label="outer")[
+            [Group(label="inner")[UserMessage(label="user")["a", "b"]] for _ in range(50)]
+        ]
+    )
     text = json.dumps(build_columns(trace))
     assert " > " not in text
     assert [text.count(word) for word in ("(outer)", "(inner)")] == [1, 1]
@@ -146,7 +200,10 @@ def test_no_path_is_written_and_every_name_once() -> None:
 
 def test_a_removal_names_its_cause_by_item_id() -> None:
     call = ToolCall(id="a", name="read")
-    trace = traced(AssistantMessage(priority=5, tool_calls=(call,))["reading"], ToolMessage(tool_call_id="a", priority=1)["text"])
+    trace = traced(
+        AssistantMessage(priority=5, tool_calls=(call,))["reading"],
+        ToolMessage(tool_call_id="a", priority=1)["text"],
+    )
     written: Any = json.loads(json.dumps(build_columns(trace)))
     places: list[int | None] = [partner for *_, partner in written["removals"]]
     partners = [None if place is None else trace.items[place].path for place in places]
@@ -155,7 +212,11 @@ def test_a_removal_names_its_cause_by_item_id() -> None:
 
 
 def test_a_priority_that_json_cannot_express_is_replaced() -> None:
-    lowest = traced(UserMessage(priority=float("-inf"))["a"], UserMessage(priority=1e300)["b"], UserMessage()["c"])
+    lowest = traced(
+        UserMessage(priority=float("-inf"))["a"],
+        UserMessage(priority=1e300)["b"],
+        UserMessage()["c"],
+    )
     written: Any = json.loads(json.dumps(build_columns(lowest), allow_nan=False))
     assert written["items"]["priority"] == [None, -1.7976931348623157e308, None, None]
 
@@ -164,8 +225,27 @@ def test_costs_are_written_only_where_they_differ_from_the_counts() -> None:
     trace = traced(UserMessage()[TextChunk()["one"]])
     same: Any = build_columns(trace)
     assert same["costs"] is None
-    item = TraceItem(id=0, parent=None, end=1, position=0, label="", path="", kind="container", element="", priority=0)
+    item = TraceItem(
+        id=0,
+        parent=None,
+        end=1,
+        position=0,
+        label="",
+        path="",
+        kind="container",
+        element="",
+        priority=0,
+    )
     other = Trace(
-        items=(item,), flex_groups=(), removals=(), counts=(3,), costs=(4,), state=0, budget=9, reserved=0, tokenizer="words", timings=()
+        items=(item,),
+        flex_groups=(),
+        removals=(),
+        counts=(3,),
+        costs=(4,),
+        state=0,
+        budget=9,
+        reserved=0,
+        tokenizer="words",
+        timings=(),
     )
     assert build_columns(other)["costs"] == (4,)

@@ -1,6 +1,7 @@
 """Secrets of many shapes, and texts that only look like one.
 
-Every value is made up. The values are put together from pieces, so that no scanner takes this file for a leak.
+Every value is made up. The values are put together from pieces, so that no scanner takes this file
+for a leak.
 """
 
 from __future__ import annotations
@@ -47,11 +48,20 @@ SHAPES: dict[str, tuple[str, str]] = {  # name: (text with {}, secret)
     "digitalocean": ("{}", "dop_v1_" + HEX),
     "shopify": ("{}", "shpat_" + HEX[:32]),
     "age": ("{}", "AGE-SECRET-KEY-1" + "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L" * 2),
-    "azure storage": ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=core", MIXED[:86] + "=="),
+    "azure storage": (
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=core",
+        MIXED[:86] + "==",
+    ),
     "azure bus": ("Endpoint=sb://a/;SharedAccessKeyName=Root;SharedAccessKey={}", MIXED[:43] + "="),
-    "azure signature": ("https://a.blob.core.windows.net/c?sv=2022&sig={}&se=1", MIXED[:43] + "%3D"),
+    "azure signature": (
+        "https://a.blob.core.windows.net/c?sv=2022&sig={}&se=1",
+        MIXED[:43] + "%3D",
+    ),
     "azure client": ("{}", "abc8Q~" + MIXED[:34]),
-    "teams webhook": ("https://x.webhook.office.com/webhookb2/{}", HEX[:36] + "@" + HEX[:36] + "/IncomingWebhook/" + HEX[:32]),
+    "teams webhook": (
+        "https://x.webhook.office.com/webhookb2/{}",
+        HEX[:36] + "@" + HEX[:36] + "/IncomingWebhook/" + HEX[:32],
+    ),
     "new relic": ("{}", "NRAK-" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ0"),
     "linear": ("{}", "lin_api_" + MIXED[:40]),
     "notion": ("{}", "ntn_" + MIXED[:46]),
@@ -67,7 +77,10 @@ SHAPES: dict[str, tuple[str, str]] = {  # name: (text with {}, secret)
     "set cookie": ('"Set-Cookie": "{}"', "sid=" + MIXED[:32] + "; Path=/"),
     "curl user": ("curl -s -u admin:{} https://example.com/x", "hunter2"),
     "curl long": ("curl --user 'admin:{}' https://example.com", "s3cret!"),
-    "curl with two": ("curl --proxy-user me:{0} -u 'admin:{0}' -v https://example.com/x", "hunter!2"),
+    "curl with two": (
+        "curl --proxy-user me:{0} -u 'admin:{0}' -v https://example.com/x",
+        "hunter!2",
+    ),
     "curl in quotes": ('curl -X POST -d "a=1" --user "admin:{}" https://example.com', "hunt&er;2"),
     "option": ("tool login --password {} --force", "hunter2!"),
     "sshpass": ("sshpass -p '{}' ssh root@example.com", "hunter2"),

@@ -128,7 +128,9 @@ def test_conflicts_and_rewinds_are_those_of_the_transcript(tmp_path: Path) -> No
         other = await AsyncTranscript.open(JsonlStore(tmp_path / "talk.jsonl"))
         await other.append_messages(user("b"))
         with pytest.raises(TranscriptConflictError):
-            await one.append(*(entry.payload for entry in other.transcript.path()[:1]), expect=first.id)
+            await one.append(
+                *(entry.payload for entry in other.transcript.path()[:1]), expect=first.id
+            )
         assert texts(one) == ["a", "b"]
         await one.rewind(first.id)
         await one.append_messages(user("c"))

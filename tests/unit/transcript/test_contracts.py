@@ -53,7 +53,9 @@ class Reversing(InMemoryStore):
 
     def load(self) -> LoadedEntries:
         loaded = super().load()
-        return LoadedEntries(entries=loaded.entries[::-1], line_numbers=loaded.line_numbers, last_id=loaded.last_id)
+        return LoadedEntries(
+            entries=loaded.entries[::-1], line_numbers=loaded.line_numbers, last_id=loaded.last_id
+        )
 
 
 @pytest.mark.parametrize("kind", [Forgetful, Careless, Reversing])

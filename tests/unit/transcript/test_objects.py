@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import Message
-from promptkit.errors import InvalidArgumentError, TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+)
 from promptkit.testing import StoreContract
 from promptkit.transcript import JsonlStore, ObjectStore, Transcript, list_transcripts, open_store
 from tests.servers import s3_server
@@ -22,7 +27,9 @@ if TYPE_CHECKING:
     from promptkit.transcript import TranscriptStore
 
 
-pytest.importorskip("obstore", reason="transcripts in object storage need obstore: pip install '.[objects]'")
+pytest.importorskip(
+    "obstore", reason="transcripts in object storage need obstore: pip install '.[objects]'"
+)
 
 
 def said(text: str) -> Message:
@@ -49,7 +56,9 @@ class TestS3(StoreContract):
         return partial(ObjectStore, s3, str(uuid.uuid4()))
 
     @pytest.mark.slow  # a request of the killed process may hold the server for half a minute
-    def test_a_killed_process_loses_nothing_that_was_acknowledged(self, open_store: Callable[[], TranscriptStore]) -> None:
+    def test_a_killed_process_loses_nothing_that_was_acknowledged(
+        self, open_store: Callable[[], TranscriptStore]
+    ) -> None:
         super().test_a_killed_process_loses_nothing_that_was_acknowledged(open_store)
 
 
@@ -66,13 +75,17 @@ def test_one_place_keeps_many_conversations_apart(place: str) -> None:
     for conversation in ids:
         Transcript(ObjectStore(place, conversation)).append_messages(said(conversation))
     for conversation in ids:
-        assert [entry.message for entry in Transcript(ObjectStore(place, conversation)).entries] == [said(conversation)]
+        assert [
+            entry.message for entry in Transcript(ObjectStore(place, conversation)).entries
+        ] == [said(conversation)]
     assert [open_store(address).address for address in list_transcripts(place)] == [
         ObjectStore(place, conversation).address for conversation in sorted(ids)
     ]
 
 
-def test_a_writer_that_was_away_while_entries_were_archived_does_not_take_their_place(place: str) -> None:
+def test_a_writer_that_was_away_while_entries_were_archived_does_not_take_their_place(
+    place: str,
+) -> None:
     away = ObjectStore(place, "1")
     away.load()
     here = Transcript(ObjectStore(place, "1"))
@@ -82,10 +95,14 @@ def test_a_writer_that_was_away_while_entries_were_archived_does_not_take_their_
     archiving.archive(through=here.path()[1].id)
     late = Transcript(away)
     late.append_messages(said("four"))
-    assert [entry.message.text for entry in Transcript(ObjectStore(place, "1")).path() if entry.message] == ["one", "two", "three", "four"]
+    assert [
+        entry.message.text for entry in Transcript(ObjectStore(place, "1")).path() if entry.message
+    ] == ["one", "two", "three", "four"]
 
 
-def test_an_archiving_that_was_cut_short_loses_nothing_and_can_be_repeated(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archiving_that_was_cut_short_loses_nothing_and_can_be_repeated(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import obstore
 
     transcript = Transcript(ObjectStore(place, "1"))
@@ -95,7 +112,12 @@ def test_an_archiving_that_was_cut_short_loses_nothing_and_can_be_repeated(place
     for fails_at in range(4):
         calls = iter(range(10))
 
-        def failing(*arguments: object, calls: Iterator[int] = calls, fails_at: int = fails_at, **named: object) -> object:
+        def failing(
+            *arguments: object,
+            calls: Iterator[int] = calls,
+            fails_at: int = fails_at,
+            **named: object,
+        ) -> object:
             if next(calls) == fails_at:
                 raise OSError("the connection broke")
             return put(*arguments, **named)
@@ -110,7 +132,9 @@ def test_an_archiving_that_was_cut_short_loses_nothing_and_can_be_repeated(place
     assert len(ObjectStore(place, "1", read_archives=False).load().entries) == 4
 
 
-def test_an_object_whose_answer_was_lost_is_not_written_twice(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_whose_answer_was_lost_is_not_written_twice(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import obstore
 
     put: Any = obstore.put  # Any: its arguments are passed on
@@ -124,7 +148,10 @@ def test_an_object_whose_answer_was_lost_is_not_written_twice(place: str, monkey
         patch.setattr(obstore, "put", answering_nothing)
         transcript.append_messages(said("one"))
     transcript.append_messages(said("two"))
-    assert [entry.message for entry in Transcript(ObjectStore(place, "1")).path()] == [said("one"), said("two")]
+    assert [entry.message for entry in Transcript(ObjectStore(place, "1")).path()] == [
+        said("one"),
+        said("two"),
+    ]
 
 
 def test_each_object_is_a_transcript_file(tmp_path: Path) -> None:
@@ -145,7 +172,9 @@ def test_an_object_of_a_newer_version_or_of_somebody_else_is_refused(tmp_path: P
 
 
 def test_a_bucket_that_is_not_there_is_an_error_in_one_line(s3: str) -> None:
-    with pytest.raises(TranscriptError, match=r"s3://nowhere/x#1 cannot be read: .* 404 Not Found") as caught:
+    with pytest.raises(
+        TranscriptError, match=r"s3://nowhere/x#1 cannot be read: .* 404 Not Found"
+    ) as caught:
         ObjectStore("s3://nowhere/x#1").load()
     assert "\n" not in str(caught.value)
     with pytest.raises(TranscriptWriteError, match="nothing was written: ") as caught:

@@ -33,7 +33,10 @@ def result(call: str, text: str) -> Message:
 
 
 def call(call_id: str, name: str) -> Message:
-    return Message(role="assistant", tool_calls=[ToolCall(id=call_id, name=name, arguments='{"path": "parser.py"}')])
+    return Message(
+        role="assistant",
+        tool_calls=[ToolCall(id=call_id, name=name, arguments='{"path": "parser.py"}')],
+    )
 
 
 def looked_back(store: TranscriptStore | None = None) -> Transcript:
@@ -51,12 +54,17 @@ def shown(transcript: Transcript) -> str:
     return build_view(transcript.path()).messages[4].text
 
 
-def test_a_look_back_is_stored_by_reference_and_shown_in_full_also_after_loading(tmp_path: Path) -> None:
+def test_a_look_back_is_stored_by_reference_and_shown_in_full_also_after_loading(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "talk.jsonl"
     transcript = looked_back(JsonlStore(file))
     stored = transcript.get("e5").payload
     assert isinstance(stored, MessageEntry)
-    assert stored.message.text == f"[result of read_file, entry e3]\n{QUOTE_MARK}\n\n[there is more: recall({{}})]"
+    assert (
+        stored.message.text
+        == f"[result of read_file, entry e3]\n{QUOTE_MARK}\n\n[there is more: recall({{}})]"
+    )
     assert LONG[800:900] not in file.read_text().splitlines()[-1]
     again = Transcript(JsonlStore(file))
     assert again.path() == transcript.path()
@@ -85,12 +93,14 @@ def test_a_quote_whose_entry_is_missing_stays_a_mark() -> None:
 
 
 def test_a_program_that_passes_its_whole_list_continues_the_same_branch() -> None:
-    window = ContextWindow(model="m", transcript=looked_back(), budget=50_000, tokenizer=WordTokenizer())
+    window = ContextWindow(
+        model="m", transcript=looked_back(), budget=50_000, tokenizer=WordTokenizer()
+    )
     messages = window.view.messages
     assert window.sync(messages) == []
-    assert [entry.message for entry in window.sync([*messages, Message(role="user", content="Go on.")])] == [
-        Message(role="user", content="Go on.")
-    ]
+    assert [
+        entry.message for entry in window.sync([*messages, Message(role="user", content="Go on.")])
+    ] == [Message(role="user", content="Go on.")]
     assert len(window.transcript.leaves()) == 1
 
 
@@ -98,7 +108,13 @@ def test_a_summarizer_is_given_the_references_and_facts_do_not_repeat_what_was_r
     transcript = looked_back()
     items = build_view(transcript.path()).items
     task = SummaryTask(plan=Plan(leaf="e5", dropped=items), max_tokens=100)
-    assert [LONG[:900] in message.text for message in collect_dropped_messages(task)] == [False, False, True, False, False]
+    assert [LONG[:900] in message.text for message in collect_dropped_messages(task)] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert not updated_facts(task).get("errors")
     assert not updated_facts(task).get("commands")
 
@@ -109,12 +125,22 @@ def test_a_quoted_text_is_restored_exactly(data: st.DataObject) -> None:
     letters = st.text(st.sampled_from("ab…[] \n\r\u2028"), max_size=60)
     sources = {f"e{at}": (data.draw(letters) * data.draw(st.integers(1, 20))) for at in range(3)}
     entries = {
-        name: Entry(id=name, parent_id=None, time=0.0, payload=MessageEntry(message=Message(role="user", content=text)))
+        name: Entry(
+            id=name,
+            parent_id=None,
+            time=0.0,
+            payload=MessageEntry(message=Message(role="user", content=text)),
+        )
         for name, text in sources.items()
     }
     pieces = data.draw(
         st.lists(
-            st.tuples(st.sampled_from(["e0", "e1", "e2", "e9"]), st.integers(0, 400), st.integers(0, 1200), letters),
+            st.tuples(
+                st.sampled_from(["e0", "e1", "e2", "e9"]),
+                st.integers(0, 400),
+                st.integers(0, 1200),
+                letters,
+            ),
             max_size=4,
         )
     )

@@ -61,7 +61,9 @@ def test_a_hundred_thousand_characters_made_to_be_slow_are_not(unit: str) -> Non
 
 @pytest.fixture(scope="module")
 def redact() -> Redactor:
-    pytest.importorskip("kingfisher_sdk", reason="the rules of a scanner need Kingfisher: pip install '.[scanner]'")
+    pytest.importorskip(
+        "kingfisher_sdk", reason="the rules of a scanner need Kingfisher: pip install '.[scanner]'"
+    )
     return load_scanner()
 
 
@@ -69,7 +71,9 @@ class TestScanner:
     """The rules of a kept scanner, beyond the shapes above."""
 
     @pytest.mark.parametrize("name", [*RARE, *list(SHAPES)[::9]])
-    def test_secrets_of_services_that_few_use_are_taken_out_too(self, redact: Redactor, name: str) -> None:
+    def test_secrets_of_services_that_few_use_are_taken_out_too(
+        self, redact: Redactor, name: str
+    ) -> None:
         template, secret = (RARE | SHAPES)[name]
         shown = redact(f"See \ud800 {template.format(secret)} here.")
         assert secret not in shown

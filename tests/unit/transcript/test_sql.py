@@ -15,9 +15,22 @@ import pytest
 
 from promptkit import ContextWindow, Message, ToolDefinition
 from promptkit.compaction.lifecycle.recall_tool import recall
-from promptkit.errors import InvalidArgumentError, TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+)
 from promptkit.testing import StoreContract
-from promptkit.transcript import Checkpoint, SearchableStore, SqlStore, Transcript, list_transcripts, open_store, sql
+from promptkit.transcript import (
+    Checkpoint,
+    SearchableStore,
+    SqlStore,
+    Transcript,
+    list_transcripts,
+    open_store,
+    sql,
+)
 from tests.servers import postgres_server
 
 if TYPE_CHECKING:
@@ -27,7 +40,9 @@ if TYPE_CHECKING:
     from promptkit.transcript import TranscriptStore
 
 
-pytest.importorskip("sqlalchemy", reason="transcripts in a database need SQLAlchemy: pip install '.[sql]'")
+pytest.importorskip(
+    "sqlalchemy", reason="transcripts in a database need SQLAlchemy: pip install '.[sql]'"
+)
 
 
 def said(text: str) -> Message:
@@ -87,20 +102,36 @@ def test_a_database_of_a_newer_version_is_refused_and_not_changed(database: str)
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE promptkit_schema SET version = 7"))
         store = SqlStore(database, "new")
-        for use in (store.load, partial(store.append, ENTRIES), partial(store.archive, through="x")):
-            with pytest.raises(TranscriptFormatError, match="has version 7 of the schema, and this promptkit knows up to 1: use a newer"):
+        for use in (
+            store.load,
+            partial(store.append, ENTRIES),
+            partial(store.archive, through="x"),
+        ):
+            with pytest.raises(
+                TranscriptFormatError,
+                match="has version 7 of the schema, and this promptkit knows up to 1: use a newer",
+            ):
                 use()
         with engine.begin() as connection:
-            assert connection.execute(sa.text("SELECT count(*) FROM promptkit_conversations WHERE id = 'new'")).scalar() == 0
+            assert (
+                connection.execute(
+                    sa.text("SELECT count(*) FROM promptkit_conversations WHERE id = 'new'")
+                ).scalar()
+                == 0
+            )
             connection.execute(sa.text("UPDATE promptkit_schema SET version = 1"))
     finally:
         engine.dispose()
 
 
-def test_a_message_with_more_words_than_an_index_takes_is_kept_and_found(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_with_more_words_than_an_index_takes_is_kept_and_found(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sql, "MAX_VECTOR_BYTES", 1_000)
     store = SqlStore(database, "large")
-    (entry,) = Transcript(store).append_messages(said(" ".join(f"word{number}" for number in range(200))))
+    (entry,) = Transcript(store).append_messages(
+        said(" ".join(f"word{number}" for number in range(200)))
+    )
     assert store.find_entries(["word177"]) >= {entry.id}
     assert Transcript(SqlStore(database, "large")).entries == [entry]
 
@@ -108,21 +139,33 @@ def test_a_message_with_more_words_than_an_index_takes_is_kept_and_found(databas
 def test_recall_finds_the_same_with_the_index_as_without(database: str) -> None:
     transcript = Transcript(SqlStore(database, "recall"))
     for number in range(14):
-        transcript.append_messages(said(f"step {number}: src/module_{number % 7}.py raises KeyError\nand more in line {number}"))
+        transcript.append_messages(
+            said(
+                f"step {number}: src/module_{number % 7}.py raises KeyError\nand more in line {number}"
+            )
+        )
     store = transcript.store
     assert isinstance(store, SearchableStore)
     for query in ("module_3.py", "KeyError step 11", "src/module_5.py line", "nothing of this"):
         arguments = {"query": query}
-        assert recall(transcript.path(), arguments, index=store) == recall(transcript.path(), arguments)
+        assert recall(transcript.path(), arguments, index=store) == recall(
+            transcript.path(), arguments
+        )
     assert len(store.find_entries(["module_3.py"])) == 2, "of 14 messages only these are looked at"
 
 
-def test_a_summary_names_the_url_and_the_tool_recall_but_no_tool_that_reads_files(tmp_path: Path) -> None:
+def test_a_summary_names_the_url_and_the_tool_recall_but_no_tool_that_reads_files(
+    tmp_path: Path,
+) -> None:
     url = f"sqlite:///{tmp_path}/talks.db#1"
     transcript = Transcript(SqlStore(url))
     for number in range(10):
-        transcript.append_messages(said(f"question {number} " * 120), Message(role="assistant", content=("answer " * 120,)))
-    window = ContextWindow(model="gpt-5", transcript=transcript, tools=[ToolDefinition(name="read_file")])
+        transcript.append_messages(
+            said(f"question {number} " * 120), Message(role="assistant", content=("answer " * 120,))
+        )
+    window = ContextWindow(
+        model="gpt-5", transcript=transcript, tools=[ToolDefinition(name="read_file")]
+    )
     checkpoint = asyncio.run(window.compact(allow_extractive=True))
     assert checkpoint is not None
     assert isinstance(checkpoint.payload, Checkpoint)
@@ -133,7 +176,9 @@ def test_a_summary_names_the_url_and_the_tool_recall_but_no_tool_that_reads_file
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked on this system")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded, use of fork:DeprecationWarning"
+)
 def test_a_process_that_is_forked_uses_and_closes_connections_of_its_own(database: str) -> None:
     transcript = Transcript(SqlStore(database, "forked"))
     transcript.append_messages(said("one"))
@@ -148,7 +193,11 @@ def test_a_process_that_is_forked_uses_and_closes_connections_of_its_own(databas
         os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     transcript.append_messages(said("four"))
-    assert [entry.message.text for entry in Transcript(SqlStore(database, "forked")).path() if entry.message] == [
+    assert [
+        entry.message.text
+        for entry in Transcript(SqlStore(database, "forked")).path()
+        if entry.message
+    ] == [
         "one",
         "two",
         "three",
@@ -179,7 +228,9 @@ def test_a_file_that_is_no_database_is_an_error_with_its_name(tmp_path: Path) ->
     (tmp_path / "talks.db").write_text("no database " * 100)
     with pytest.raises(TranscriptError, match=r"talks\.db cannot be read: file is not a database"):
         SqlStore(f"sqlite:///{tmp_path}/talks.db#1").load()
-    with pytest.raises(TranscriptWriteError, match=r"talks\.db: nothing was written: file is not a database"):
+    with pytest.raises(
+        TranscriptWriteError, match=r"talks\.db: nothing was written: file is not a database"
+    ):
         SqlStore(f"sqlite:///{tmp_path}/talks.db#1").append(ENTRIES)
     with pytest.raises(TranscriptWriteError, match="there is no directory"):
         SqlStore(f"sqlite:///{tmp_path}/none/talks.db#1").append(ENTRIES)
@@ -193,9 +244,14 @@ def test_a_record_that_cannot_be_read_is_a_problem_with_its_number(tmp_path: Pat
         connection.execute("UPDATE promptkit_entries SET record = '{' WHERE number = 2")
     connection.close()
     again = Transcript(SqlStore(url))
-    assert [(problem.line, problem.detail[:20]) for problem in again.problems] == [(2, "the line is not JSON")]
+    assert [(problem.line, problem.detail[:20]) for problem in again.problems] == [
+        (2, "the line is not JSON")
+    ]
     again.append_messages(said("three"))
-    assert [entry.message.text for entry in Transcript(SqlStore(url)).entries if entry.message] == ["one", "three"]
+    assert [entry.message.text for entry in Transcript(SqlStore(url)).entries if entry.message] == [
+        "one",
+        "three",
+    ]
 
 
 def test_the_address_has_no_password() -> None:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from promptkit import Message, ToolCall, Usage
-from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry, Observation, Reset, UnknownEntry
-from promptkit.transcript.statistics import TranscriptStatistics, TranscriptTotals, compute_statistics
+from promptkit.transcript.entries import (
+    Checkpoint,
+    Entry,
+    MessageEntry,
+    Observation,
+    Reset,
+    UnknownEntry,
+)
+from promptkit.transcript.statistics import (
+    TranscriptStatistics,
+    TranscriptTotals,
+    compute_statistics,
+)
 
 
 def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
@@ -12,7 +23,9 @@ def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
 
 
 ASKED = Message(role="user", content=("one two",))
-CALLED = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"), ToolCall(id="d", name="read")))
+CALLED = Message(
+    role="assistant", tool_calls=(ToolCall(id="c", name="read"), ToolCall(id="d", name="read"))
+)
 ENTRIES = [
     entry("a", None, 3, MessageEntry(message=ASKED)),
     entry("b", "a", 1, MessageEntry(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
@@ -39,9 +52,17 @@ def test_counts_each_entry_once() -> None:
 
 
 def test_counts_tokens_if_it_is_told_how() -> None:
-    assert compute_statistics(ENTRIES, count_tokens=lambda message: len(message.text.split()) + 1).tokens == {"user": 3, "assistant": 1}
+    assert compute_statistics(
+        ENTRIES, count_tokens=lambda message: len(message.text.split()) + 1
+    ).tokens == {"user": 3, "assistant": 1}
 
 
 def test_of_nothing_is_nothing() -> None:
     made = TranscriptTotals().result
-    assert (made.entries, made.branches, made.first, made.last, made.usage) == (0, 0, None, None, Usage(input_tokens=0))
+    assert (made.entries, made.branches, made.first, made.last, made.usage) == (
+        0,
+        0,
+        None,
+        None,
+        Usage(input_tokens=0),
+    )

@@ -14,7 +14,16 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Entry, Label, MessageEntry, Observation, Setting
+from promptkit.transcript.entries import (
+    BranchSummary,
+    Checkpoint,
+    Edit,
+    Entry,
+    Label,
+    MessageEntry,
+    Observation,
+    Setting,
+)
 from promptkit.transcript.store import InMemoryStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import ViewBuilder, build_view
@@ -51,18 +60,27 @@ class TestSeveralWriters:
         for number in range(6):
             (one if number % 3 else other).append_messages(said(str(number)))
         assert len(Transcript(store).leaves()) == 1
-        assert [entry.message.text for entry in Transcript(store).path() if entry.message] == list("012345")
+        assert [entry.message.text for entry in Transcript(store).path() if entry.message] == list(
+            "012345"
+        )
         one.refresh()
         assert one.path() == Transcript(store).path()
 
     def test_may_answer_a_call_behind_which_another_wrote(self) -> None:
         store = InMemoryStore()
         one, other = Transcript(store), Transcript(store)
-        one.append_messages(said("one"), Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        one.append_messages(
+            said("one"), Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),))
+        )
         other.append_messages(said("two"))
         one.append_messages(Message(role="tool", tool_call_id="c1", content=("ok",)))
         assert len(one.leaves()) == 1
-        assert [message.role for message in build_view(one.path()).messages] == ["user", "assistant", "tool", "user"]
+        assert [message.role for message in build_view(one.path()).messages] == [
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
 
     def test_keep_their_branches_where_one_went_back(self) -> None:
         store = InMemoryStore()
@@ -74,7 +92,10 @@ class TestSeveralWriters:
         one.append_messages(said("four"))
         other.append_messages(said("five"))
         both = Transcript(store)
-        texts = [[entry.message.text for entry in both.path(leaf.id) if entry.message] for leaf in both.leaves()]
+        texts = [
+            [entry.message.text for entry in both.path(leaf.id) if entry.message]
+            for leaf in both.leaves()
+        ]
         assert texts == [["one", "two", "four"], ["one", "three", "five"]]
 
     def test_going_back_to_an_entry_does_not_end_up_behind_what_another_wrote_there(self) -> None:
@@ -97,7 +118,11 @@ class TestSeveralWriters:
         third.rewind(None)
         third.append_messages(said("else"))
         one.append_messages(said("three"))
-        assert [entry.message.text for entry in one.path() if entry.message] == ["one", "two", "three"]
+        assert [entry.message.text for entry in one.path() if entry.message] == [
+            "one",
+            "two",
+            "three",
+        ]
 
     def test_a_store_that_always_refuses_is_an_error_and_no_endless_loop(self) -> None:
         class Refusing(InMemoryStore):
@@ -126,19 +151,27 @@ class TestAppending:
     def test_refuses_a_result_before_its_call(self) -> None:
         transcript = talk("one")
         result = MessageEntry(message=Message(role="tool", tool_call_id="c1", content=("ok",)))
-        with pytest.raises(TranscriptError, match="the call 'c1', which is not on this path: append the call first"):
+        with pytest.raises(
+            TranscriptError, match="the call 'c1', which is not on this path: append the call first"
+        ):
             transcript.append(result)
         with pytest.raises(TranscriptError, match="the call None"):
             transcript.append_messages(Message(role="tool"))
-        call = MessageEntry(message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        call = MessageEntry(
+            message=Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),))
+        )
         with pytest.raises(TranscriptError, match="append the call first"):
             transcript.append(result, call)
-        assert ids(transcript.entries) == "a", "and nothing of a batch is appended of which a part is wrong"
+        assert ids(transcript.entries) == "a", (
+            "and nothing of a batch is appended of which a part is wrong"
+        )
         transcript.append(call, result)
 
     def test_refuses_a_result_whose_call_is_on_another_branch(self) -> None:
         transcript = talk("one")
-        transcript.append_messages(Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),)))
+        transcript.append_messages(
+            Message(role="assistant", tool_calls=(ToolCall(id="c1", name="read"),))
+        )
         transcript.rewind("a")
         with pytest.raises(TranscriptError, match="append the call first"):
             transcript.append_messages(Message(role="tool", tool_call_id="c1"))
@@ -146,10 +179,19 @@ class TestAppending:
     @pytest.mark.parametrize(
         ("payload", "why"),
         [
-            (Edit(target="x", content=None, reason="pruned"), "the edit refers to the entry 'x', which is not on this path"),
+            (
+                Edit(target="x", content=None, reason="pruned"),
+                "the edit refers to the entry 'x', which is not on this path",
+            ),
             (Edit(target="b", content=None, reason="pruned"), "'b', which is not on this path"),
-            (Checkpoint(summary="s", first_kept="b"), "the checkpoint refers to the entry 'b', which is not on this path"),
-            (Label(target="x", label="l"), "the label refers to the entry 'x', which is not in this transcript"),
+            (
+                Checkpoint(summary="s", first_kept="b"),
+                "the checkpoint refers to the entry 'b', which is not on this path",
+            ),
+            (
+                Label(target="x", label="l"),
+                "the label refers to the entry 'x', which is not in this transcript",
+            ),
             (BranchSummary(leaf="x", summary="s"), "'x', which is not in this transcript"),
         ],
     )
@@ -158,7 +200,11 @@ class TestAppending:
         transcript.rewind("a")
         with pytest.raises(TranscriptError, match=why):
             transcript.append(payload)
-        transcript.append(Label(target="b", label="l"), BranchSummary(leaf="b", summary="s"), Edit(target="a", content=None, reason="r"))
+        transcript.append(
+            Label(target="b", label="l"),
+            BranchSummary(leaf="b", summary="s"),
+            Edit(target="a", content=None, reason="r"),
+        )
 
     def test_refuses_an_id_that_was_used_before(self) -> None:
         transcript = Transcript(new_id=lambda: "same")
@@ -170,11 +216,15 @@ class TestAppending:
 
     def test_expects_the_leaf_that_the_caller_saw(self) -> None:
         transcript = talk("one", "two")
-        with pytest.raises(TranscriptConflictError, match="1 entry was appended behind 'a' meanwhile") as caught:
+        with pytest.raises(
+            TranscriptConflictError, match="1 entry was appended behind 'a' meanwhile"
+        ) as caught:
             transcript.append(MessageEntry(message=said("three")), expect="a")
         assert [entry.id for entry in caught.value.entries] == ["b"]
         transcript.append(MessageEntry(message=said("three")), expect="b")
-        with pytest.raises(TranscriptConflictError, match="3 entries were appended to an empty transcript"):
+        with pytest.raises(
+            TranscriptConflictError, match="3 entries were appended to an empty transcript"
+        ):
             transcript.append(MessageEntry(message=said("four")), expect="")
 
     def test_expects_a_leaf_after_others_wrote_on_another_branch(self) -> None:
@@ -194,7 +244,12 @@ class TestAppending:
                 super().append(entries, expect=expect)
 
         transcript = Transcript(Slow())
-        threads = [threading.Thread(target=lambda: [transcript.append_messages(said("x")) for _ in range(200)]) for _ in range(4)]
+        threads = [
+            threading.Thread(
+                target=lambda: [transcript.append_messages(said("x")) for _ in range(200)]
+            )
+            for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -210,7 +265,10 @@ class TestAppending:
 
         def turn() -> None:
             call = ToolCall(id=f"c{len(transcript)}", name="read")
-            transcript.append_messages(Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id=call.id))
+            transcript.append_messages(
+                Message(role="assistant", tool_calls=(call,)),
+                Message(role="tool", tool_call_id=call.id),
+            )
             projector.build(transcript.path())
 
         turn()
@@ -287,7 +345,14 @@ class TestBranches:
 
     def test_that_are_not_there_are_named(self) -> None:
         transcript = talk("one")
-        for ask in (transcript.get, transcript.path, transcript.rewind, transcript.children, transcript.parent, transcript.branch_entries):
+        for ask in (
+            transcript.get,
+            transcript.path,
+            transcript.rewind,
+            transcript.children,
+            transcript.parent,
+            transcript.branch_entries,
+        ):
             with pytest.raises(TranscriptError, match="there is no entry 'x' in this transcript"):
                 ask("x")
 
@@ -346,24 +411,38 @@ def entry(name: str, parent: str | None) -> Entry:
 
 class TestLoading:
     def test_goes_on_from_the_last_entry_that_was_written(self) -> None:
-        assert Transcript(InMemoryStore([entry("a", None), entry("b", "a"), entry("c", "a")])).leaf == "c"
+        assert (
+            Transcript(InMemoryStore([entry("a", None), entry("b", "a"), entry("c", "a")])).leaf
+            == "c"
+        )
 
-    def test_puts_an_entry_without_a_parent_that_is_there_behind_the_one_before_and_says_so(self) -> None:
-        transcript = Transcript(InMemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")]))
+    def test_puts_an_entry_without_a_parent_that_is_there_behind_the_one_before_and_says_so(
+        self,
+    ) -> None:
+        transcript = Transcript(
+            InMemoryStore([entry("a", None), entry("b", "gone"), entry("c", "b")])
+        )
         assert ids(transcript.path()) == "abc"
         assert [(problem.line, problem.detail) for problem in transcript.problems] == [
-            (2, "the entry 'b' follows 'gone', which is not before it in the file; it was placed after 'a' instead.")
+            (
+                2,
+                "the entry 'b' follows 'gone', which is not before it in the file; it was placed after 'a' instead.",
+            )
         ]
         assert transcript.entries[1].parent_id == "gone", "what was written is as it was"
 
-    @pytest.mark.parametrize("parents", [("a", None), ("b", "a"), ("x", "b")], ids=["itself", "each other", "forwards"])
+    @pytest.mark.parametrize(
+        "parents", [("a", None), ("b", "a"), ("x", "b")], ids=["itself", "each other", "forwards"]
+    )
     def test_never_goes_in_circles(self, parents: tuple[str, str | None]) -> None:
         transcript = Transcript(InMemoryStore([entry("a", parents[0]), entry("b", parents[1])]))
         assert len(transcript.problems) >= 1
         assert "b" in ids(transcript.path())
 
     def test_leaves_out_an_id_that_was_there_before(self) -> None:
-        transcript = Transcript(InMemoryStore([entry("a", None), entry("a", None), entry("b", "a")]))
+        transcript = Transcript(
+            InMemoryStore([entry("a", None), entry("a", None), entry("b", "a")])
+        )
         assert ids(transcript.entries) == "ab"
         assert [problem.line for problem in transcript.problems] == [2]
 
@@ -403,4 +482,6 @@ class TestRefreshing:
 
 
 def test_an_entry_is_a_value() -> None:
-    assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(entry("b", None), payload=MessageEntry(message=said("a")))
+    assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(
+        entry("b", None), payload=MessageEntry(message=said("a"))
+    )

@@ -47,16 +47,28 @@ class TestWithoutAKey:
         assert max(map(len, lines)) <= 80
 
     def test_a_pipe_is_one_line_a_message_and_plain(self, folder: Path) -> None:
-        done = chat(folder, "--folder", "docs", lines="list the files\n\n/quit\nnobody hears this\n")
+        done = chat(
+            folder, "--folder", "docs", lines="list the files\n\n/quit\nnobody hears this\n"
+        )
 
         assert (done.returncode, done.stderr) == (0, "")
         assert "alpha.md  " in done.stdout
         assert "\x1b" not in done.stdout
         assert "nobody" not in done.stdout
-        assert [line for line in done.stdout.splitlines() if line.startswith("> ")] == ["> list the files", "> /quit"]
+        assert [line for line in done.stdout.splitlines() if line.startswith("> ")] == [
+            "> list the files",
+            "> /quit",
+        ]
 
     def test_asked_for_the_script_answers_even_with_a_key(self, folder: Path) -> None:
-        done = chat(folder, "--demo", "-m", "hello", OPENAI_API_KEY="none", OPENAI_BASE_URL="http://127.0.0.1:9")
+        done = chat(
+            folder,
+            "--demo",
+            "-m",
+            "hello",
+            OPENAI_API_KEY="none",
+            OPENAI_BASE_URL="http://127.0.0.1:9",
+        )
 
         assert done.returncode == 0
         assert done.stdout.startswith("A scripted model answers.\n")
@@ -78,17 +90,38 @@ class TestWithoutAKey:
 
 
 class TestSummaries:
-    def test_one_is_begun_ready_and_in_place_and_the_rest_can_be_looked_up(self, folder: Path) -> None:
-        done = chat(folder, "talk.jsonl", "--folder", "docs", *LONG, *answers("hello", "look up ahpla", "/receipt"))
+    def test_one_is_begun_ready_and_in_place_and_the_rest_can_be_looked_up(
+        self, folder: Path
+    ) -> None:
+        done = chat(
+            folder,
+            "talk.jsonl",
+            "--folder",
+            "docs",
+            *LONG,
+            *answers("hello", "look up ahpla", "/receipt"),
+        )
 
         assert (done.returncode, done.stderr) == (0, "")
-        steps = ["> read epsilon.md", "messages, in the background", "the summary is ready", "> hello"]
-        steps += ["summary applied (extractive): ", "> look up ahpla", "  · search 'ahpla' in the transcript → ", "summaries: 1"]
+        steps = [
+            "> read epsilon.md",
+            "messages, in the background",
+            "the summary is ready",
+            "> hello",
+        ]
+        steps += [
+            "summary applied (extractive): ",
+            "> look up ahpla",
+            "  · search 'ahpla' in the transcript → ",
+            "summaries: 1",
+        ]
         places = [done.stdout.find(step) for step in steps]
         assert -1 not in places
         assert places == sorted(places)
         (checkpoint,) = [
-            entry.payload for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries if isinstance(entry.payload, Checkpoint)
+            entry.payload
+            for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries
+            if isinstance(entry.payload, Checkpoint)
         ]
         assert checkpoint.trigger == "background"
         assert (checkpoint.tokens_after or 0) < (checkpoint.tokens_before or 0) / 2
@@ -97,18 +130,25 @@ class TestSummaries:
     def test_the_same_lines_are_the_same_conversation(self, folder: Path) -> None:
         shown: list[str] = []
         for _ in range(2):
-            shown.append(chat(folder, "talk.jsonl", "--folder", "docs", *LONG, "-m", "hello").stdout)
+            shown.append(
+                chat(folder, "talk.jsonl", "--folder", "docs", *LONG, "-m", "hello").stdout
+            )
             (folder / "talk.jsonl").unlink()
 
         assert shown[0] == shown[1]
         assert "summary applied" in shown[0]
 
-    def test_where_no_summary_is_to_be_had_the_receipt_says_what_was_left_out(self, folder: Path) -> None:
+    def test_where_no_summary_is_to_be_had_the_receipt_says_what_was_left_out(
+        self, folder: Path
+    ) -> None:
         done = chat(folder, "--folder", "docs", "--window", "750", *LONG[:6], "-m", "/receipt")
 
         assert done.returncode == 0
         assert "no summary was made: " in done.stdout
-        assert "the oldest messages were removed from this request (/receipt lists them)" in done.stdout
+        assert (
+            "the oldest messages were removed from this request (/receipt lists them)"
+            in done.stdout
+        )
         receipt = done.stdout.partition("> /receipt\n")[2].splitlines()
         assert receipt[1].startswith("removed or shortened before rendering, in this order: ")
         assert receipt[2].endswith(" tokens  user       read alpha.md")
@@ -121,23 +161,55 @@ class TestCommands:
         done = chat(folder, "-m", "/help")
 
         named = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("/")}
-        assert named == {"/help", "/context", "/receipt", "/compact", "/undo", "/rewind", "/resume", "/fork", "/quit"}
+        assert named == {
+            "/help",
+            "/context",
+            "/receipt",
+            "/compact",
+            "/undo",
+            "/rewind",
+            "/resume",
+            "/fork",
+            "/quit",
+        }
         assert max(map(len, done.stdout.splitlines())) < 80
 
     def test_context_says_what_the_window_holds(self, folder: Path) -> None:
         done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context")
 
-        facts = {line[:11].strip(): line[12:] for line in done.stdout.partition("> /context\n")[2].splitlines()}
+        facts = {
+            line[:11].strip(): line[12:]
+            for line in done.stdout.partition("> /context\n")[2].splitlines()
+        }
         assert facts["model"] == "scripted"
         assert "window of 16,000" in facts["window"]
         assert facts["contents"] == "1 user message, 1 assistant message, 0 tool results"
-        assert "tokens of the next request:\ni" in done.stdout  # a bar, with a letter for each part where there are no colours
-        assert {"i instructions", "t tools", "s summary", "m messages", "r tool results", ". free"} <= {
-            line[:20].rstrip() if line[0] != "-" else "" for line in done.stdout.splitlines() if line
+        # a bar, with a letter for each part where there are no colours
+        assert "tokens of the next request:\ni" in done.stdout
+        assert {
+            "i instructions",
+            "t tools",
+            "s summary",
+            "m messages",
+            "r tool results",
+            ". free",
+        } <= {
+            line[:20].rstrip() if line[0] != "-" else ""
+            for line in done.stdout.splitlines()
+            if line
         }
 
     def test_compact_summarizes_now_and_undo_takes_it_back(self, folder: Path) -> None:
-        said = answers("read alpha.md", "read beta.md", "read gamma.md", "/compact", "/receipt", "/undo", "/receipt", "/undo")
+        said = answers(
+            "read alpha.md",
+            "read beta.md",
+            "read gamma.md",
+            "/compact",
+            "/receipt",
+            "/undo",
+            "/receipt",
+            "/undo",
+        )
         done = chat(folder, "--folder", "docs", *said)
 
         assert done.returncode == 0
@@ -147,20 +219,39 @@ class TestCommands:
         assert done.stdout.endswith("there is no summary to revert.\n")
 
     def test_with_nothing_old_there_is_nothing_to_compact(self, folder: Path) -> None:
-        assert chat(folder, "-m", "/compact").stdout.endswith("there is nothing to summarize: all messages are recent.\n")
+        assert chat(folder, "-m", "/compact").stdout.endswith(
+            "there is nothing to summarize: all messages are recent.\n"
+        )
 
     def test_rewind_goes_back_to_before_a_message(self, folder: Path) -> None:
-        done = chat(folder, "talk.jsonl", *answers("one", "two", "three", "/rewind 2", "four", "/rewind 9", f"/rewind {'9' * 5_000}"))
+        done = chat(
+            folder,
+            "talk.jsonl",
+            *answers(
+                "one", "two", "three", "/rewind 2", "four", "/rewind 9", f"/rewind {'9' * 5_000}"
+            ),
+        )
 
         assert "back to before: two\n" in done.stdout
         path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
-        assert [entry.message.text for entry in path if entry.message and entry.message.role == "user"] == ["one", "four"]
+        assert [
+            entry.message.text for entry in path if entry.message and entry.message.role == "user"
+        ] == ["one", "four"]
         assert "you have sent only 2: use a smaller number." in done.stdout
         assert done.stdout.endswith("/rewind needs a number of your messages, such as /rewind 2.\n")
 
     def test_a_fork_is_a_file_of_its_own(self, folder: Path) -> None:
         done = chat(
-            folder, "talk.jsonl", *answers("one", "/fork other.jsonl", "two", "/fork other.jsonl", "/fork ~nobody-of-that-name/x", "/fork")
+            folder,
+            "talk.jsonl",
+            *answers(
+                "one",
+                "/fork other.jsonl",
+                "two",
+                "/fork other.jsonl",
+                "/fork ~nobody-of-that-name/x",
+                "/fork",
+            ),
         )
 
         assert "2 entries written to other.jsonl" in done.stdout
@@ -174,10 +265,16 @@ class TestCommands:
         done = chat(folder, "talk.jsonl", *answers("/nonsense", " /etc is a folder", "/resume"))
 
         assert "there is no command /nonsense; /help lists them." in done.stdout
-        said = [entry.message.text for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path() if entry.message]
+        said = [
+            entry.message.text
+            for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path()
+            if entry.message
+        ]
         assert said[0] == " /etc is a folder"
         assert "nonsense" not in "".join(said)
-        assert done.stdout.endswith("error: there is no turn to resume: the last message is the model's reply.\n")
+        assert done.stdout.endswith(
+            "error: there is no turn to resume: the last message is the model's reply.\n"
+        )
 
 
 class TestWhatIsSaid:
@@ -188,7 +285,9 @@ class TestWhatIsSaid:
         done = chat(folder, "talk.jsonl", "-m", self.BYTES)
 
         assert (done.returncode, done.stderr) == (0, "")
-        assert Transcript(JsonlStore(folder / "talk.jsonl")).entries[0].message == Message(role="user", content=("one \ufffd byte",))
+        assert Transcript(JsonlStore(folder / "talk.jsonl")).entries[0].message == Message(
+            role="user", content=("one \ufffd byte",)
+        )
 
     @pytest.mark.parametrize("errors", keep_first(1, "strict", "surrogateescape"))
     def test_a_stray_byte_in_a_pipe_ends_nothing(self, folder: Path, errors: str) -> None:
@@ -203,12 +302,26 @@ class TestWhatIsSaid:
         )
 
         assert (done.returncode, done.stderr) == (0, b"")
-        said = [entry.message for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path() if entry.message]
-        assert [message.text for message in said if message.role == "user"] == ["one \ufffd byte", "another line"]
+        said = [
+            entry.message
+            for entry in Transcript(JsonlStore(folder / "talk.jsonl")).path()
+            if entry.message
+        ]
+        assert [message.text for message in said if message.role == "user"] == [
+            "one \ufffd byte",
+            "another line",
+        ]
 
     def test_where_stdin_is_closed_nothing_is_said(self, folder: Path) -> None:
         code = "import sys; sys.stdin = None; from promptkit.cli.main import main; sys.exit(main(['chat', 'talk.jsonl', '--demo']))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder, env=environment())
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=environment(),
+        )
 
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "A scripted model answers.\n"
@@ -219,14 +332,25 @@ class TestTheFile:
         chat(folder, "talk.jsonl", "-m", "read docs/alpha.md")
         done = chat(folder, "talk.jsonl", "-m", "hello again")
 
-        assert "Continuing talk.jsonl with 4 messages. The last of them:\n  user       read docs/alpha.md\n" in done.stdout
+        assert (
+            "Continuing talk.jsonl with 4 messages. The last of them:\n  user       read docs/alpha.md\n"
+            in done.stdout
+        )
         assert "I received 6 messages" in done.stdout  # the system message is one
         assert len(Transcript(JsonlStore(folder / "talk.jsonl"))) == 6
 
     def test_what_would_control_a_terminal_is_spelled_out(self, folder: Path) -> None:
         (folder / "bad\x1b[2J.md").write_text("\x1b[31mred\x07\x9b\n", encoding="utf-8")
         (folder / "evil.md").write_text("\x1b]0;title\x07\u202e\x1b[31mred\n", encoding="utf-8")
-        said = answers("list the files", "read evil.md", "say \x1b[5m", "/receipt \x1b", "/\x1b[1m", "/rewind", "/fork \x1b[7m/x")
+        said = answers(
+            "list the files",
+            "read evil.md",
+            "say \x1b[5m",
+            "/receipt \x1b",
+            "/\x1b[1m",
+            "/rewind",
+            "/fork \x1b[7m/x",
+        )
         done = chat(folder, "talk\x1b[3m.jsonl", *said)
         again = chat(folder, "talk\x1b[3m.jsonl", "-m", "/context")
 
@@ -250,7 +374,12 @@ class TestMistakes:
         ],
     )
     def test_a_mistake_is_one_line(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        arguments: list[str],
+        said: str,
     ) -> None:
         monkeypatch.chdir(folder)
         for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):

@@ -34,7 +34,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def said(file: Path) -> list[str]:
-    return [f"{message.role}: {message.text}" for entry in Transcript(JsonlStore(file)).path() if (message := entry.message)]
+    return [
+        f"{message.role}: {message.text}"
+        for entry in Transcript(JsonlStore(file)).path()
+        if (message := entry.message)
+    ]
 
 
 def until(found: Callable[[], bool]) -> None:
@@ -47,10 +51,22 @@ def until(found: Callable[[], bool]) -> None:
 
 
 class TestModel:
-    def test_without_a_key_a_server_of_ones_own_is_asked_and_its_calls_are_made(self, folder: Path) -> None:
+    def test_without_a_key_a_server_of_ones_own_is_asked_and_its_calls_are_made(
+        self, folder: Path
+    ) -> None:
         answer = Message(role="assistant", content=("Let me look.",), tool_calls=(READ,))
         with serve(script=[answer, "Its word is \x1b[31mahpla\x07."]) as server:
-            done = chat(folder, "talk.jsonl", "--model", "local", "--window", "16k", "-m", "What is the word?", OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder,
+                "talk.jsonl",
+                "--model",
+                "local",
+                "--window",
+                "16k",
+                "-m",
+                "What is the word?",
+                OPENAI_BASE_URL=server.url,
+            )
 
         assert (done.returncode, done.stderr) == (0, "")
         shown = done.stdout.splitlines()
@@ -64,15 +80,30 @@ class TestModel:
         assert "of 12,000 tokens" in shown[4]
         assert "script" not in done.stdout
         first, second = server.requests
-        assert (first.path, first.body["model"], first.body["stream"]) == ("/v1/chat/completions", "local", True)
+        assert (first.path, first.body["model"], first.body["stream"]) == (
+            "/v1/chat/completions",
+            "local",
+            True,
+        )
         assert second.text == "The word of alpha is ahpla."
         assert said(folder / "talk.jsonl")[-1] == "assistant: Its word is \x1b[31mahpla\x07."
 
-    def test_a_file_whose_name_is_no_text_does_not_stop_the_conversation(self, folder: Path) -> None:
+    def test_a_file_whose_name_is_no_text_does_not_stop_the_conversation(
+        self, folder: Path
+    ) -> None:
         (folder / "docs" / "odd\udcff.md").touch()
         call = ToolCall(id="c1", name="list_files", arguments='{"path": "docs"}')
         with serve(script=[call, "Five, and an odd one.", "Yes."]) as server:
-            done = chat(folder, "--model", "gpt-4.1", "-m", "How many files?", "-m", "Are you sure?", OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder,
+                "--model",
+                "gpt-4.1",
+                "-m",
+                "How many files?",
+                "-m",
+                "Are you sure?",
+                OPENAI_BASE_URL=server.url,
+            )
 
         assert (done.returncode, done.stderr) == (0, "")
         assert "odd\ufffd.md" in server.requests[1].text
@@ -91,13 +122,22 @@ class TestModel:
 
     def test_instructions_take_the_place_of_the_usual_ones(self, folder: Path) -> None:
         with serve(script=["Yes."]) as server:
-            chat(folder, "--instructions", "Answer in rhymes.", "-m", "hello", OPENAI_BASE_URL=server.url)
+            chat(
+                folder,
+                "--instructions",
+                "Answer in rhymes.",
+                "-m",
+                "hello",
+                OPENAI_BASE_URL=server.url,
+            )
 
         assert server.requests[0].messages[0]["content"] == "Answer in rhymes."
 
     def test_the_meter_shows_the_share_that_was_cached(self, folder: Path) -> None:
         with serve(after=lambda exchange: "word " * 400) as server:
-            done = chat(folder, "--model", "gpt-4.1", *["-m", "more"] * 5, OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder, "--model", "gpt-4.1", *["-m", "more"] * 5, OPENAI_BASE_URL=server.url
+            )
 
         meters = [line for line in done.stdout.splitlines() if line.startswith("context ")]
         assert len(meters) == 5
@@ -114,32 +154,63 @@ class TestModel:
 
 class TestFailures:
     def test_a_failure_is_one_line_and_the_conversation_goes_on(self, folder: Path) -> None:
-        with serve(script=[api_error(401, "That is \x1b[31mno key."), "Now it works.", "And again."]) as server:
-            done = chat(folder, "talk.jsonl", lines="hello\n/resume\nand?\n", OPENAI_BASE_URL=server.url)
+        with serve(
+            script=[api_error(401, "That is \x1b[31mno key."), "Now it works.", "And again."]
+        ) as server:
+            done = chat(
+                folder, "talk.jsonl", lines="hello\n/resume\nand?\n", OPENAI_BASE_URL=server.url
+            )
 
         lines = done.stdout.splitlines()
         (error,) = [line for line in lines if line.startswith("error: ")]
         assert "That is \\x1b[31mno key." in error
         assert lines.index(error) < lines.index("Now it works.") < lines.index("And again.")
         assert (done.returncode, done.stderr) == (1, "")
-        assert said(folder / "talk.jsonl") == ["user: hello", "assistant: Now it works.", "user: and?", "assistant: And again."]
+        assert said(folder / "talk.jsonl") == [
+            "user: hello",
+            "assistant: Now it works.",
+            "user: and?",
+            "assistant: And again.",
+        ]
 
-    @pytest.mark.parametrize("answer", ["I cannot help with that.", api_error(400, "That is refused.")])
-    def test_a_summary_that_no_model_wrote_is_one_line_and_the_conversation_goes_on(self, folder: Path, answer: Answer) -> None:
+    @pytest.mark.parametrize(
+        "answer", ["I cannot help with that.", api_error(400, "That is refused.")]
+    )
+    def test_a_summary_that_no_model_wrote_is_one_line_and_the_conversation_goes_on(
+        self, folder: Path, answer: Answer
+    ) -> None:
         rule = Rule(match=is_summary_request, answer=answer)
         with serve(rules=[rule], after=lambda exchange: "word " * 400) as server:
-            done = chat(folder, "talk.jsonl", "--model", "gpt-4.1", lines="one\ntwo\n/compact\nthree\n", OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder,
+                "talk.jsonl",
+                "--model",
+                "gpt-4.1",
+                lines="one\ntwo\n/compact\nthree\n",
+                OPENAI_BASE_URL=server.url,
+            )
 
         (error,) = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
         assert error.startswith("error: no summary: ")
         assert done.stdout.index(error) < done.stdout.index("> three")
         assert (done.returncode, done.stderr) == (1, "")
-        assert [line.split(maxsplit=2)[1] for line in said(folder / "talk.jsonl") if line.startswith("user")] == ["one", "two", "three"]
-        assert not any(isinstance(entry.payload, Checkpoint) for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries)
+        assert [
+            line.split(maxsplit=2)[1]
+            for line in said(folder / "talk.jsonl")
+            if line.startswith("user")
+        ] == ["one", "two", "three"]
+        assert not any(
+            isinstance(entry.payload, Checkpoint)
+            for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries
+        )
 
-    def test_a_window_that_is_smaller_than_was_thought_is_recovered_from(self, folder: Path) -> None:
+    def test_a_window_that_is_smaller_than_was_thought_is_recovered_from(
+        self, folder: Path
+    ) -> None:
         with serve(window=4_000, rules=[], after=lambda exchange: "word " * 700) as server:
-            done = chat(folder, "--model", "gpt-4.1", *["-m", "more"] * 8, OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder, "--model", "gpt-4.1", *["-m", "more"] * 8, OPENAI_BASE_URL=server.url
+            )
 
         assert done.returncode == 0
         assert "error: " not in done.stdout
@@ -177,13 +248,30 @@ class TestKilled:
             finally:
                 at_work.kill()
                 at_work.communicate()
-            before = ["user: hello", "assistant: I am here.", "user: What is the word?", "assistant: ", "tool: The word of alpha is ahpla."]
+            before = [
+                "user: hello",
+                "assistant: I am here.",
+                "user: What is the word?",
+                "assistant: ",
+                "tool: The word of alpha is ahpla.",
+            ]
             assert said(folder / "talk.jsonl") == before
             assert main(["transcript", "validate", str(folder / "talk.jsonl")]) == 0
 
-            done = chat(folder, "talk.jsonl", "--model", "gpt-4.1", "-m", "/resume", OPENAI_BASE_URL=server.url)
+            done = chat(
+                folder,
+                "talk.jsonl",
+                "--model",
+                "gpt-4.1",
+                "-m",
+                "/resume",
+                OPENAI_BASE_URL=server.url,
+            )
 
         assert done.returncode == 0
-        assert "The last turn was interrupted: /resume continues it, or send another message." in done.stdout
+        assert (
+            "The last turn was interrupted: /resume continues it, or send another message."
+            in done.stdout
+        )
         assert said(folder / "talk.jsonl") == [*before, "assistant: Its word is ahpla."]
         assert server.requests[-1].text == "The word of alpha is ahpla."

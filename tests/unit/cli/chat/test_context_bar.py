@@ -11,7 +11,14 @@ from promptkit.cli.chat.context_bar import draw_context, split_cells
 from promptkit.compaction import UsageByPart, UsageReading
 
 PARTS = UsageByPart(system=100, tools=300, summary=0, messages=2_000, results=1_600)
-USAGE = ContextUsage(parts=PARTS, reading=UsageReading(local=4_000), messages=9, window=10_000, limit=8_000, threshold=6_000)
+USAGE = ContextUsage(
+    parts=PARTS,
+    reading=UsageReading(local=4_000),
+    messages=9,
+    window=10_000,
+    limit=8_000,
+    threshold=6_000,
+)
 
 
 def shown(usage: ContextUsage, width: int = 80) -> list[str]:
@@ -20,7 +27,15 @@ def shown(usage: ContextUsage, width: int = 80) -> list[str]:
 
 def test_each_part_has_its_share_of_the_bar_and_a_line_in_the_legend() -> None:
     _, bar, mark, *legend = shown(USAGE, width=41)
-    assert {letter: bar.count(letter) for letter in "itsmr.-"} == {"i": 1, "t": 1, "s": 0, "m": 8, "r": 6, ".": 16, "-": 8}
+    assert {letter: bar.count(letter) for letter in "itsmr.-"} == {
+        "i": 1,
+        "t": 1,
+        "s": 0,
+        "m": 8,
+        "r": 6,
+        ".": 16,
+        "-": 8,
+    }
     assert bar == "".join(sorted(bar, key="itsmr.-".index))
     assert mark.index("^") == 24
     assert [line.split() for line in legend] == [
@@ -36,7 +51,9 @@ def test_each_part_has_its_share_of_the_bar_and_a_line_in_the_legend() -> None:
 
 @pytest.mark.parametrize("threshold", [0, 3_000, 5_000, 9_999, 10_000])
 @pytest.mark.parametrize("width", [21, 40, 80])
-def test_the_mark_stands_below_the_cell_of_the_threshold_wherever_its_words_have_room(width: int, threshold: int) -> None:
+def test_the_mark_stands_below_the_cell_of_the_threshold_wherever_its_words_have_room(
+    width: int, threshold: int
+) -> None:
     lines = shown(attrs.evolve(USAGE, threshold=threshold), width)
     cells = len(lines[1])
     assert lines[2].index("^") == min(cells - 1, threshold * cells // 10_000)
@@ -76,7 +93,9 @@ def test_blocks_have_the_colour_of_their_part() -> None:
 
 
 @given(st.lists(st.integers(0, 10**7), min_size=1, max_size=8), st.integers(20, 200))
-def test_the_cells_of_a_bar_are_all_given_and_nothing_that_is_there_is_hidden(tokens: list[int], cells: int) -> None:
+def test_the_cells_of_a_bar_are_all_given_and_nothing_that_is_there_is_hidden(
+    tokens: list[int], cells: int
+) -> None:
     counts = split_cells(tokens, cells)
     assert sum(counts) == (cells if sum(tokens) else 0)
     assert all(bool(count) == bool(each) for count, each in zip(counts, tokens, strict=True))

@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Folder:
     root = tmp_path / "inside"
     (root / "src" / "deep").mkdir(parents=True)
     (root / "notes.md").write_text("one\ntwo\nthree\nfour\n", encoding="utf-8")
-    (root / "src" / "parser.py").write_text("def parse():\n    return None  # TODO\n", encoding="utf-8")
+    (root / "src" / "parser.py").write_text(
+        "def parse():\n    return None  # TODO\n", encoding="utf-8"
+    )
     (root / "src" / "deep" / "old.py").write_text("# todo: remove\n", encoding="utf-8")
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -53,14 +55,26 @@ def use(folder: Folder, name: str, **arguments: object) -> str:
     return call(folder, name, arguments)
 
 
-def call(folder: Folder, name: str, arguments: dict[str, object], *, write: bool = True, characters: int = 4_000) -> str:
-    tools = {tool.definition.name: tool for tool in file_tools(folder, characters=characters, write=write, on_tool_call=unheard)}
+def call(
+    folder: Folder,
+    name: str,
+    arguments: dict[str, object],
+    *,
+    write: bool = True,
+    characters: int = 4_000,
+) -> str:
+    tools = {
+        tool.definition.name: tool
+        for tool in file_tools(folder, characters=characters, write=write, on_tool_call=unheard)
+    }
     answers: list[Message] = []
 
     def hear(messages: Sequence[Message]) -> None:
         answers.extend(messages)
 
-    asyncio.run(run_tools(tools, [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear))
+    asyncio.run(
+        run_tools(tools, [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear)
+    )
     return answers[0].text
 
 
@@ -88,7 +102,11 @@ class TestConfined:
     def test_no_path_leads_out(self, folder: Folder, way: str, tool: str) -> None:
         outside = folder.root.parent / "outside"
         path = way.format(root=folder.root, outside=outside)
-        arguments = {"search": {"text": "nobody"}, "edit_file": {"old": HIDDEN, "new": "x"}, "write_file": {"content": "x"}}
+        arguments = {
+            "search": {"text": "nobody"},
+            "edit_file": {"old": HIDDEN, "new": "x"},
+            "write_file": {"content": "x"},
+        }
 
         said = use(folder, tool, path=path, **arguments.get(tool, {}))
 
@@ -108,9 +126,15 @@ class TestConfined:
     def test_a_search_through_everything_follows_no_links(self, folder: Folder) -> None:
         assert use(folder, "search", text="nobody") == "No match."
 
-    def test_a_link_that_is_put_in_the_place_of_a_folder_leads_nowhere(self, folder: Folder) -> None:
+    def test_a_link_that_is_put_in_the_place_of_a_folder_leads_nowhere(
+        self, folder: Folder
+    ) -> None:
         """Somebody swaps a folder for a link to the outside, over and over, while it is read."""
-        swapped, kept, outside = folder.root / "src", folder.root / "kept", folder.root.parent / "outside"
+        swapped, kept, outside = (
+            folder.root / "src",
+            folder.root / "kept",
+            folder.root.parent / "outside",
+        )
         (swapped / "secret.txt").write_text("escape_control_chars", encoding="utf-8")
         done = threading.Event()
 
@@ -133,7 +157,9 @@ class TestConfined:
             swapping.join()
         assert read <= {b"escape_control_chars"}
 
-    def test_what_is_written_replaces_a_link_to_the_outside_by_nothing(self, folder: Folder) -> None:
+    def test_what_is_written_replaces_a_link_to_the_outside_by_nothing(
+        self, folder: Folder
+    ) -> None:
         assert "is not a file" in use(folder, "write_file", path="link.txt", content="x")
         assert (folder.root / "link.txt").is_symlink()
 
@@ -143,10 +169,17 @@ class TestReading:
         assert use(folder, "read_file", path="notes.md") == "one\ntwo\nthree\nfour"
         assert use(folder, "read_file", path="notes.md", start=2, end=3) == "two\nthree"
         assert use(folder, "read_file", path=str(folder.root / "notes.md"), start=4) == "four"
-        assert use(folder, "read_file", path="notes.md", start=9) == "Error: notes.md has only 4 lines."
+        assert (
+            use(folder, "read_file", path="notes.md", start=9)
+            == "Error: notes.md has only 4 lines."
+        )
 
-    @pytest.mark.parametrize("lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "1"}, {"end": True}])
-    def test_numbers_that_are_none_are_refused(self, folder: Folder, lines: dict[str, object]) -> None:
+    @pytest.mark.parametrize(
+        "lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "1"}, {"end": True}]
+    )
+    def test_numbers_that_are_none_are_refused(
+        self, folder: Folder, lines: dict[str, object]
+    ) -> None:
         assert use(folder, "read_file", path="notes.md", **lines).startswith("Error: ")
 
     def test_a_long_file_comes_in_stretches_that_join(self, folder: Folder) -> None:
@@ -191,7 +224,10 @@ class TestReading:
             "src/parser.py:2: return None  # TODO",
             "src/deep/old.py:1: # todo: remove",
         ]
-        assert use(folder, "search", text="todo", path="src/deep") == "src/deep/old.py:1: # todo: remove"
+        assert (
+            use(folder, "search", text="todo", path="src/deep")
+            == "src/deep/old.py:1: # todo: remove"
+        )
         assert use(folder, "search", text="three", path="notes.md") == "3: three"
         assert use(folder, "search", text="(a+)+$") == "No match."
 
@@ -204,7 +240,12 @@ class TestReading:
         assert lines[-1] == "(and more: search for something that is rarer)"
 
     def test_a_folder_is_listed_with_what_its_entries_are(self, folder: Folder) -> None:
-        assert use(folder, "list_files").splitlines() == ["link.txt  (link)", "linked  (link)", "notes.md  19 bytes", "src/"]
+        assert use(folder, "list_files").splitlines() == [
+            "link.txt  (link)",
+            "linked  (link)",
+            "notes.md  19 bytes",
+            "src/",
+        ]
 
     def test_the_transcript_may_be_read_wherever_it_is(self, folder: Folder) -> None:
         assert folder.transcript
@@ -212,14 +253,19 @@ class TestReading:
 
         assert use(folder, "read_file", path=str(folder.transcript), start=2) == "second"
         assert use(folder, "search", path=str(folder.transcript), text="SEC") == "2: second"
-        assert use(folder, "read_file", path=str(folder.transcript.with_name("secret.txt"))).startswith("Error: ")
+        assert use(
+            folder, "read_file", path=str(folder.transcript.with_name("secret.txt"))
+        ).startswith("Error: ")
 
 
 class TestWriting:
     def test_without_leave_there_is_no_tool_for_it(self, folder: Folder) -> None:
         said = call(folder, "write_file", {"path": "new.md", "content": "x"}, write=False)
 
-        assert said == "Error: there is no tool 'write_file'. The tools are list_files, read_file, search."
+        assert (
+            said
+            == "Error: there is no tool 'write_file'. The tools are list_files, read_file, search."
+        )
         assert not (folder.root / "new.md").exists()
 
     def test_files_are_written_and_edited_in_place(self, folder: Folder) -> None:
@@ -227,13 +273,20 @@ class TestWriting:
         use(folder, "write_file", path="run.sh", content="echo one\r\n")
         script.chmod(0o750)
 
-        assert use(folder, "edit_file", path="run.sh", old="one", new="two\udc00") == "run.sh was edited."
+        assert (
+            use(folder, "edit_file", path="run.sh", old="one", new="two\udc00")
+            == "run.sh was edited."
+        )
         assert script.read_bytes() == b"echo two?\r\n"
         assert stat.S_IMODE(script.stat().st_mode) == 0o750
         assert [each.name for each in folder.root.iterdir() if each.name.startswith(".")] == []
 
-    @pytest.mark.parametrize(("old", "times"), [("o", "3 times"), ("nine", "0 times"), ("", "0 times")])
-    def test_what_does_not_stand_there_once_is_not_replaced(self, folder: Folder, old: str, times: str) -> None:
+    @pytest.mark.parametrize(
+        ("old", "times"), [("o", "3 times"), ("nine", "0 times"), ("", "0 times")]
+    )
+    def test_what_does_not_stand_there_once_is_not_replaced(
+        self, folder: Folder, old: str, times: str
+    ) -> None:
         before = (folder.root / "notes.md").read_bytes()
 
         assert times in use(folder, "edit_file", path="notes.md", old=old, new="x")
@@ -244,17 +297,27 @@ class TestWriting:
         inside = Folder(folder.root, transcript=transcript)
         names = ["talk.jsonl", ".talk.jsonl.lock", "./src/../talk.jsonl", str(transcript)]
 
-        assert all("must not be written" in use(inside, "write_file", path=name, content="x") for name in names)
+        assert all(
+            "must not be written" in use(inside, "write_file", path=name, content="x")
+            for name in names
+        )
         assert not transcript.exists()
         transcript.write_text("kept", encoding="utf-8")
         os.link(transcript, folder.root / "twin.jsonl")
-        assert all(use(inside, "write_file", path=name, content="x").startswith("Error: ") for name in [*names, "twin.jsonl"])
-        assert use(inside, "edit_file", path="talk.jsonl", old="kept", new="lost").startswith("Error: ")
+        assert all(
+            use(inside, "write_file", path=name, content="x").startswith("Error: ")
+            for name in [*names, "twin.jsonl"]
+        )
+        assert use(inside, "edit_file", path="talk.jsonl", old="kept", new="lost").startswith(
+            "Error: "
+        )
         assert transcript.read_text(encoding="utf-8") == "kept"
 
     def test_what_is_too_large_or_nowhere_is_refused(self, folder: Folder) -> None:
         assert "too large" in use(folder, "write_file", path="new.md", content="x" * 1_000_001)
-        assert "there is no nowhere/new.md" in use(folder, "write_file", path="nowhere/new.md", content="x")
+        assert "there is no nowhere/new.md" in use(
+            folder, "write_file", path="nowhere/new.md", content="x"
+        )
         assert "is not a file" in use(folder, "write_file", path="src", content="x")
 
 
@@ -276,7 +339,16 @@ def test_what_a_program_runs_by_itself_is_not_written(folder: Folder, path: str)
 
 
 @pytest.mark.parametrize(
-    "path", ["git/config", ".gitignore", "src/hooks/use.ts", ".github/workflows/ci.yml", ".editorconfig", "bashrc", "a.pth.py"]
+    "path",
+    [
+        "git/config",
+        ".gitignore",
+        "src/hooks/use.ts",
+        ".github/workflows/ci.yml",
+        ".editorconfig",
+        "bashrc",
+        "a.pth.py",
+    ],
 )
 def test_names_that_are_only_similar_are_written(folder: Folder, path: str) -> None:
     folder.root.joinpath(*path.split("/")).parent.mkdir(parents=True, exist_ok=True)
@@ -284,7 +356,9 @@ def test_names_that_are_only_similar_are_written(folder: Folder, path: str) -> N
     assert folder.root.joinpath(*path.split("/")).read_text(encoding="utf-8") == "fine"
 
 
-def test_a_protected_path_that_the_user_names_is_written_and_its_neighbour_is_not(folder: Folder) -> None:
+def test_a_protected_path_that_the_user_names_is_written_and_its_neighbour_is_not(
+    folder: Folder,
+) -> None:
     (folder.root / ".vscode").mkdir()
     (folder.root / ".idea").mkdir()
     named = attrs.evolve(folder, allowed=("./.vscode",))
@@ -295,7 +369,17 @@ def test_a_protected_path_that_the_user_names_is_written_and_its_neighbour_is_no
 
 @pytest.mark.parametrize("tool", ["write_file", "edit_file", "read_file", "list_files", "search"])
 def test_a_name_that_is_too_long_is_told_to_the_model(folder: Folder, tool: str) -> None:
-    answer = use(folder, tool, path="x" * 300, content="x", old="x", new="y", text="x", pattern="x", query="x")
+    answer = use(
+        folder,
+        tool,
+        path="x" * 300,
+        content="x",
+        old="x",
+        new="y",
+        text="x",
+        pattern="x",
+        query="x",
+    )
     assert "too long" in answer
     assert "Traceback" not in answer
     assert "OSError" not in answer

@@ -44,7 +44,9 @@ class Terminal:
         self._here, there = os.openpty()
         set_up = environment(TERM="xterm", LINES="24", **more)
         command = [sys.executable, "-c", TAKE_TERMINAL, SCRIPT, "chat", *arguments]
-        self.process = subprocess.Popen(command, stdin=there, stdout=there, stderr=there, cwd=folder, env=set_up)
+        self.process = subprocess.Popen(
+            command, stdin=there, stdout=there, stderr=there, cwd=folder, env=set_up
+        )
         os.close(there)
 
     def press(self, text: str) -> None:
@@ -77,21 +79,30 @@ class Terminal:
             except OSError:  # how Linux says that the other end was closed
                 data = b""
             if not data:
-                pytest.fail(f"{pattern!r} did not come before the end. Shown: {self.shown[after:]!r}")
+                pytest.fail(
+                    f"{pattern!r} did not come before the end. Shown: {self.shown[after:]!r}"
+                )
             self.shown += data.decode(errors="replace")
         return found.end()
 
     def end(self) -> int:
         """Read until the process has ended; its status."""
         with suppress(OSError):  # how Linux says that the other end was closed
-            while select.select([self._here], [], [], LIMIT)[0] and (data := os.read(self._here, 65_536)):
+            while select.select([self._here], [], [], LIMIT)[0] and (
+                data := os.read(self._here, 65_536)
+            ):
                 self.shown += data.decode(errors="replace")
         return self.process.wait(LIMIT)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self._here)
@@ -105,7 +116,9 @@ def folder(tmp_path: Path) -> Path:
 
 def lines(shown: str) -> list[str]:
     """What stands on the screen, without colours."""
-    return [re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", line) for line in shown.replace("\r", "").split("\n")]
+    return [
+        re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", line) for line in shown.replace("\r", "").split("\n")
+    ]
 
 
 class TestPrompt:
@@ -155,7 +168,9 @@ class TestTurn:
     def test_ctrl_c_ends_the_turn_and_not_the_program(self, folder: Path) -> None:
         with (
             serve(script=[Hang(), "I am here."]) as server,
-            Terminal(folder, "talk.jsonl", "--model", "gpt-4.1", OPENAI_BASE_URL=server.url) as terminal,
+            Terminal(
+                folder, "talk.jsonl", "--model", "gpt-4.1", OPENAI_BASE_URL=server.url
+            ) as terminal,
         ):
             place = terminal.until("> ")
             terminal.press("are you there?\n")
@@ -165,18 +180,27 @@ class TestTurn:
                     break
                 time.sleep(0.01)
             terminal.press(CTRL_C)
-            place = terminal.until(r"Turn stopped\. Its messages are kept; /resume continues it\.(.*\n)+> ", after=place)
+            place = terminal.until(
+                r"Turn stopped\. Its messages are kept; /resume continues it\.(.*\n)+> ",
+                after=place,
+            )
             terminal.press("/resume\n")
             terminal.until(r"I am here\.(.*\n)+> ", after=place)
             terminal.press(CTRL_D)
 
             assert terminal.end() == 0
         path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
-        assert [entry.message.text for entry in path if entry.message] == ["are you there?", "I am here."]
+        assert [entry.message.text for entry in path if entry.message] == [
+            "are you there?",
+            "I am here.",
+        ]
 
     @pytest.mark.slow
     def test_text_is_wrapped_between_words(self, folder: Path) -> None:
-        with serve(script=["wonderful " * 30]) as server, Terminal(folder, "--model", "gpt-4.1", OPENAI_BASE_URL=server.url) as terminal:
+        with (
+            serve(script=["wonderful " * 30]) as server,
+            Terminal(folder, "--model", "gpt-4.1", OPENAI_BASE_URL=server.url) as terminal,
+        ):
             terminal.until("> ")
             terminal.press("hello\n")
             terminal.until("context (.*\n)+> ")

@@ -50,7 +50,16 @@ class Worse(PromptElement):
         return Review(query=self.query).render(sizing)[:2] + Review(query=self.query).render(sizing)[3:]
 """
 
-BENCH = ["bench", "prompt.py:Review", "--props", "props.json", "--budgets", "5,60:240:60,1k", "--repeat", "0"]
+BENCH = [
+    "bench",
+    "prompt.py:Review",
+    "--props",
+    "props.json",
+    "--budgets",
+    "5,60:240:60,1k",
+    "--repeat",
+    "0",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +87,8 @@ def test_prints_a_line_for_each_budget_and_a_heat_map(capsys: pytest.CaptureFixt
     assert [line.split()[0] for line in lines[5:11]] == ["5", "60", "120", "180", "240", "1,000"]
     assert re.fullmatch(r"\s+5  needs \d+\s*", lines[5])
     assert lines[10].split()[3] == "0"
-    assert lines[12].split() == ["share", "kept", "of", "tokens", "5", "60", "120", "240"]  # the others have no room above their columns
+    # the others have no room above their columns
+    assert lines[12].split() == ["share", "kept", "of", "tokens", "5", "60", "120", "240"]
     notes = lines[13]
     assert notes.startswith("UserMessage > TextChunk")
     assert notes.endswith("███")
@@ -112,26 +122,48 @@ def test_fits_eighty_columns(capsys: pytest.CaptureFixture[str], budgets: str, m
 
 
 @pytest.mark.parametrize("columns", keep_first(1, 10, 40))
-def test_a_narrow_terminal_cuts_no_figure(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_a_narrow_terminal_cuts_no_figure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     _, out, _ = run(capsys, *BENCH[:4], "--budgets", "128k", "--repeat", "1")
-    rows = [re.sub("^128,000", "", line) for line in out.splitlines() if line.startswith("128,000")]  # one in each group of columns
-    assert re.fullmatch(r" +\d+ +0% +0 +\d+ +\d+\.\d ms +\d+\.\d\dx +\d+\.\d ms +\d+\.\d\dx", "".join(rows))
+    # one in each group of columns
+    rows = [re.sub("^128,000", "", line) for line in out.splitlines() if line.startswith("128,000")]
+    assert re.fullmatch(
+        r" +\d+ +0% +0 +\d+ +\d+\.\d ms +\d+\.\d\dx +\d+\.\d ms +\d+\.\d\dx", "".join(rows)
+    )
     assert re.search(r"^share kept of +tokens 1", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("repeat", ["0", "1"])
 @pytest.mark.slow
-def test_a_prompt_without_anything_is_measured_all_the_same(capsys: pytest.CaptureFixture[str], repeat: str) -> None:
-    status, out, err = run(capsys, "bench", "prompt.py:Nothing", "--budgets", "10", "--repeat", repeat, "--plot", "nothing.html")
+def test_a_prompt_without_anything_is_measured_all_the_same(
+    capsys: pytest.CaptureFixture[str], repeat: str
+) -> None:
+    status, out, err = run(
+        capsys,
+        "bench",
+        "prompt.py:Nothing",
+        "--budgets",
+        "10",
+        "--repeat",
+        repeat,
+        "--plot",
+        "nothing.html",
+    )
     assert (status, err) == (0, "")
     assert "0 tokens in 0 messages" in out
 
 
-def test_names_are_cut_at_the_front_and_wide_letters_take_two_places(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_cut_at_the_front_and_wide_letters_take_two_places(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = ("A > " + "n" * 90 + " the end", "A > 日本語")
     sweep = sweep_of()
-    elements = tuple(attrs.evolve(element, path=name) for element, name in zip(sweep.elements, names, strict=True))
+    elements = tuple(
+        attrs.evolve(element, path=name)
+        for element, name in zip(sweep.elements, names, strict=True)
+    )
     print_run(run_of(attrs.evolve(sweep, elements=elements)))
     lines = capsys.readouterr().out.splitlines()
     end = next(line for line in lines if "the end" in line)
@@ -168,14 +200,18 @@ def test_as_good_as_the_baseline_ends_well(capsys: pytest.CaptureFixture[str]) -
     assert out.endswith("\n\nAs good as the baseline.\n")
 
 
-def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     run(capsys, *BENCH, "--json", "base.json")
     before = (folder / "base.json").read_bytes()
     worse = [argument.replace("Review", "Worse") for argument in BENCH]
     status, out, err = run(capsys, *worse, "--baseline", "base.json")
     assert (status, err) == (1, "")
     assert "Worse than the baseline:" in out
-    assert re.search(r"Review > UserMessage\(style\) +\d, from 120 to 1,000 +100% → nothing at 120", out)
+    assert re.search(
+        r"Review > UserMessage\(style\) +\d, from 120 to 1,000 +100% → nothing at 120", out
+    )
     assert out.endswith("the same command with --json base.json and without --baseline.\n")
     assert (folder / "base.json").read_bytes() == before
     status, out, err = run(capsys, *worse, "--baseline", "base.json", "--json", "-")
@@ -188,10 +224,17 @@ def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(capsys
 def test_the_exit_status_reaches_the_shell() -> None:
     subprocess.run([SCRIPT, *BENCH, "--json", "base.json"], check=True, capture_output=True)
     worse = [argument.replace("Review", "Worse") for argument in BENCH]
-    assert subprocess.run([SCRIPT, *worse, "--baseline", "base.json"], check=False, capture_output=True).returncode == 1
+    assert (
+        subprocess.run(
+            [SCRIPT, *worse, "--baseline", "base.json"], check=False, capture_output=True
+        ).returncode
+        == 1
+    )
 
 
-def test_tolerances_say_how_much_may_get_worse(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_tolerances_say_how_much_may_get_worse(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     run(capsys, *BENCH, "--json", "base.json")
     base = json.loads((folder / "base.json").read_text(encoding="ascii"))
     base["sweeps"][0]["points"][1]["used"] = 60  # filled to the last token
@@ -201,7 +244,9 @@ def test_tolerances_say_how_much_may_get_worse(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
-def test_times_can_be_left_out_of_the_comparison(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_times_can_be_left_out_of_the_comparison(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
     timed = [*BENCH[:-1], "1"]
     run(capsys, *timed, "--json", "base.json")
     base = json.loads((folder / "base.json").read_text(encoding="ascii"))
@@ -230,17 +275,37 @@ def test_draws_it(capsys: pytest.CaptureFixture[str], folder: Path, form: str) -
         (["--baseline", "missing.json"], "missing.json cannot be read: No such file or directory."),
         (["--baseline", "props.json"], "props.json is not a run of promptkit bench."),
         (["--baseline", "base.json", "--budgets", "1k"], "the budgets of the baseline ("),
-        (["--baseline", "base.json", "--models", "gpt-5"], "the models of the baseline (none) and of this run (gpt-5) differ"),
-        (["--baseline", "base.json", "--depth", "2"], "the depth of the baseline (3) and of this run (2) differ"),
-        (["--baseline", "base.json", "--json", "./base.json"], "--json and --baseline both name base.json"),
-        (["--json", "missing/run.json"], "cannot write missing/run.json: there is no folder missing."),
+        (
+            ["--baseline", "base.json", "--models", "gpt-5"],
+            "the models of the baseline (none) and of this run (gpt-5) differ",
+        ),
+        (
+            ["--baseline", "base.json", "--depth", "2"],
+            "the depth of the baseline (3) and of this run (2) differ",
+        ),
+        (
+            ["--baseline", "base.json", "--json", "./base.json"],
+            "--json and --baseline both name base.json",
+        ),
+        (
+            ["--json", "missing/run.json"],
+            "cannot write missing/run.json: there is no folder missing.",
+        ),
         (["--plot", "run.pdf"], "invalid plot format '.pdf': use .svg, .png, .html."),
-        (["--plot", "missing/run.svg"], "cannot write missing/run.svg: there is no folder missing."),
-        (["--plot", "run.svg", "--json", "./run.svg"], "--plot and --json or --baseline both name run.svg: name two files."),
+        (
+            ["--plot", "missing/run.svg"],
+            "cannot write missing/run.svg: there is no folder missing.",
+        ),
+        (
+            ["--plot", "run.svg", "--json", "./run.svg"],
+            "--plot and --json or --baseline both name run.svg: name two files.",
+        ),
         (["--json", "."], "cannot write .: it is a folder."),
     ],
 )
-def test_a_mistake_is_one_line_and_2(capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
     run(capsys, *BENCH, "--json", "base.json")
     status, out, err = run(capsys, *BENCH, *arguments)
     assert (status, out) == (2, "")
@@ -249,7 +314,9 @@ def test_a_mistake_is_one_line_and_2(capsys: pytest.CaptureFixture[str], argumen
     assert err.count("\n") == 1
 
 
-def test_drawing_without_matplotlib_is_one_line_and_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_without_matplotlib_is_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     status, out, err = run(capsys, *BENCH, "--plot", "run.svg")
     assert (status, out) == (2, "")
@@ -258,7 +325,9 @@ def test_drawing_without_matplotlib_is_one_line_and_2(capsys: pytest.CaptureFixt
     )
 
 
-@pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("150 %", 1.5), ("0", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("150 %", 1.5), ("0", 0.0)]
+)
 def test_a_share_is_written_in_percent_or_as_a_part_of_one(text: str, share: float) -> None:
     assert SHARE.convert(text, None, None) == pytest.approx(share)
     assert SHARE_OR_OFF.convert(text, None, None) == pytest.approx(share)
@@ -271,7 +340,9 @@ def test_the_gate_holds_the_shipped_prompt_against_its_baseline(
 ) -> None:
     monkeypatch.chdir(ROOT)
     gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace("\\\n", " ")
-    (command,) = re.findall(r'"\$venv/bin/promptkit" (bench .*?)(?: </dev/null)?$', gate, re.MULTILINE)
+    (command,) = re.findall(
+        r'"\$venv/bin/promptkit" (bench .*?)(?: </dev/null)?$', gate, re.MULTILINE
+    )
     assert "--repeat 0" in command
     status, out, _ = run(capsys, *command.split())
     assert status == 0, out

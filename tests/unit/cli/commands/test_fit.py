@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 MESSAGES: list[dict[str, Any]] = [  # Any: of a request
     {"role": "system", "content": "You review code."},
     {"role": "user", "content": "Read the log."},
-    {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        ],
+    },
     {"role": "tool", "tool_call_id": "a", "content": words(2_000)},
     {"role": "assistant", "content": "It is long."},
     {"role": "user", "content": "What went wrong?"},
@@ -33,7 +38,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_list_of_messages_fits_and_what_was_done_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_of_messages_fits_and_what_was_done_is_told(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["fit", str(file), "--budget", "500", "--model", "gpt-4o"]) == 0
     out, err = capsys.readouterr()
     messages = json.loads(out)
@@ -47,7 +54,9 @@ def test_a_list_of_messages_fits_and_what_was_done_is_told(file: Path, capsys: p
     ]
 
 
-def test_whole_rounds_are_removed_if_nothing_may_be_shortened(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whole_rounds_are_removed_if_nothing_may_be_shortened(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["fit", str(file), "--budget", "500", "--whole", "-o", "out.json"]) == 0
     assert "removed 2 messages: 2-3" in capsys.readouterr().err
     assert len(json.loads((file.parent / "out.json").read_text(encoding="utf-8"))) == 4
@@ -55,9 +64,13 @@ def test_whole_rounds_are_removed_if_nothing_may_be_shortened(file: Path, capsys
     assert "--force" in capsys.readouterr().err
 
 
-def test_a_transcript_can_be_written_for_anthropic(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_transcript_can_be_written_for_anthropic(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = JsonlStore(file.parent / "talk.jsonl")
-    Transcript(store).append_messages(user_message("Go."), call_message("a"), result_message("a", words(900)))
+    Transcript(store).append_messages(
+        user_message("Go."), call_message("a"), result_message("a", words(900))
+    )
     assert main(["fit", "talk.jsonl", "--budget", "300", "--to", "anthropic"]) == 0
     request = json.loads(capsys.readouterr().out)
     assert [message["role"] for message in request["messages"]] == ["user", "assistant", "user"]
@@ -72,7 +85,9 @@ def test_a_transcript_can_be_written_for_anthropic(file: Path, capsys: pytest.Ca
         (["--budget", "1k", "--leaf", "nowhere"], "--leaf 'nowhere' matches no entry"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(file: Path, capsys: pytest.CaptureFixture[str], options: list[str], problem: str) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(
+    file: Path, capsys: pytest.CaptureFixture[str], options: list[str], problem: str
+) -> None:
     assert main(["fit", str(file), *options]) == 2
     out, err = capsys.readouterr()
     assert problem in err
@@ -85,7 +100,10 @@ def test_what_cannot_be_done_is_said_in_one_line(file: Path, capsys: pytest.Capt
         ('[{"role": "alien", "content": "x"}]', "has no message, but 'alien' is no role"),
         ("[]", "is an empty list: it may be a JSON list of messages"),
         ("[1, 2]", "has no messages: it may be a JSON list of messages"),
-        ("not json", "is not JSON (Expecting value: line 1 column 1 (char 0)): it may be a JSON list of messages"),
+        (
+            "not json",
+            "is not JSON (Expecting value: line 1 column 1 (char 0)): it may be a JSON list of messages",
+        ),
         ('[{"role": "user",', "stops being JSON"),
         ("", "is not JSON"),
     ],
@@ -101,16 +119,25 @@ def test_a_file_without_messages_is_refused_with_what_it_may_be(
     assert not out
 
 
-def test_what_is_left_out_of_a_list_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_out_of_a_list_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "messages.json"
-    path.write_text(json.dumps([{"role": "user", "content": "x"}, {"role": "alien"}]), encoding="utf-8")
+    path.write_text(
+        json.dumps([{"role": "user", "content": "x"}, {"role": "alien"}]), encoding="utf-8"
+    )
     assert main(["fit", str(path), "--budget", "500"]) == 0
     assert "left out 1 of FILE: 'alien' is no role" in capsys.readouterr().err
 
 
-def test_a_name_that_is_too_long_is_said_in_a_sentence(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_is_too_long_is_said_in_a_sentence(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = "a" * 300
-    for arguments in (["fit", name, "--budget", "500"], ["fit", str(file), str(file), "--budget", "500", "-o", f"{name}.jsonl"]):
+    for arguments in (
+        ["fit", name, "--budget", "500"],
+        ["fit", str(file), str(file), "--budget", "500", "-o", f"{name}.jsonl"],
+    ):
         assert main(arguments) == 2
         err = capsys.readouterr().err
         assert err.startswith(f"promptkit: {name}")
@@ -119,7 +146,12 @@ def test_a_name_that_is_too_long_is_said_in_a_sentence(file: Path, capsys: pytes
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such names")
-def test_a_failure_of_a_file_with_a_line_break_in_its_name_is_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_of_a_file_with_a_line_break_in_its_name_is_one_line(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (file.parent / "a\nb.json").write_text("{", encoding="utf-8")
     assert main(["fit", "*.json", "--budget", "500", "-o", "out.jsonl", "--workers", "1"]) == 1
-    assert [line[:10] for line in capsys.readouterr().err.splitlines()] == ["1 window o", "promptkit:"]
+    assert [line[:10] for line in capsys.readouterr().err.splitlines()] == [
+        "1 window o",
+        "promptkit:",
+    ]

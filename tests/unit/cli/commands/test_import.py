@@ -50,11 +50,17 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, err
 
 
-def test_the_figures_are_printed_for_people_and_for_machines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_figures_are_printed_for_people_and_for_machines(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = run(capsys, "import", "session.jsonl")
     assert status == 0
     assert out.splitlines()[0] == "session.jsonl: claude_code"
-    assert [line.split() for line in out.splitlines()[1:4]] == [["conversations", "1"], ["messages", "8"], ["tool", "calls", "2"]]
+    assert [line.split() for line in out.splitlines()[1:4]] == [
+        ["conversations", "1"],
+        ["messages", "8"],
+        ["tool", "calls", "2"],
+    ]
     assert "Kept beside the messages: claude_code.fields" in out
     assert err == "session.jsonl:15: no JSON: Expecting value at column 1.\n"
     status, out, _ = run(capsys, "import", "session.jsonl", "--json")
@@ -63,10 +69,15 @@ def test_the_figures_are_printed_for_people_and_for_machines(file: Path, capsys:
     assert {path.name for path in file.parent.iterdir()} == {"session.jsonl"}
 
 
-def test_the_transcript_is_written_for_its_owner_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_transcript_is_written_for_its_owner_alone(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, _ = run(capsys, "import", "session.jsonl", "-o", "talk.jsonl")
     talk = file.with_name("talk.jsonl")
-    assert (status, f"{len(Transcript(JsonlStore(talk)))} entries written to talk.jsonl." in out) == (0, True)
+    assert (
+        status,
+        f"{len(Transcript(JsonlStore(talk)))} entries written to talk.jsonl." in out,
+    ) == (0, True)
     assert list(find_problems(TranscriptReader(talk))) == []
     assert stat.S_IMODE(talk.stat().st_mode) == 0o600
     status, out, _ = run(capsys, "import", "talk.jsonl", "--json")
@@ -77,7 +88,9 @@ def test_the_transcript_is_written_for_its_owner_alone(file: Path, capsys: pytes
     }
 
 
-def test_a_file_is_replaced_only_by_who_says_so(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_replaced_only_by_who_says_so(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     talk = file.with_name("talk.jsonl")
     talk.write_text("mine", encoding="utf-8")
     for arguments in (["import", "session.jsonl"], ["export", "session.jsonl", "--to", "openai"]):
@@ -91,7 +104,9 @@ def test_a_file_is_replaced_only_by_who_says_so(file: Path, capsys: pytest.Captu
     assert (status, "the recording itself" in err) == (2, True)
 
 
-def test_an_import_that_fails_leaves_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_import_that_fails_leaves_nothing(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file.write_text("[]", encoding="utf-8")
     for arguments in (["--format", "auto"], ["--format", "claude"]):
         status, out, err = run(capsys, "import", "session.jsonl", "-o", "talk.jsonl", *arguments)
@@ -103,7 +118,9 @@ def test_an_import_that_fails_leaves_nothing(file: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("name", ["nothing.jsonl", "."])
-def test_what_cannot_be_read_is_said_in_a_line(name: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_said_in_a_line(
+    name: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for command in (["import", name], ["export", name, "--to", "openai"]):
         status, out, err = run(capsys, *command)
         assert (status, out, err.count("\n")) == (2, "", 1)
@@ -111,15 +128,22 @@ def test_what_cannot_be_read_is_said_in_a_line(name: str, file: Path, capsys: py
 
 def test_an_export_is_what_a_provider_takes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai")
-    assert (status, [message["role"] for message in json.loads(out)]) == (0, ["user", "user", "assistant"])
+    assert (status, [message["role"] for message in json.loads(out)]) == (
+        0,
+        ["user", "user", "assistant"],
+    )
     status, out, _ = run(capsys, "export", "session.jsonl", "--to", "anthropic", "--full")
     assert (status, json.loads(out)["messages"][0]["role"]) == (0, "user")
-    status, out, _ = run(capsys, "export", "session.jsonl", "--to", "promptkit", "--full", "-o", "talk.jsonl")
+    status, out, _ = run(
+        capsys, "export", "session.jsonl", "--to", "promptkit", "--full", "-o", "talk.jsonl"
+    )
     assert (status, out) == (0, "")
     assert run(capsys, "transcript", "validate", "talk.jsonl")[0] == 0
 
 
-def test_a_conversation_is_exported_by_its_name(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conversation_is_exported_by_its_name(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file.write_text(SAMPLES["tau_bench"][1], encoding="utf-8")
     for leaf, second in (("task 0", "see"), ("task 1", "b")):
         _, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai", "--leaf", leaf)
@@ -130,7 +154,9 @@ def test_a_conversation_is_exported_by_its_name(file: Path, capsys: pytest.Captu
 
 def test_an_export_without_secrets(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = "AKIA" + "ABCDEFGHIJKLMNOP"
-    file.write_text(json.dumps([{"role": "user", "content": f"use {key} and \ud800"}]), encoding="utf-8")
+    file.write_text(
+        json.dumps([{"role": "user", "content": f"use {key} and \ud800"}]), encoding="utf-8"
+    )
     status, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai", "--redact")
     assert (status, key in out, "redacted" in out) == (0, False, True)
     assert key in run(capsys, "export", "session.jsonl", "--to", "openai")[1]

@@ -27,17 +27,29 @@ def write(file: Path, *, result: str) -> Transcript:
     transcript = Transcript(JsonlStore(file), new_id=lambda: next(ids))
     transcript.append_messages(Message(role="user", content="Why does the login fail?"))
     transcript.append_messages(
-        Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read_file", arguments={"path": "src/session_store.py"})]),
+        Message(
+            role="assistant",
+            tool_calls=[
+                ToolCall(id="c1", name="read_file", arguments={"path": "src/session_store.py"})
+            ],
+        ),
         Message(role="tool", content=result, tool_call_id="c1"),
     )
     return transcript
 
 
 def client(*arguments: object) -> Client:
-    from mcp import Client, StdioServerParameters, stdio_client  # here, because collecting tests should not take the seconds that it takes
+    # here, because collecting tests should not take the seconds that it takes
+    from mcp import Client, StdioServerParameters, stdio_client
 
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'components'}"}
-    return Client(stdio_client(StdioServerParameters(command=SCRIPT, args=["mcp", *map(str, arguments)], env=environment)))
+    return Client(
+        stdio_client(
+            StdioServerParameters(
+                command=SCRIPT, args=["mcp", *map(str, arguments)], env=environment
+            )
+        )
+    )
 
 
 async def call(connected: Client, **arguments: object) -> tuple[str, bool]:
@@ -58,13 +70,24 @@ def test_an_agent_searches_reads_pages_and_sees_what_was_appended(tmp_path: Path
             assert tool.name == "recall"
             assert sorted(tool.input_schema["properties"]) == ["entry", "page", "pattern", "query"]
             found, failed = await call(connected, query="session_store.py")
-            assert found == '[assistant, entry talk-2]\nread_file {"path": "src/session_store.py"} → entry talk-3'
+            assert (
+                found
+                == '[assistant, entry talk-2]\nread_file {"path": "src/session_store.py"} → entry talk-3'
+            )
             assert not failed
             second, _ = await call(connected, entry="talk-3", page=2)
             assert second.startswith("[result of read_file, entry talk-3, page 2]\n")
             assert second.endswith('[there is more: recall({"entry": "talk-3", "page": 3})]')
-            assert await call(connected, entry="nowhere") == ("Error: there is no entry 'nowhere': use an id that a search returned.", True)
-            transcript.append_messages(Message(role="assistant", content="It is the kumquat, with sk-proj-abcdefghij0123456789klmn."))
+            assert await call(connected, entry="nowhere") == (
+                "Error: there is no entry 'nowhere': use an id that a search returned.",
+                True,
+            )
+            transcript.append_messages(
+                Message(
+                    role="assistant",
+                    content="It is the kumquat, with sk-proj-abcdefghij0123456789klmn.",
+                )
+            )
             assert await call(connected, query="kumquat") == (
                 "[assistant, entry talk-4]\nIt is the kumquat, with [redacted: api key].",
                 False,
@@ -83,13 +106,25 @@ def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
     async def talk() -> None:
         from mcp import Client
 
-        server = build_server([TranscriptFile(tmp_path / f"{name}.jsonl") for name in ("one", "two")], max_tokens=500, redactor=None)
+        server = build_server(
+            [TranscriptFile(tmp_path / f"{name}.jsonl") for name in ("one", "two")],
+            max_tokens=500,
+            redactor=None,
+        )
         async with Client(server) as connected:
             (tool,) = (await connected.list_tools()).tools
-            assert tool.input_schema["properties"]["transcript"]["enum"] == ["one.jsonl", "two.jsonl"]
+            assert tool.input_schema["properties"]["transcript"]["enum"] == [
+                "one.jsonl",
+                "two.jsonl",
+            ]
             assert tool.input_schema["required"] == ["transcript"]
-            assert (await call(connected, transcript="two.jsonl", pattern="It is"))[0].endswith("It is two.")
-            assert await call(connected, pattern="It is") == ("Error: name one of the transcripts: one.jsonl, two.jsonl.", True)
+            assert (await call(connected, transcript="two.jsonl", pattern="It is"))[0].endswith(
+                "It is two."
+            )
+            assert await call(connected, pattern="It is") == (
+                "Error: name one of the transcripts: one.jsonl, two.jsonl.",
+                True,
+            )
 
     anyio.run(talk)
 
@@ -104,7 +139,11 @@ def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_served_is_one_line_on_stderr(
-    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.jsonl").write_text("text\n", encoding="utf-8")
@@ -127,5 +166,12 @@ def test_without_the_sdk_it_says_how_to_install_it(
 @pytest.mark.slow
 def test_it_ends_when_its_input_does(tmp_path: Path) -> None:
     write(tmp_path / "talk.jsonl", result="x")
-    done = subprocess.run([SCRIPT, "mcp", tmp_path / "talk.jsonl"], input="", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [SCRIPT, "mcp", tmp_path / "talk.jsonl"],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -39,12 +39,20 @@ def test_a_table_has_a_line_for_each_policy_within_80_columns(
     assert run(file.name, "--window", "8k", "--policy", "vscode,naive") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "talk.jsonl: 1 conversation, 128 messages"
-    assert [line.split()[0] for line in lines[2:7]] == ["vscode", "drop_oldest", "trim_last", "prompt_poet", "langchain"]
+    assert [line.split()[0] for line in lines[2:7]] == [
+        "vscode",
+        "drop_oldest",
+        "trim_last",
+        "prompt_poet",
+        "langchain",
+    ]
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "8k window, prices of gpt-5, cache rules: openai"
 
 
-def test_the_policies_are_listed_with_the_versions_that_they_follow(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_policies_are_listed_with_the_versions_that_they_follow(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run("--list") == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert list(lines) == list(POLICY_GROUPS["all"])
@@ -85,22 +93,44 @@ def test_json_on_stdout_is_all_of_it(file: Path, capsys: pytest.CaptureFixture[s
     assert list(json.loads(capsys.readouterr().out)) == ["total", "files"]
 
 
-def test_each_file_has_a_table_of_its_own_where_that_is_wanted(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_file_has_a_table_of_its_own_where_that_is_wanted(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = write_transcript(tmp_path / "other.jsonl", long_conversation(2))
     assert run(file.name, other.name, "--policy", "vscode", "--each", "--workers", 1) == 0
     out = capsys.readouterr().out
-    assert [name in out for name in ("talk.jsonl: 1 conv", "other.jsonl: 1 conv", "2 files: 2 conv")] == [True] * 3
+    assert [
+        name in out for name in ("talk.jsonl: 1 conv", "other.jsonl: 1 conv", "2 files: 2 conv")
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize("form", keep_first(1, "svg", "png", "html"))
 def test_a_timeline_is_drawn(file: Path, tmp_path: Path, form: str) -> None:
-    assert run(file.name, "--window", "8k", "--policy", "vscode,langchain", "--plot", f"replay.{form}") == 0
+    assert (
+        run(file.name, "--window", "8k", "--policy", "vscode,langchain", "--plot", f"replay.{form}")
+        == 0
+    )
     assert (tmp_path / f"replay.{form}").stat().st_size > 5_000
 
 
-def test_a_user_prices_their_own_model(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_prices_their_own_model(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "own.toml").write_text("[models.mine]\ninput = 1\noutput = 0\n")
-    assert run(file.name, "--policy", "vscode", "--model", "mine", "--prices", "own.toml", "--json", "-") == 0
+    assert (
+        run(
+            file.name,
+            "--policy",
+            "vscode",
+            "--model",
+            "mine",
+            "--prices",
+            "own.toml",
+            "--json",
+            "-",
+        )
+        == 0
+    )
     (row,) = json.loads(capsys.readouterr().out)["files"][0]["policies"]
     assert row["price"] == pytest.approx(row["input_tokens"] / 1e6, abs=1e-6)
 
@@ -111,7 +141,20 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
     with serve(after=lambda _: summary_reply("All rows were mended.")) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        assert run(file.name, "--policy", "vscode", "--window", "8k", "--summaries", "model", "--json", "-") == 0
+        assert (
+            run(
+                file.name,
+                "--policy",
+                "vscode",
+                "--window",
+                "8k",
+                "--summaries",
+                "model",
+                "--json",
+                "-",
+            )
+            == 0
+        )
     (row,) = json.loads(capsys.readouterr().out)["files"][0]["policies"]
     assert row["checkpoints"] > 0
     assert row["summary_tokens"] < 100 * row["checkpoints"]
@@ -123,11 +166,20 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["none.jsonl"], "there is no file none.jsonl"),
         (["talk.jsonl", "--policy", "vscod"], "Did you mean 'vscode'"),
         (["talk.jsonl", "--policy", ","], "--policy is empty"),
-        (["talk.jsonl", "--policy", "break_even:beta=x"], "promptkit: break_even: beta: it must be a number, not 'x'."),
-        (["talk.jsonl", "--policy", "break_even:"], "promptkit: break_even: unknown setting; known are enabled, beta,"),
+        (
+            ["talk.jsonl", "--policy", "break_even:beta=x"],
+            "promptkit: break_even: beta: it must be a number, not 'x'.",
+        ),
+        (
+            ["talk.jsonl", "--policy", "break_even:"],
+            "promptkit: break_even: unknown setting; known are enabled, beta,",
+        ),
         (["talk.jsonl", "--advise", "--json", "-"], "--advise prints recommendations only"),
         (["talk.jsonl", "--advise", "-o", "rows.jsonl"], "--advise prints recommendations only"),
-        (["talk.jsonl", "--advise", "--policy", "pi"], "--advise compares presets of its own: leave out --policy."),
+        (
+            ["talk.jsonl", "--advise", "--policy", "pi"],
+            "--advise compares presets of its own: leave out --policy.",
+        ),
         (["talk.jsonl", "--ttl", "nan"], "--ttl must be a number of seconds, not nan."),
         (["talk.jsonl", "--model", "my-model"], "no price for the model 'my-model'"),
         (["talk.jsonl", "--prices", "none.json"], "cannot read"),
@@ -135,16 +187,29 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["talk.jsonl", "--plot", "x.gif"], "'.gif'"),
         (["talk.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
         (["t*.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
-        (["t*.jsonl", "-o", "talk.jsonl", "--force"], "talk.jsonl is also an input: name another file."),
-        (["t*.jsonl", "-o", "../{folder}/talk.jsonl", "--force"], "talk.jsonl is also an input: name another file."),
+        (
+            ["t*.jsonl", "-o", "talk.jsonl", "--force"],
+            "talk.jsonl is also an input: name another file.",
+        ),
+        (
+            ["t*.jsonl", "-o", "../{folder}/talk.jsonl", "--force"],
+            "talk.jsonl is also an input: name another file.",
+        ),
         (["talk.jsonl", "--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
-        (["talk.jsonl", "--json", "x.svg", "--plot", "x.svg"], "is also an input or another output"),
+        (
+            ["talk.jsonl", "--json", "x.svg", "--plot", "x.svg"],
+            "is also an input or another output",
+        ),
         (["talk.jsonl", "--summaries", "model"], "OPENAI_API_KEY"),
         (["bad.txt"], "promptkit: bad.txt:1: the file has no known format."),
     ],
 )
 def test_mistakes_are_said_in_one_line(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], why: str
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    why: str,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file.with_name("bad.txt").write_text("nothing\n")
@@ -158,9 +223,13 @@ def test_mistakes_are_said_in_one_line(
     assert why in captured.err
 
 
-def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file.with_name("bad.txt").write_text("nothing\n")
-    assert run(file.name, "bad.txt", "--policy", "vscode", "--json", "out.json", "--workers", 1) == 1
+    assert (
+        run(file.name, "bad.txt", "--policy", "vscode", "--json", "out.json", "--workers", 1) == 1
+    )
     captured = capsys.readouterr()
     assert "talk.jsonl: 1 conversation" in captured.out
     assert captured.err.startswith("promptkit: bad.txt:1: the file has no known format.")
@@ -170,18 +239,52 @@ def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(file: Path, c
 @pytest.mark.slow
 def test_processes_start_from_a_real_program(file: Path, tmp_path: Path) -> None:
     other = write_transcript(tmp_path / "other.jsonl", long_conversation(4))
-    command = [sys.executable, "-c", CODE, "replay", file.name, other.name, "--workers", "2", "--policy", "vscode", "--window", "8k"]
+    command = [
+        sys.executable,
+        "-c",
+        CODE,
+        "replay",
+        file.name,
+        other.name,
+        "--workers",
+        "2",
+        "--policy",
+        "vscode",
+        "--window",
+        "8k",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("2 files: 2 conversations, 160 messages")
 
 
-def test_the_optimum_and_look_ups_have_columns_and_figures(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_optimum_and_look_ups_have_columns_and_figures(
+    file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     policies = "vscode,break_even:beta=1"
-    assert run(file.name, "--window", "8k", "--policy", policies, "--oracle", "--lookups", 2, "--workers", 1, "--json", "all.json") == 0
+    assert (
+        run(
+            file.name,
+            "--window",
+            "8k",
+            "--policy",
+            policies,
+            "--oracle",
+            "--lookups",
+            2,
+            "--workers",
+            1,
+            "--json",
+            "all.json",
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "with compactions at the best points." in out
-    assert all(word in out for word in ("ratio", "look-ups $", "break_even:beta=1", "2 look-ups for each answer"))
+    assert all(
+        word in out
+        for word in ("ratio", "look-ups $", "break_even:beta=1", "2 look-ups for each answer")
+    )
     total = json.loads((tmp_path / "all.json").read_bytes())["total"]
     assert 0 < total["lower_bound"] < total["oracle"]
     for row in total["policies"]:
@@ -189,11 +292,15 @@ def test_the_optimum_and_look_ups_have_columns_and_figures(file: Path, capsys: p
         assert row["price_with_lookups"] >= row["price"]
 
 
-def test_advice_on_a_short_recording_says_that_it_is_too_little(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_on_a_short_recording_says_that_it_is_too_little(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(file.name, "--advise", "--window", "64k", "--workers", 1) == 0
     assert capsys.readouterr().out.startswith("64,000 tokens: the recordings are too few to tell.")
 
 
-def test_several_windows_are_for_advice_only(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_windows_are_for_advice_only(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(file.name, "--window", "8k", "--window", "16k") == 2
     assert "--advise" in capsys.readouterr().err

@@ -24,7 +24,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "talk.jsonl"
 
 
-@pytest.fixture(params=["sqlite:///{folder}/talks.db", "file://{folder}/talks"], ids=["sqlite", "objects"])
+@pytest.fixture(
+    params=["sqlite:///{folder}/talks.db", "file://{folder}/talks"], ids=["sqlite", "objects"]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     pattern: str = request.param
     return pattern.format(folder=tmp_path)
@@ -48,12 +50,17 @@ def test_a_conversation_goes_into_a_store_and_out_of_it_again(
     assert main(["transcript", "stats", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["roles"] == {"user": 1, "assistant": 1}
     assert main(["export", url, "--to", "openai"]) == 0
-    assert [message["content"] for message in json.loads(capsys.readouterr().out)] == ["What does the parser do?", "Nothing yet."]
+    assert [message["content"] for message in json.loads(capsys.readouterr().out)] == [
+        "What does the parser do?",
+        "Nothing yet.",
+    ]
     assert main(["import", url, "-o", str(tmp_path / "back.jsonl")]) == 0
     assert JsonlStore(tmp_path / "back.jsonl").load().entries == JsonlStore(file).load().entries
 
 
-def test_a_replay_of_a_url_has_the_figures_of_the_file(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_of_a_url_has_the_figures_of_the_file(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = f"sqlite:///{tmp_path}/talks.db#1"
     assert main(["import", str(file), "-o", url]) == 0
     figures: list[object] = []
@@ -66,9 +73,14 @@ def test_a_replay_of_a_url_has_the_figures_of_the_file(file: Path, tmp_path: Pat
     assert figures[0] == figures[1]
 
 
-def test_a_conversation_is_never_replaced(file: Path, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_conversation_is_never_replaced(
+    file: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["import", str(file), "-o", f"{place}#1"]) == 0
-    for more, why in (([], "already has entries, which are never replaced"), (["--force"], "--force replaces files, and no conversation")):
+    for more, why in (
+        ([], "already has entries, which are never replaced"),
+        (["--force"], "--force replaces files, and no conversation"),
+    ):
         assert main(["import", str(file), "-o", f"{place}#1", *more]) == 2
         error = capsys.readouterr().err
         assert why in error
@@ -79,17 +91,30 @@ def test_a_conversation_is_never_replaced(file: Path, place: str, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["transcript", "show", "sqlite:///none.db#1"], "there is no such conversation, or it has no entries"),
-        (["transcript", "stats", "sqlite:///none.db"], "no conversation is named: write its id after the URL"),
+        (
+            ["transcript", "show", "sqlite:///none.db#1"],
+            "there is no such conversation, or it has no entries",
+        ),
+        (
+            ["transcript", "stats", "sqlite:///none.db"],
+            "no conversation is named: write its id after the URL",
+        ),
         (["transcript", "grep", "x", "mongodb://host/name#1"], "is not a place for objects"),
         (["transcript", "list", "none"], "there is no folder none"),
         (["export", "sqlite:///none.db#1", "--to", "openai"], "there is no such conversation"),
-        (["export", "x.jsonl", "--to", "openai", "-o", "sqlite:///none.db#1"], "export writes files: `promptkit import FILE -o URL`"),
+        (
+            ["export", "x.jsonl", "--to", "openai", "-o", "sqlite:///none.db#1"],
+            "export writes files: `promptkit import FILE -o URL`",
+        ),
         (["replay", "postgresql://127.0.0.1:1/none#1"], "cannot be read: "),
     ],
 )
 def test_what_is_wrong_with_a_url_is_said_in_one_line(
-    arguments: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
@@ -107,12 +132,24 @@ def test_what_is_wrong_with_a_url_is_said_in_one_line(
             "sqlite:///a.db#1",
             "needs SQLAlchemy: run `pip install 'sqlalchemy>=2.0'`, or `pip install '.[sql]'` in a checkout",
         ),
-        ("psycopg", "postgresql://nobody@h/a#1", "needs psycopg: run `pip install 'psycopg[binary]>=3.2'`, or `pip install '.[postgres]'`"),
-        ("obstore.store", "s3://a/b#1", "needs obstore: run `pip install 'obstore>=0.8'`, or `pip install '.[objects]'` in a checkout"),
+        (
+            "psycopg",
+            "postgresql://nobody@h/a#1",
+            "needs psycopg: run `pip install 'psycopg[binary]>=3.2'`, or `pip install '.[postgres]'`",
+        ),
+        (
+            "obstore.store",
+            "s3://a/b#1",
+            "needs obstore: run `pip install 'obstore>=0.8'`, or `pip install '.[objects]'` in a checkout",
+        ),
     ],
 )
 def test_a_library_that_is_missing_is_named_with_how_to_install_it(
-    library: str, url: str, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    library: str,
+    url: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     assert main(["transcript", "show", url]) == 2

@@ -56,7 +56,9 @@ def record(page: str) -> Any:
     return json.loads(data)
 
 
-def test_writes_a_page_and_says_what_it_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_a_page_and_says_what_it_shows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = run(capsys, *TRACE, "--budget", "60", "-o", "review.html")
     assert (status, err) == (0, "")
     assert re.fullmatch(r"review\.html: \d\d of 60 tokens, 2 of 3 removals\n", out)
@@ -65,15 +67,21 @@ def test_writes_a_page_and_says_what_it_shows(folder: Path, capsys: pytest.Captu
     assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
 
 
-def test_writes_to_the_folder_at_hand_without_being_told_where(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_to_the_folder_at_hand_without_being_told_where(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "name.json").write_text('{"name": "Ada"}', encoding="utf-8")
-    assert run(capsys, "trace", "page.j2", "--props", "name.json", "--model", "gpt-4o")[1].startswith("trace.html: ")
+    assert run(capsys, "trace", "page.j2", "--props", "name.json", "--model", "gpt-4o")[
+        1
+    ].startswith("trace.html: ")
     shown = record((folder / "trace.html").read_text(encoding="utf-8"))
     assert (shown["model"], "Hello Ada!" in shown["items"]["text"]) == ("gpt-4o", True)
 
 
 def test_a_dash_writes_the_page_and_nothing_else_to_stdout(folder: Path) -> None:
-    done = subprocess.run([str(SCRIPT), *TRACE, "--budget", "60", "-o", "-"], capture_output=True, check=False)
+    done = subprocess.run(
+        [str(SCRIPT), *TRACE, "--budget", "60", "-o", "-"], capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     page = done.stdout.decode()
     assert page.startswith("<!DOCTYPE html>")
@@ -82,7 +90,9 @@ def test_a_dash_writes_the_page_and_nothing_else_to_stdout(folder: Path) -> None
     assert not (folder / "trace.html").exists()
 
 
-def test_a_prompt_that_does_not_fit_gives_a_page_and_an_exit_status(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prompt_that_does_not_fit_gives_a_page_and_an_exit_status(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, err = run(capsys, *TRACE, "--budget", "10", "-o", "review.html")
     assert (status, out) == (2, "")
     assert err.startswith("promptkit: ")
@@ -92,15 +102,21 @@ def test_a_prompt_that_does_not_fit_gives_a_page_and_an_exit_status(folder: Path
     assert record((folder / "review.html").read_text(encoding="utf-8"))["state"] is None
 
 
-def test_a_limit_that_does_not_hold_gives_no_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_limit_that_does_not_hold_gives_no_page(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _, err = run(capsys, "trace", "prompt.py:limited", "--budget", "100")
     assert status == 2
     assert "the limit of 1 at" in err
     assert not (folder / "trace.html").exists()
 
 
-@pytest.mark.parametrize(("output", "why"), [("no/such/page.html", "there is no folder"), (".", "is a directory")])
-def test_a_page_that_cannot_be_written_is_said_in_one_line(output: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("output", "why"), [("no/such/page.html", "there is no folder"), (".", "is a directory")]
+)
+def test_a_page_that_cannot_be_written_is_said_in_one_line(
+    output: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _, err = run(capsys, *TRACE, "--budget", "60", "-o", output)
     assert (status, err.count("\n")) == (2, 1)
     assert why in err

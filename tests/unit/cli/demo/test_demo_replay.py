@@ -29,7 +29,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def plain(*arguments: str, **environment: str) -> str:
     known = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     environment = {"COLUMNS": "80", "PYTHONUTF8": "1", **environment}
-    done = run_program("promptkit", "demo", *arguments, folder=Path.cwd(), environment=known | environment)
+    done = run_program(
+        "promptkit", "demo", *arguments, folder=Path.cwd(), environment=known | environment
+    )
     assert done.returncode == 0
     assert done.stderr == ""
     return done.stdout
@@ -43,14 +45,20 @@ class TestReplay:
         assert limit is not None
         assert found.full_request_tokens > limit
         assert all(sent.tokens <= limit for sent in found.requests)
-        assert len(found.requests) == sum(message.role == "assistant" for message in load_demo().conversation)
-        assert found.turns == tuple(message.text for message in load_demo().conversation if message.role == "user")
+        assert len(found.requests) == sum(
+            message.role == "assistant" for message in load_demo().conversation
+        )
+        assert found.turns == tuple(
+            message.text for message in load_demo().conversation if message.role == "user"
+        )
 
     def test_the_summaries_are_made_beside_it_and_make_it_smaller(self) -> None:
         found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
 
         assert [each.trigger for each in found.summaries] == ["background", "background"]
-        assert all((each.tokens_after or 0) < (each.tokens_before or 0) / 2 for each in found.summaries)
+        assert all(
+            (each.tokens_after or 0) < (each.tokens_before or 0) / 2 for each in found.summaries
+        )
         begun = [sent.number for sent in found.requests for _ in sent.after]
         ended = [sent.number for sent in found.requests for _ in sent.before]
         assert all(start < end for start, end in zip(begun, ended, strict=True))
@@ -74,7 +82,10 @@ class TestReplay:
 
     def test_a_recording_with_gaps_is_replayed_as_far_as_it_goes(self) -> None:
         call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),))
-        said = [Message(role="assistant", content=("Hello.",)), *(Message(role="user", content=(text,)) for text in ("one", "two"))]
+        said = [
+            Message(role="assistant", content=("Hello.",)),
+            *(Message(role="user", content=(text,)) for text in ("one", "two")),
+        ]
 
         found = asyncio.run(replay_conversation([*said, call], window=10_000))
 
@@ -110,16 +121,28 @@ class TestCommand:
 
     def test_it_is_the_same_every_time_with_a_key_and_without(self) -> None:
         assert plain("--window", "8k") == plain(
-            "--window", "8k", OPENAI_API_KEY="none", OPENAI_BASE_URL="http://127.0.0.1:9", PYTHONHASHSEED="7"
+            "--window",
+            "8k",
+            OPENAI_API_KEY="none",
+            OPENAI_BASE_URL="http://127.0.0.1:9",
+            PYTHONHASHSEED="7",
         )
 
-    def test_alone_it_shows_the_renders_and_then_the_replay(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_alone_it_shows_the_renders_and_then_the_replay(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         status, out, err = run(capsys)
 
         assert (status, err) == (0, "")
-        assert out.index("rendered at 4 budgets") < out.index("replayed in a window of 12,000 tokens") < out.index("summary applied")
+        assert (
+            out.index("rendered at 4 budgets")
+            < out.index("replayed in a window of 12,000 tokens")
+            < out.index("summary applied")
+        )
 
-    def test_a_budget_shows_only_renders_and_a_window_only_the_replay(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_budget_shows_only_renders_and_a_window_only_the_replay(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert "replayed" not in run(capsys, "--budget", "2k")[1]
         assert "rendered" not in run(capsys, "--window", "8k")[1]
         both = run(capsys, "--budget", "2k", "--window", "8k")[1]
@@ -130,9 +153,16 @@ class TestCommand:
         found = json.loads(run(capsys, "--window", "12k", "--json")[1])
 
         assert found["renders"] == []
-        assert (found["replay"]["window"], found["replay"]["limit"], found["replay"]["turns"]) == (12_000, 9_000, 6)
+        assert (found["replay"]["window"], found["replay"]["limit"], found["replay"]["turns"]) == (
+            12_000,
+            9_000,
+            6,
+        )
         assert len(found["replay"]["requests"]) == 34
-        assert [each["trigger"] for each in found["replay"]["summaries"]] == ["background", "background"]
+        assert [each["trigger"] for each in found["replay"]["summaries"]] == [
+            "background",
+            "background",
+        ]
         assert json.loads(run(capsys, "--budget", "2k", "--json")[1])["replay"] is None
 
     def test_a_window_of_nothing_is_a_mistake(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,23 @@ def test_k_is_a_thousand_and_m_a_million(written: str, tokens: int) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["", "k", "-1", "8kk", "8 000", "1.5", "1.2345k", "0x10", "eight", "8g", "1e3", "٣", "9" * 16, "9" * 5_000, f"1.{'0' * 5_000}k"],
+    [
+        "",
+        "k",
+        "-1",
+        "8kk",
+        "8 000",
+        "1.5",
+        "1.2345k",
+        "0x10",
+        "eight",
+        "8g",
+        "1e3",
+        "٣",
+        "9" * 16,
+        "9" * 5_000,
+        f"1.{'0' * 5_000}k",
+    ],
 )
 def test_anything_else_is_refused(written: str) -> None:
     with pytest.raises(click.BadParameter, match="invalid token count"):

@@ -12,7 +12,13 @@ import attrs
 import click
 import pytest
 
-from promptkit.cli.input.props import convert_prop, read_message, read_tool_call, read_tool_definition, resolve_hints
+from promptkit.cli.input.props import (
+    convert_prop,
+    read_message,
+    read_tool_call,
+    read_tool_definition,
+    resolve_hints,
+)
 from promptkit.element import PromptElement, component
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
 
@@ -46,14 +52,18 @@ def made(name: str, value: object) -> object:
 
 
 def test_a_list_of_objects_becomes_messages_where_messages_are_wanted() -> None:
-    assert made("history", [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None}]) == (
+    assert made(
+        "history", [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None}]
+    ) == (
         Message(role="user", content=("Hi",)),
         Message(role="assistant"),
     )
 
 
 def test_an_optional_message_is_converted_too() -> None:
-    assert made("latest", {"role": "system", "content": "Hi"}) == Message(role="system", content=("Hi",))
+    assert made("latest", {"role": "system", "content": "Hi"}) == Message(
+        role="system", content=("Hi",)
+    )
     assert made("latest", None) is None
 
 
@@ -67,9 +77,15 @@ def test_values_of_a_mapping_are_converted() -> None:
 
 
 def test_a_frozen_value_of_the_users_own_is_made_of_its_fields() -> None:
-    turn = {"request": {"role": "user", "content": "Hi"}, "calls": [{"id": "c1", "name": "read", "arguments": {"path": "a"}}]}
+    turn = {
+        "request": {"role": "user", "content": "Hi"},
+        "calls": [{"id": "c1", "name": "read", "arguments": {"path": "a"}}],
+    }
     assert made("turns", [turn]) == (
-        Turn(request=Message(role="user", content=("Hi",)), calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),)),
+        Turn(
+            request=Message(role="user", content=("Hi",)),
+            calls=(ToolCall(id="c1", name="read", arguments='{"path": "a"}'),),
+        ),
     )
 
 
@@ -86,12 +102,27 @@ def test_what_no_annotation_speaks_about_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ([{"role": "robot"}], r"invalid history\[0\].role 'robot': use system, user, assistant or tool"),
-        ([{"role": "user"}, {"role": "user", "contents": "x"}], r"unknown field 'contents' in history\[1\]: use role, content"),
+        (
+            [{"role": "robot"}],
+            r"invalid history\[0\].role 'robot': use system, user, assistant or tool",
+        ),
+        (
+            [{"role": "user"}, {"role": "user", "contents": "x"}],
+            r"unknown field 'contents' in history\[1\]: use role, content",
+        ),
         ([{"role": "user", "content": 5}], r"history\[0\].content must be a list, not 5"),
-        ([{"role": "user", "content": [{"type": "audio"}]}], r"invalid history\[0\].content\[0\] of type 'audio'"),
-        ([{"role": "assistant", "tool_calls": ["x"]}], r'history\[0\].tool_calls\[0\] must be an object, not "x"'),
-        ([{"role": "assistant", "tool_calls": [{"id": 1, "name": "f"}]}], r"history\[0\].tool_calls\[0\].id must be a string, not 1"),
+        (
+            [{"role": "user", "content": [{"type": "audio"}]}],
+            r"invalid history\[0\].content\[0\] of type 'audio'",
+        ),
+        (
+            [{"role": "assistant", "tool_calls": ["x"]}],
+            r'history\[0\].tool_calls\[0\] must be an object, not "x"',
+        ),
+        (
+            [{"role": "assistant", "tool_calls": [{"id": 1, "name": "f"}]}],
+            r"history\[0\].tool_calls\[0\].id must be a string, not 1",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_place(value: object, said: str) -> None:
@@ -100,14 +131,24 @@ def test_what_does_not_fit_is_refused_with_its_place(value: object, said: str) -
 
 
 def test_a_chat_message_with_calls_in_the_form_of_openai() -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
-    assert read_message({"role": "assistant", "content": "I look.", "tool_calls": [call]}, "m") == Message(
-        role="assistant", content=("I look.",), tool_calls=(ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'),)
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "read", "arguments": '{"path": "a.py"}'},
+    }
+    assert read_message(
+        {"role": "assistant", "content": "I look.", "tool_calls": [call]}, "m"
+    ) == Message(
+        role="assistant",
+        content=("I look.",),
+        tool_calls=(ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'),),
     )
 
 
 def test_a_tool_message() -> None:
-    assert read_message({"role": "tool", "tool_call_id": "c1", "content": ""}, "m") == Message(role="tool", tool_call_id="c1")
+    assert read_message({"role": "tool", "tool_call_id": "c1", "content": ""}, "m") == Message(
+        role="tool", tool_call_id="c1"
+    )
 
 
 def test_parts_of_a_content() -> None:
@@ -121,11 +162,21 @@ def test_parts_of_a_content() -> None:
 
 
 def test_arguments_are_kept_as_they_were_written() -> None:
-    assert read_tool_call({"id": "c", "name": "f", "arguments": '{"b":1,  "a":2}'}, "c").arguments == '{"b":1,  "a":2}'
+    assert (
+        read_tool_call({"id": "c", "name": "f", "arguments": '{"b":1,  "a":2}'}, "c").arguments
+        == '{"b":1,  "a":2}'
+    )
 
 
 def test_a_tool_definition_plain_and_in_the_form_of_openai() -> None:
-    plain = {"name": "read", "description": "Reads.", "parameters": {"type": "object"}, "strict": True}
-    wanted = ToolDefinition(name="read", description="Reads.", parameters={"type": "object"}, strict=True)
+    plain = {
+        "name": "read",
+        "description": "Reads.",
+        "parameters": {"type": "object"},
+        "strict": True,
+    }
+    wanted = ToolDefinition(
+        name="read", description="Reads.", parameters={"type": "object"}, strict=True
+    )
     assert read_tool_definition(plain, "t") == wanted
     assert read_tool_definition({"type": "function", "function": plain}, "t") == wanted

@@ -56,7 +56,9 @@ def test_an_element_is_taken_as_it_is(prompt: Path) -> None:
 
 
 def test_a_component_of_a_module() -> None:
-    assert load_target("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(priority=3)
+    assert load_target("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(
+        priority=3
+    )
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,14 +72,20 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (":Reveiw", {}, "has no Reveiw. Did you mean 'Review'. Its components: Review"),
         (":Review", {}, "needs the prop 'query': add it to --props"),
-        (":Review", {"query": "x", "histroy": []}, "has no prop 'histroy'. Did you mean 'history'. Its props: query, history"),
+        (
+            ":Review",
+            {"query": "x", "histroy": []},
+            "has no prop 'histroy'. Did you mean 'history'. Its props: query, history",
+        ),
         (":Review", {"query": "x", "children": []}, "has no prop 'children'"),
         (":element", {"query": "x"}, "is an element, not a component: it takes no props"),
         (":number", {}, "is a int: name a component, a function or an element"),
         (":broken", {}, "returned a str, not an element"),
     ],
 )
-def test_a_mistake_says_what_to_do(prompt: Path, name: str, props: dict[str, object], said: str) -> None:
+def test_a_mistake_says_what_to_do(
+    prompt: Path, name: str, props: dict[str, object], said: str
+) -> None:
     with pytest.raises(click.UsageError, match=said.replace(".", r"[.?]")):
         load_target(f"{prompt}{name}", props)
 

@@ -7,7 +7,12 @@ import asyncio
 import attrs
 import pytest
 
-from promptkit.compaction.lifecycle.branch_summary import PREFACE, build_branch_items, find_abandoned_entries, switch_branch
+from promptkit.compaction.lifecycle.branch_summary import (
+    PREFACE,
+    build_branch_items,
+    find_abandoned_entries,
+    switch_branch,
+)
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
@@ -40,14 +45,18 @@ def go(talk: ConversationBuilder, to: str | None, writer: Writer) -> Entry:
 
 
 @pytest.mark.spec("E108")
-def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored_at_the_target() -> None:
+def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored_at_the_target() -> (
+    None
+):
     talk, target = forked()
     leaf = talk.leaf
     writer = Writer(text="It was found.")
     entry = go(talk, target, writer)
     assert told(writer) == ["tried wish", "", "found it", "tried answer"]
     assert isinstance(entry.payload, BranchSummary)
-    assert attrs.evolve(entry.payload, facts={}) == BranchSummary(summary=f"{PREFACE}It was found.", leaf=leaf)
+    assert attrs.evolve(entry.payload, facts={}) == BranchSummary(
+        summary=f"{PREFACE}It was found.", leaf=leaf
+    )
     assert Facts.from_json(entry.payload.facts).requests == ("tried wish",)
     assert [item.message.text for item in talk.view.items] == [
         "shared wish",
@@ -83,7 +92,9 @@ def test_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() -> None
     before, leaf = len(talk.log), talk.leaf
 
     async def run() -> None:
-        running = asyncio.ensure_future(switch_branch(talk.log, target, summarizer=Writer(gate=asyncio.Event())))
+        running = asyncio.ensure_future(
+            switch_branch(talk.log, target, summarizer=Writer(gate=asyncio.Event()))
+        )
         await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -93,7 +104,9 @@ def test_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() -> None
     assert (len(talk.log), talk.leaf) == (before, leaf)
 
 
-@pytest.mark.parametrize("writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")])
+@pytest.mark.parametrize(
+    "writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")]
+)
 def test_without_a_summary_the_conversation_stays_where_it_is(writer: Writer) -> None:
     talk, target = forked()
     before = len(talk.log), talk.leaf
@@ -108,7 +121,9 @@ def test_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
 
     async def run() -> None:
         gate = asyncio.Event()
-        running = asyncio.ensure_future(switch_branch(talk.log, target, summarizer=Writer(gate=gate)))
+        running = asyncio.ensure_future(
+            switch_branch(talk.log, target, summarizer=Writer(gate=gate))
+        )
         await asyncio.sleep(0)
         talk.user("wait")
         gate.set()
@@ -161,10 +176,17 @@ def test_a_result_whose_call_is_on_the_shared_path_is_no_orphan() -> None:
 
 def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     talk, target = forked()
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c9", name="edit", arguments='{"path": "a.py"}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="c9", name="edit", arguments='{"path": "a.py"}'),),
+        )
+    )
     talk.result("c9", "done")
     tokenizer = WordTokenizer()
-    summarizer = FileListSummarizer(summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer)
+    summarizer = FileListSummarizer(
+        summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer
+    )
     entry = asyncio.run(switch_branch(talk.log, target, summarizer=summarizer))
     assert isinstance(entry.payload, BranchSummary)
     assert "<modified-files>\na.py\n</modified-files>" in entry.payload.summary
@@ -174,8 +196,14 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
 @pytest.mark.spec("E107")
 def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
     talk, target = forked()
-    talk.append(BranchSummary(summary="an older branch", leaf=talk.leaf, facts=Facts(changed=("b.py",)).to_json()))
-    entry = asyncio.run(switch_branch(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())))
+    talk.append(
+        BranchSummary(
+            summary="an older branch", leaf=talk.leaf, facts=Facts(changed=("b.py",)).to_json()
+        )
+    )
+    entry = asyncio.run(
+        switch_branch(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer()))
+    )
     assert isinstance(entry.payload, BranchSummary)
     assert Facts.from_json(entry.payload.facts).changed == ("b.py",)
 

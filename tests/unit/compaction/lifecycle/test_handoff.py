@@ -41,19 +41,37 @@ def spoken() -> ConversationBuilder:
 
 
 def handed(
-    talk: ConversationBuilder, writer: Summarizer, store: TranscriptStore | None = None, *, last: LastRequest | None = None
+    talk: ConversationBuilder,
+    writer: Summarizer,
+    store: TranscriptStore | None = None,
+    *,
+    last: LastRequest | None = None,
 ) -> Handoff:
     given = InMemoryStore() if store is None else store
-    return asyncio.run(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=given, max_tokens=50, last_request=last))
+    return asyncio.run(
+        handoff(
+            talk.log,
+            talk.view,
+            goal=GOAL,
+            summarizer=writer,
+            store=given,
+            max_tokens=50,
+            last_request=last,
+        )
+    )
 
 
-def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(tmp_path: Path) -> None:
+def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(
+    tmp_path: Path,
+) -> None:
     talk = spoken()
     leaf = talk.leaf
     made = handed(talk, Writer(text="The parser is in p.py."), JsonlStore(tmp_path / "new.jsonl"))
     assert made.document == "The parser is in p.py."
     new = Transcript(JsonlStore(tmp_path / "new.jsonl"))
-    assert [(item.kind, item.message.role, item.message.text) for item in build_view(new.path()).items] == [
+    assert [
+        (item.kind, item.message.role, item.message.text) for item in build_view(new.path()).items
+    ] == [
         ("message", "system", "rules"),
         ("custom_message", "user", "The parser is in p.py."),
     ]
@@ -67,7 +85,11 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
     talk = spoken()
     tools = (ToolDefinition(name="read"),)
     sent = talk.view.messages
-    with ScriptedModel([f"<analysis>hm</analysis>{summary_answer('Begin with the lexer.', sections=HANDOFF_SECTIONS)}"]) as model:
+    with ScriptedModel(
+        [
+            f"<analysis>hm</analysis>{summary_answer('Begin with the lexer.', sections=HANDOFF_SECTIONS)}"
+        ]
+    ) as model:
         writer = InlineSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
         made = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
     assert made.document is not None
@@ -80,7 +102,9 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
     assert "new conversation" in question.text
 
 
-@pytest.mark.parametrize("writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")])
+@pytest.mark.parametrize(
+    "writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")]
+)
 def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Writer) -> None:
     talk = spoken()
     store = InMemoryStore()
@@ -88,7 +112,17 @@ def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Wr
     async def compact() -> Entry:
         return talk.log.append(Checkpoint(summary="S"))[0]
 
-    made = asyncio.run(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50, fallback=compact))
+    made = asyncio.run(
+        handoff(
+            talk.log,
+            talk.view,
+            goal=GOAL,
+            summarizer=writer,
+            store=store,
+            max_tokens=50,
+            fallback=compact,
+        )
+    )
     assert made.transcript is None
     assert made.checkpoint is talk.path[-1]
     assert store.load().entries == ()
@@ -122,7 +156,9 @@ def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         writer = Writer(gate=gate)
-        running = asyncio.ensure_future(handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50))
+        running = asyncio.ensure_future(
+            handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50)
+        )
         await asyncio.sleep(0)
         talk.user("wait")
         gate.set()
@@ -139,7 +175,13 @@ def test_secrets_do_not_travel() -> None:
     writer = Writer(text="key SECRET")
     made = asyncio.run(
         handoff(
-            talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-")
+            talk.log,
+            talk.view,
+            goal=GOAL,
+            summarizer=writer,
+            store=store,
+            max_tokens=50,
+            redactor=lambda text: text.replace("SECRET", "-"),
         )
     )
     assert made.transcript is not None

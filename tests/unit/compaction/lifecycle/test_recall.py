@@ -6,7 +6,11 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.lifecycle.recall import answer_from_transcript, build_excerpt, find_passages
+from promptkit.compaction.lifecycle.recall import (
+    answer_from_transcript,
+    build_excerpt,
+    find_passages,
+)
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import WordTokenizer
@@ -27,8 +31,15 @@ def other() -> ConversationBuilder:
     return talk
 
 
-def test_what_concerns_the_question_is_found_with_the_lines_around_it_even_behind_a_checkpoint() -> None:
-    found = build_excerpt(other().path, "What about the session_store.py timeout?", max_tokens=100, tokenizer=TOKENIZER)
+def test_what_concerns_the_question_is_found_with_the_lines_around_it_even_behind_a_checkpoint() -> (
+    None
+):
+    found = build_excerpt(
+        other().path,
+        "What about the session_store.py timeout?",
+        max_tokens=100,
+        tokenizer=TOKENIZER,
+    )
     assert found == (
         "[tool, entry e3]\nline two\nERROR timeout in session_store.py\nline four\n\n[assistant, entry e4]\nThe session store times out."
     )
@@ -53,7 +64,10 @@ def test_an_excerpt_fits_and_takes_the_best_first() -> None:
 
 
 def test_a_question_without_a_match_finds_nothing() -> None:
-    assert build_excerpt(other().path, "what about the and of", max_tokens=100, tokenizer=TOKENIZER) == ""
+    assert (
+        build_excerpt(other().path, "what about the and of", max_tokens=100, tokenizer=TOKENIZER)
+        == ""
+    )
 
 
 @pytest.mark.spec("E61")
@@ -75,27 +89,39 @@ def test_a_summarizer_is_given_the_blocks_that_match_and_the_question() -> None:
     writer = Writer(text="It timed out.")
     talk = other()
     before = len(talk.log)
-    told = asyncio.run(answer_from_transcript(talk.path, "session_store.py timeout", summarizer=writer, max_tokens=50))
+    told = asyncio.run(
+        answer_from_transcript(
+            talk.path, "session_store.py timeout", summarizer=writer, max_tokens=50
+        )
+    )
     assert told == "It timed out."
     (task,) = writer.tasks
     assert [item.entry_id for item in task.plan.dropped] == ["e2", "e3", "e4"]
     assert task.instructions is not None
     assert task.instructions.endswith("session_store.py timeout")
     assert len(talk.log) == before
-    everything = asyncio.run(answer_from_transcript(talk.path, "nothing", summarizer=writer, max_tokens=50, only_matching=False))
+    everything = asyncio.run(
+        answer_from_transcript(
+            talk.path, "nothing", summarizer=writer, max_tokens=50, only_matching=False
+        )
+    )
     assert everything == told
     assert len(writer.tasks[1].plan.dropped) == 6
 
 
 def test_it_works_without_a_model() -> None:
     summarizer = ExtractiveSummarizer(tokenizer=TOKENIZER)
-    assert "login" in asyncio.run(answer_from_transcript(other().path, "login", summarizer=summarizer, max_tokens=200))
+    assert "login" in asyncio.run(
+        answer_from_transcript(other().path, "login", summarizer=summarizer, max_tokens=200)
+    )
 
 
 def test_where_nothing_is_found_nobody_is_asked() -> None:
     writer = Writer()
     with pytest.raises(SummaryError) as caught:
-        asyncio.run(answer_from_transcript(other().path, "kumquat", summarizer=writer, max_tokens=50))
+        asyncio.run(
+            answer_from_transcript(other().path, "kumquat", summarizer=writer, max_tokens=50)
+        )
     assert (caught.value.reason, writer.tasks) == ("nothing", [])
 
 
@@ -104,7 +130,11 @@ def test_secrets_are_taken_out() -> None:
     talk = other()
     told = asyncio.run(
         answer_from_transcript(
-            talk.path, "login", summarizer=writer, max_tokens=50, redactor=lambda text: text.replace("SECRET", "-").replace("login", "-")
+            talk.path,
+            "login",
+            summarizer=writer,
+            max_tokens=50,
+            redactor=lambda text: text.replace("SECRET", "-").replace("login", "-"),
         )
     )
     assert told == "-"

@@ -42,7 +42,12 @@ def hidden_talk() -> ConversationBuilder:
     talk = ConversationBuilder()
     talk.user("Read the files.")
     for number in range(22):
-        look(talk, f"c{number}", f"src/module_{number}.py", f"{words(700)} NEEDLE-{number * 7919} {words(700)}")
+        look(
+            talk,
+            f"c{number}",
+            f"src/module_{number}.py",
+            f"{words(700)} NEEDLE-{number * 7919} {words(700)}",
+        )
     talk.answer("I have read them.")
     talk.checkpoint("The files were read.")
     talk.user("What now?")
@@ -69,17 +74,23 @@ def test_each_of_many_details_is_found_by_its_own_word_in_a_long_line() -> None:
 
 @settings(max_examples=examples(60))
 @given(st.text(st.sampled_from("ab \n.é"), min_size=1, max_size=400), st.integers(20, 40))
-def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(text: str, max_tokens: int) -> None:
+def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(
+    text: str, max_tokens: int
+) -> None:
     talk = ConversationBuilder()
     entry = talk.user(f"x{text}")
     pages: list[str] = []
     while not pages or pages[-1].endswith("})]"):
         pages.append(recall(talk, max_tokens, entry=entry, page=len(pages) + 1))
         assert TOKENIZER.count(pages[-1]) <= max_tokens
-    titles = [f"[user, entry {entry}{f', page {number}' if number > 1 else ''}]\n" for number in range(1, len(pages) + 1)]
+    titles = [
+        f"[user, entry {entry}{f', page {number}' if number > 1 else ''}]\n"
+        for number in range(1, len(pages) + 1)
+    ]
     assert all(map(str.startswith, pages, titles))
     body = "".join(
-        re.sub(r"\n\n\[there is more: recall\(.*\)\]$", "", page)[len(title) :] for page, title in zip(pages, titles, strict=True)
+        re.sub(r"\n\n\[there is more: recall\(.*\)\]$", "", page)[len(title) :]
+        for page, title in zip(pages, titles, strict=True)
     )
     assert body == "\n".join(f"x{text}".splitlines())
 
@@ -87,7 +98,9 @@ def test_the_pages_of_an_entry_are_its_text_and_none_exceeds_the_limit(text: str
 def test_a_page_ends_with_a_line_so_that_nothing_is_cut_in_two() -> None:
     talk = ConversationBuilder()
     entry = talk.user("\n".join(f"line {number} ends here{number * 7}" for number in range(60)))
-    pages = [recall(talk, 50, entry=entry, page=page).partition("\n\n[there")[0] for page in range(1, 8)]
+    pages = [
+        recall(talk, 50, entry=entry, page=page).partition("\n\n[there")[0] for page in range(1, 8)
+    ]
     lines = [line for page in pages for line in page.splitlines()[1:]]
     assert len(lines) > 50
     assert [line for line in lines if not re.fullmatch(r"line \d+ ends here\d+", line)] == []
@@ -128,7 +141,19 @@ def test_every_match_in_one_long_entry_is_on_some_page_whole(arguments: dict[str
 
 
 @pytest.mark.parametrize(
-    "query", ["端口", "部署密钥", "服务器的端口", "保险库", "ボタンの色", "部署 密钥", "parser.py", "설정", "สีน้ำ", "𠮷野"]
+    "query",
+    [
+        "端口",
+        "部署密钥",
+        "服务器的端口",
+        "保险库",
+        "ボタンの色",
+        "部署 密钥",
+        "parser.py",
+        "설정",
+        "สีน้ำ",
+        "𠮷野",
+    ],
 )
 def test_words_within_a_sentence_of_a_script_without_spaces_are_found(query: str) -> None:
     talk = ConversationBuilder()
@@ -154,7 +179,12 @@ def test_what_was_redacted_is_not_found_and_what_was_pruned_is() -> None:
 def test_a_recall_does_not_find_what_was_recalled_before() -> None:
     talk = ConversationBuilder()
     talk.user("The colour is mauve.")
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="r", name=RECALL.name, arguments='{"query": "mauve"}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="r", name=RECALL.name, arguments='{"query": "mauve"}'),),
+        )
+    )
     talk.result("r", recall(talk, query="mauve"))
     assert recall(talk, query="mauve").count("The colour is mauve.") == 1
 
@@ -164,13 +194,21 @@ def test_ids_that_each_reply_uses_again_hide_no_results_and_lead_to_their_own() 
     for fruit in ("quince", "medlar"):
         look(talk, "call_0", f"{fruit}.txt", f"The {fruit} is ripe.")
     before = talk.leaf
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="call_0", name=RECALL.name, arguments='{"query": "mauve"}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="call_0", name=RECALL.name, arguments='{"query": "mauve"}'),),
+        )
+    )
     talk.result("call_0", "Nothing in the conversation matches 'mauve'.")
     look(talk, "call_0", "kumquat.txt", "The kumquat is ripe.")
     found = recall(talk, pattern="ripe|read_file")
     for fruit in ("quince", "medlar", "kumquat"):
         assert (entry := re.search(rf'{fruit}.txt"}} → entry (\w+)', found))
-        assert recall(talk, entry=entry[1]) == f"[result of read_file, entry {entry[1]}]\nThe {fruit} is ripe."
+        assert (
+            recall(talk, entry=entry[1])
+            == f"[result of read_file, entry {entry[1]}]\nThe {fruit} is ripe."
+        )
     assert "mauve" not in recall(talk, 800, pattern=".")
     assert before in found
 
@@ -178,11 +216,25 @@ def test_ids_that_each_reply_uses_again_hide_no_results_and_lead_to_their_own() 
 @pytest.mark.parametrize("name", ["mcp__memory__recall", "memory.recall", "recall"])
 def test_results_of_another_programs_tool_of_the_same_name_are_found(name: str) -> None:
     talk = ConversationBuilder()
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name=name, arguments='{"query": "customer"}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="c", name=name, arguments='{"query": "customer"}'),),
+        )
+    )
     talk.result("c", "The customer number is KX-4711.")
-    assert recall(talk, query="KX-4711") == f"[result of {name}, entry {talk.leaf}]\nThe customer number is KX-4711."
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="d", name=name, arguments='{"query": "KX-4711"}'),)))
-    assert recall(talk, 800, pattern="KX").count("KX-4711") == 1  # of the call that is being answered nothing is shown
+    assert (
+        recall(talk, query="KX-4711")
+        == f"[result of {name}, entry {talk.leaf}]\nThe customer number is KX-4711."
+    )
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="d", name=name, arguments='{"query": "KX-4711"}'),),
+        )
+    )
+    # of the call that is being answered nothing is shown
+    assert recall(talk, 800, pattern="KX").count("KX-4711") == 1
     talk.result("d", recall(talk, query="KX-4711"))
     assert recall(talk, 800, pattern="KX").count("KX-4711") == 1
 
@@ -198,7 +250,9 @@ def test_results_of_another_programs_tool_of_the_same_name_are_found(name: str) 
         ({"pattern": "^(a|aa)+$"}, "takes too long"),
     ],
 )
-def test_a_mistake_is_answered_with_what_to_write(arguments: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_answered_with_what_to_write(
+    arguments: dict[str, object], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recall_module, "PATTERN_SECONDS", 0.2)
     talk = ConversationBuilder()
     talk.user("a" * 60 + "!")
@@ -206,7 +260,10 @@ def test_a_mistake_is_answered_with_what_to_write(arguments: dict[str, object], 
 
 
 def test_nothing_found_is_said_so() -> None:
-    assert recall(hidden_talk(), query="persimmon") == "Nothing in the conversation matches 'persimmon'."
+    assert (
+        recall(hidden_talk(), query="persimmon")
+        == "Nothing in the conversation matches 'persimmon'."
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,15 +271,20 @@ def test_nothing_found_is_said_so() -> None:
     [
         ((RECALL,), 'recall({"query": "b.py"})'),
         ((attrs.evolve(RECALL, name="mcp__talk__recall"),), 'mcp__talk__recall({"query": "b.py"})'),
-        ((attrs.evolve(RECALL, name="mcp__old__recall"), RECALL), 'recall({"query": "b.py"})'),  # that of another conversation comes first
+        # that of another conversation comes first
+        ((attrs.evolve(RECALL, name="mcp__old__recall"), RECALL), 'recall({"query": "b.py"})'),
         ((ToolDefinition(name="read_file"),), 'read_file({"path": "/talk.jsonl"})'),
         ((ToolDefinition(name="recall"),), None),  # a tool of another kind
         ((ToolDefinition(name="bash"),), None),
         ((), None),
     ],
 )
-def test_an_example_call_names_only_a_tool_that_is_there(tools: tuple[ToolDefinition, ...], call: str | None) -> None:
-    facts: dict[str, Json] = Facts(changed=("src/a.py", "src/b.py"), requests=("Mend it.",)).to_json()
+def test_an_example_call_names_only_a_tool_that_is_there(
+    tools: tuple[ToolDefinition, ...], call: str | None
+) -> None:
+    facts: dict[str, Json] = Facts(
+        changed=("src/a.py", "src/b.py"), requests=("Mend it.",)
+    ).to_json()
     talk = ConversationBuilder()
     look(talk, "c", "src/b.py", "text")
     assert suggest_call(tools, facts, talk.log.path(), location="/talk.jsonl") == call
@@ -244,14 +306,20 @@ def test_an_example_call_names_only_a_tool_that_is_there(tools: tuple[ToolDefini
     ],
 )
 @pytest.mark.parametrize("earlier", ["Please help with the parser", "why?"])
-def test_the_example_call_of_a_breadcrumb_finds_something_that_was_dropped(request_: str, earlier: str) -> None:
+def test_the_example_call_of_a_breadcrumb_finds_something_that_was_dropped(
+    request_: str, earlier: str
+) -> None:
     talk = ConversationBuilder()
     for text in (earlier, request_):
         talk.user(text)
         talk.answer("Now.")
     dropped = talk.log.path()
     talk.user(f"{request_} {earlier}")
-    call = suggest_call((RECALL,), Facts(requests=(earlier, request_), errors=(" ",), changed=("gone/",)).to_json(), dropped)
+    call = suggest_call(
+        (RECALL,),
+        Facts(requests=(earlier, request_), errors=(" ",), changed=("gone/",)).to_json(),
+        dropped,
+    )
     assert call is not None
     found = recall(talk, **json.loads(call.removeprefix("recall(").removesuffix(")")))
     assert any(f"entry {entry.id}]" in found for entry in dropped), (call, found)

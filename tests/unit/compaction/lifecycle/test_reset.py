@@ -9,7 +9,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset, find_due_reset, is_reset_due, reset
+from promptkit.compaction.lifecycle.reset import (
+    DailyReset,
+    IdleReset,
+    ManualReset,
+    find_due_reset,
+    is_reset_due,
+    reset,
+)
 from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
 from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
@@ -49,15 +56,23 @@ def at(hour: float, *, day: int = 2) -> datetime:
         (IdleReset(minutes=30), at(9), at(1), False),
     ],
 )
-def test_a_reset_is_due_by_the_clock(policy: ResetPolicy, last: datetime, now: datetime, due: bool) -> None:
+def test_a_reset_is_due_by_the_clock(
+    policy: ResetPolicy, last: datetime, now: datetime, due: bool
+) -> None:
     assert is_reset_due(policy, last_message=last, now=now) is due
 
 
 def test_the_hour_is_that_of_the_present_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     last = datetime(2026, 1, 2, 2, 30, tzinfo=UTC)  # 3:30 in Berlin
-    assert is_reset_due(DailyReset(), last_message=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
-    assert not is_reset_due(DailyReset(), last_message=last, now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))))
+    assert is_reset_due(
+        DailyReset(), last_message=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin)
+    )
+    assert not is_reset_due(
+        DailyReset(),
+        last_message=last,
+        now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))),
+    )
 
 
 def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
@@ -93,11 +108,17 @@ def spoken(path: Path | None = None) -> ConversationBuilder:
 
 def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -> None:
     talk, files = spoken(), MemoryDirectory(tmp_path)
-    entry = asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=StatedMemoryExtractor(), memories=files))
+    entry = asyncio.run(
+        reset(
+            talk.log, reason="daily", now=at(4), extractor=StatedMemoryExtractor(), memories=files
+        )
+    )
     assert entry is not None
     assert entry.kind == "reset"
     assert talk.view.items == ()
-    assert parse_memories(files.load(DAY.date(), include_curated=False)) == ("Always run the tests.",)
+    assert parse_memories(files.load(DAY.date(), include_curated=False)) == (
+        "Always run the tests.",
+    )
 
 
 @pytest.mark.spec("E111")
@@ -106,7 +127,15 @@ def test_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> N
     assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
     count = len(talk.log)
     assert (
-        asyncio.run(reset(talk.log, reason="idle", now=at(4), extractor=StatedMemoryExtractor(), memories=MemoryDirectory(tmp_path)))
+        asyncio.run(
+            reset(
+                talk.log,
+                reason="idle",
+                now=at(4),
+                extractor=StatedMemoryExtractor(),
+                memories=MemoryDirectory(tmp_path),
+            )
+        )
         is None
     )
     assert len(talk.log) == count
@@ -133,9 +162,22 @@ class Failing:
         raise RuntimeError(items)
 
 
-def test_memories_that_cannot_be_taken_do_not_keep_it_from_being_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_memories_that_cannot_be_taken_do_not_keep_it_from_being_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     talk = spoken()
-    assert asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Failing(), memories=MemoryDirectory(tmp_path))) is not None
+    assert (
+        asyncio.run(
+            reset(
+                talk.log,
+                reason="daily",
+                now=at(4),
+                extractor=Failing(),
+                memories=MemoryDirectory(tmp_path),
+            )
+        )
+        is not None
+    )
     assert len(caplog.records) == 1
 
 
@@ -148,5 +190,13 @@ def test_what_is_said_meanwhile_is_not_hidden(tmp_path: Path) -> None:
             return tuple(item.message.text for item in items)
 
     with pytest.raises(TranscriptConflictError):
-        asyncio.run(reset(talk.log, reason="daily", now=at(4), extractor=Slow(), memories=MemoryDirectory(tmp_path)))
+        asyncio.run(
+            reset(
+                talk.log,
+                reason="daily",
+                now=at(4),
+                extractor=Slow(),
+                memories=MemoryDirectory(tmp_path),
+            )
+        )
     assert talk.view.items[-1].message.text == "wait"

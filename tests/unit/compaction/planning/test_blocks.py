@@ -29,7 +29,9 @@ def test_calls_and_all_their_results_are_one_block() -> None:
 
 
 @pytest.mark.parametrize("answered", [(), ("a",), ("b",)])
-def test_calls_without_all_results_are_running_while_the_model_has_not_gone_on(answered: tuple[str, ...]) -> None:
+def test_calls_without_all_results_are_running_while_the_model_has_not_gone_on(
+    answered: tuple[str, ...],
+) -> None:
     talk = ConversationBuilder()
     talk.user("q")
     talk.calls("a", "b")
@@ -49,13 +51,18 @@ def test_a_result_that_says_what_the_placeholder_says_is_a_result() -> None:
 
 def test_calls_that_a_checkpoint_baked_in_are_not_running() -> None:
     talk = ConversationBuilder()
-    baked = (Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),)), Message(role="tool", content=("r",), tool_call_id="a"))
+    baked = (
+        Message(role="assistant", tool_calls=(ToolCall(id="a", name="t"),)),
+        Message(role="tool", content=("r",), tool_call_id="a"),
+    )
     talk.append(Checkpoint(summary="S", replacement=baked))
     assert group_blocks(talk.view.items) == [Block(0, 2)]
     assert has_completed_round(talk.view.items)
 
 
-@pytest.mark.parametrize("text", ["", "one", "two\nlines", "</conversation-summary", "<conversation-summary>"])
+@pytest.mark.parametrize(
+    "text", ["", "one", "two\nlines", "</conversation-summary", "<conversation-summary>"]
+)
 def test_a_summary_is_read_out_of_its_tags(text: str) -> None:
     message = build_summary_message(text)
     again = extract_summary_text(message)
@@ -64,7 +71,14 @@ def test_a_summary_is_read_out_of_its_tags(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello", "<conversation-summary>\n", "\n</conversation-summary>", "<conversation-summary>\n</conversation-summary>"]
+    "text",
+    [
+        "",
+        "hello",
+        "<conversation-summary>\n",
+        "\n</conversation-summary>",
+        "<conversation-summary>\n</conversation-summary>",
+    ],
 )
 def test_what_has_not_the_tags_is_no_summary(text: str) -> None:
     assert extract_summary_text(Message(role="user", content=(text,))) is None

@@ -37,7 +37,11 @@ def test_what_one_checkpoint_kept_is_covered_by_the_next_and_nothing_twice() -> 
     last = talk.user("four")
     second = talk.checkpoint("S2", last)
     third = talk.checkpoint("S3")
-    assert [texts(talk, each) for each in (first, second, third)] == [["one"], ["two", "three"], ["four"]]
+    assert [texts(talk, each) for each in (first, second, third)] == [
+        ["one"],
+        ["two", "three"],
+        ["four"],
+    ]
     covered = [*ids(talk, first), *ids(talk, second), *ids(talk, third)]
     assert covered == [entry.id for entry in talk.path[:-1]]
 

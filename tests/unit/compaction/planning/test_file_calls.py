@@ -20,7 +20,12 @@ DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/old.py\n+++ /dev/null
         ("get_file_contents", {"path": "/a"}, "read", ("/a",)),
         ("view_image", {"path": "/i.png"}, "read", ("/i.png",)),
         ("str_replace_based_edit_tool", {"command": "view", "path": "/a"}, "read", ("/a",)),
-        ("str_replace_based_edit_tool", {"command": "create", "path": "/a", "file_text": "x"}, "change", ("/a",)),
+        (
+            "str_replace_based_edit_tool",
+            {"command": "create", "path": "/a", "file_text": "x"},
+            "change",
+            ("/a",),
+        ),
         ("str_replace_editor", {"command": "str_replace", "path": "/a"}, "change", ("/a",)),
         ("MultiEdit", {"file_path": "/a", "edits": [{"old_string": "x"}]}, "change", ("/a",)),
         (
@@ -44,10 +49,13 @@ DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/old.py\n+++ /dev/null
         ("create_directory", {"path": "/d"}, "other", ("/d",)),
         ("mcp__search__read_file", {"path": "/a"}, "read", ("/a",)),
         ("filesystem.write_file", {"path": "/a"}, "change", ("/a",)),
-        ("write_file", {"path": "/test.patch", "content": PATCH}, "change", ("/test.patch",)),  # the patch is what is written
+        # the patch is what is written
+        ("write_file", {"path": "/test.patch", "content": PATCH}, "change", ("/test.patch",)),
     ],
 )
-def test_the_tools_of_known_agents_are_told_apart(tool: str, arguments: dict[str, object], use: str, paths: tuple[str, ...]) -> None:
+def test_the_tools_of_known_agents_are_told_apart(
+    tool: str, arguments: dict[str, object], use: str, paths: tuple[str, ...]
+) -> None:
     call = find_file_call(tool, arguments)
     assert call is not None
     assert (call.use, call.paths) == (use, paths)
@@ -60,7 +68,9 @@ def test_other_tools_use_no_files(tool: str) -> None:
 
 def test_a_rule_of_a_program_s_own_comes_first() -> None:
     rules = (FileRule(tools="^read_and_fix$", use="change", arguments=("targets",)), *FILE_RULES)
-    assert find_file_call("read_and_fix", {"targets": ["a.py"]}, rules) == FileCall("change", ("a.py",))
+    assert find_file_call("read_and_fix", {"targets": ["a.py"]}, rules) == FileCall(
+        "change", ("a.py",)
+    )
 
 
 def test_arguments_of_any_shape_are_survived() -> None:

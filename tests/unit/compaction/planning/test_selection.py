@@ -1,4 +1,7 @@
-"""Where a compaction cuts: examples of each rule. The laws that hold for every conversation: tests/behaviour/test_selection.py."""
+"""Where a compaction cuts: examples of each rule.
+
+The laws that hold for every conversation: tests/behaviour/test_selection.py.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,32 @@ TOKENIZER = WordTokenizer()
 
 
 def plan(
-    talk: ConversationBuilder, keep: Keep | None = None, *, split: bool = False, room: int | None = None, pin_first: bool = False
+    talk: ConversationBuilder,
+    keep: Keep | None = None,
+    *,
+    split: bool = False,
+    room: int | None = None,
+    pin_first: bool = False,
 ) -> Plan:
-    return select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=keep, split=split, max_kept_tokens=room, pin_first=pin_first)
+    return select(
+        talk.view,
+        leaf=talk.leaf,
+        tokenizer=TOKENIZER,
+        keep=keep,
+        split=split,
+        max_kept_tokens=room,
+        pin_first=pin_first,
+    )
 
 
 def entries(made: Plan) -> dict[str, str]:
     """The parts of a plan that are not empty, with the entries in each."""
     parts = ("dropped", "prefix", "kept", "pinned", "replayed")
-    return {part: " ".join(item.entry_id for item in getattr(made, part)) for part in parts if getattr(made, part)}
+    return {
+        part: " ".join(item.entry_id for item in getattr(made, part))
+        for part in parts
+        if getattr(made, part)
+    }
 
 
 def conversation(history: int, rounds: int) -> ConversationBuilder:
@@ -74,7 +94,16 @@ FOREGROUND, BACKGROUND = KeepLastRound(), KeepLastRound(background=True)
         (1, 1, FOREGROUND, {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7"}),
         (1, 2, FOREGROUND, {"dropped": "e1 e2 e3 e4 e6 e7", "kept": "e8 e9", "replayed": "e5"}),
         (2, 0, FOREGROUND, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
-        (2, 3, FOREGROUND, {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8 e10 e11 e12 e13", "kept": "e14 e15", "replayed": "e9"}),
+        (
+            2,
+            3,
+            FOREGROUND,
+            {
+                "dropped": "e1 e2 e3 e4 e5 e6 e7 e8 e10 e11 e12 e13",
+                "kept": "e14 e15",
+                "replayed": "e9",
+            },
+        ),
         # in the background a single round is covered as well
         (0, 0, BACKGROUND, {"kept": "e1"}),
         (0, 1, BACKGROUND, {"dropped": "e2 e3", "replayed": "e1"}),
@@ -87,7 +116,12 @@ FOREGROUND, BACKGROUND = KeepLastRound(), KeepLastRound(background=True)
         (0, 1, KeepLastRound(count=0), {"dropped": "e2 e3", "replayed": "e1"}),
         (0, 2, KeepLastRound(count=0), {"dropped": "e2 e3 e4 e5", "replayed": "e1"}),
         (0, 2, KeepLastRound(count=2), {"kept": "e1 e2 e3 e4 e5"}),
-        (0, 3, KeepLastRound(count=2), {"dropped": "e2 e3", "kept": "e4 e5 e6 e7", "replayed": "e1"}),
+        (
+            0,
+            3,
+            KeepLastRound(count=2),
+            {"dropped": "e2 e3", "kept": "e4 e5 e6 e7", "replayed": "e1"},
+        ),
         # turns start at the user's message
         (2, 0, KeepLastTurns(count=0), {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "replayed": "e9"}),
         (2, 0, KeepLastTurns(count=1), {"dropped": "e1 e2 e3 e4 e5 e6 e7 e8", "kept": "e9"}),
@@ -96,7 +130,9 @@ FOREGROUND, BACKGROUND = KeepLastRound(), KeepLastRound(background=True)
         (2, 0, KeepLastTurns(count=4), {"kept": "e1 e2 e3 e4 e5 e6 e7 e8 e9"}),
     ],
 )
-def test_each_way_to_keep_cuts_where_its_rule_says(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
+def test_each_way_to_keep_cuts_where_its_rule_says(
+    history: int, rounds: int, keep: Keep, parts: dict[str, str]
+) -> None:
     made = plan(conversation(history, rounds), keep)
     assert entries(made) == parts
     assert made.is_empty is ("dropped" not in parts)
@@ -111,12 +147,31 @@ def test_the_default_is_the_last_round() -> None:
 @pytest.mark.parametrize(
     ("history", "rounds", "keep", "parts"),
     [
-        (1, 3, KeepLastMessages(count=2), {"dropped": "e1 e2 e3 e4", "prefix": "e6 e7 e8 e9", "kept": "e10 e11", "replayed": "e5"}),
-        (2, 0, KeepLastMessages(count=5), {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}),  # between turns
-        (0, 3, KeepLastMessages(count=2), {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"}),  # without a history
+        (
+            1,
+            3,
+            KeepLastMessages(count=2),
+            {
+                "dropped": "e1 e2 e3 e4",
+                "prefix": "e6 e7 e8 e9",
+                "kept": "e10 e11",
+                "replayed": "e5",
+            },
+        ),
+        # between turns
+        (2, 0, KeepLastMessages(count=5), {"dropped": "e1 e2 e3 e4", "kept": "e5 e6 e7 e8 e9"}),
+        # without a history
+        (
+            0,
+            3,
+            KeepLastMessages(count=2),
+            {"prefix": "e2 e3 e4 e5", "kept": "e6 e7", "replayed": "e1"},
+        ),
     ],
 )
-def test_a_turn_that_is_split_has_a_prefix_of_its_own(history: int, rounds: int, keep: Keep, parts: dict[str, str]) -> None:
+def test_a_turn_that_is_split_has_a_prefix_of_its_own(
+    history: int, rounds: int, keep: Keep, parts: dict[str, str]
+) -> None:
     made = plan(conversation(history, rounds), keep, split=True)
     assert entries(made) == parts
     assert not made.is_empty
@@ -143,7 +198,10 @@ def test_a_cut_stops_at_the_previous_summary(background: bool) -> None:
 def test_a_summary_in_the_middle_of_a_turn_is_compounded_and_the_request_said_again() -> None:
     talk = conversation(0, 3)
     first = talk.compact(plan(talk))
-    assert [item.message.text for item in talk.view.items][:2] == [build_summary_message("S").text, "the task"]
+    assert [item.message.text for item in talk.view.items][:2] == [
+        build_summary_message("S").text,
+        "the task",
+    ]
     for number in range(3, 6):
         talk.round(f"c{number}", f"result {number}")
     made = plan(talk)
@@ -151,7 +209,11 @@ def test_a_summary_in_the_middle_of_a_turn_is_compounded_and_the_request_said_ag
     assert entries(made)["replayed"] == first
     assert made.replayed[0].message.text == "the task"
     assert made.dropped[0].kind == "summary"
-    assert [item.message.text for item in made.dropped[1:] if item.message.text] == ["result 2", "result 3", "result 4"]
+    assert [item.message.text for item in made.dropped[1:] if item.message.text] == [
+        "result 2",
+        "result 3",
+        "result 4",
+    ]
 
 
 def test_what_was_asked_in_between_is_said_again_with_the_request() -> None:
@@ -172,7 +234,9 @@ def test_what_was_asked_in_between_is_said_again_with_the_request() -> None:
         (7, ["the task", "and be quick", "and test"]),
     ],
 )
-def test_of_many_open_requests_the_newest_within_the_limit_are_said_again(most: int, said: list[str]) -> None:
+def test_of_many_open_requests_the_newest_within_the_limit_are_said_again(
+    most: int, said: list[str]
+) -> None:
     talk = conversation(1, 1)
     for request in ("and be quick", "and test"):
         talk.user(request)
@@ -180,7 +244,9 @@ def test_of_many_open_requests_the_newest_within_the_limit_are_said_again(most: 
     talk.round("x", "r")
     made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, max_replayed_tokens=most)
     assert [item.message.text for item in made.replayed] == said
-    asked = [item.message.text for item in (*made.dropped, *made.replayed) if item.message.role == "user"]
+    asked = [
+        item.message.text for item in (*made.dropped, *made.replayed) if item.message.role == "user"
+    ]
     assert asked == ["question 0", "the task", "and be quick", "and test"]
 
 
@@ -212,7 +278,19 @@ def test_a_call_that_nobody_answers_any_more_does_not_hold_the_cut() -> None:
 
 @pytest.mark.spec("E06")
 @pytest.mark.parametrize(
-    ("count", "first"), [(1, "e8"), (2, "e8"), (3, "e6"), (4, "e6"), (5, "e5"), (6, "e4"), (7, "e2"), (8, "e2"), (9, "e1"), (99, "e1")]
+    ("count", "first"),
+    [
+        (1, "e8"),
+        (2, "e8"),
+        (3, "e6"),
+        (4, "e6"),
+        (5, "e5"),
+        (6, "e4"),
+        (7, "e2"),
+        (8, "e2"),
+        (9, "e1"),
+        (99, "e1"),
+    ],
 )
 def test_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
     talk = conversation(1, 2)
@@ -222,7 +300,10 @@ def test_last_messages_keep_no_fewer_than_asked(count: int, first: str) -> None:
 
 
 @pytest.mark.spec("E06")
-@pytest.mark.parametrize(("entry", "first"), [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")])
+@pytest.mark.parametrize(
+    ("entry", "first"),
+    [("e1", "e2"), ("e2", "e4"), ("e3", "e4"), ("e4", "e5"), ("e6", "e8"), ("e7", "e8")],
+)
 def test_through_an_entry_drops_no_less_than_asked(entry: str, first: str) -> None:
     talk = conversation(1, 2)
     made = plan(talk, KeepAfter(entry_id=entry))
@@ -237,7 +318,8 @@ def test_a_cut_through_what_is_not_shown_is_refused() -> None:
     for entry in ("nowhere", "e1"):
         with pytest.raises(InvalidArgumentError, match=f"'{entry}': it is not in the view"):
             plan(talk, KeepAfter(entry_id=entry))
-    assert plan(talk, KeepAfter(entry_id="e12")).is_empty  # the checkpoint: only its own summary is before the cut
+    # the checkpoint: only its own summary is before the cut
+    assert plan(talk, KeepAfter(entry_id="e12")).is_empty
 
 
 def test_a_cut_through_running_calls_is_refused() -> None:
@@ -304,7 +386,9 @@ def test_reminders_and_branches_count_and_can_be_cut_at() -> None:
     talk.reminder(words(10))
     talk.branch(words(8))  # ten with its tags
     talk.answer(words(10))
-    assert [plan(talk, KeepRecentTokens(tokens=tokens)).first_kept for tokens in (10, 20, 30, 40)] == ["e5", "e4", "e3", "e2"]
+    assert [
+        plan(talk, KeepRecentTokens(tokens=tokens)).first_kept for tokens in (10, 20, 30, 40)
+    ] == ["e5", "e4", "e3", "e2"]
     assert plan(talk, KeepLastTurns(count=1)).first_kept == "e3"
 
 
@@ -326,7 +410,11 @@ def test_the_request_of_a_split_turn_that_was_answered_is_in_its_prefix() -> Non
     talk = conversation(1, 3)
     talk.answer("done")
     made = plan(talk, KeepLastMessages(count=1), split=True)
-    assert entries(made) == {"dropped": "e1 e2 e3 e4", "prefix": "e5 e6 e7 e8 e9 e10 e11", "kept": "e12"}
+    assert entries(made) == {
+        "dropped": "e1 e2 e3 e4",
+        "prefix": "e5 e6 e7 e8 e9 e10 e11",
+        "kept": "e12",
+    }
 
 
 @pytest.mark.spec("E21")
@@ -352,12 +440,21 @@ def test_system_messages_stay_and_so_does_the_first_request_if_asked_for() -> No
     talk.answer("no")
     talk.user("third")
     assert entries(plan(talk)) == {"dropped": "e2 e3 e5 e6", "kept": "e7", "pinned": "e1 e4"}
-    assert entries(plan(talk, pin_first=True)) == {"dropped": "e3 e5 e6", "kept": "e7", "pinned": "e1 e2 e4"}
+    assert entries(plan(talk, pin_first=True)) == {
+        "dropped": "e3 e5 e6",
+        "kept": "e7",
+        "pinned": "e1 e2 e4",
+    }
 
 
 def test_what_is_pinned_takes_its_block_with_it() -> None:
     talk = conversation(2, 0)
-    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, pin=lambda item: item.message.text == "output 0")
+    made = select(
+        talk.view,
+        leaf=talk.leaf,
+        tokenizer=TOKENIZER,
+        pin=lambda item: item.message.text == "output 0",
+    )
     assert entries(made) == {"dropped": "e1 e4 e5 e6 e7 e8", "kept": "e9", "pinned": "e2 e3"}
 
 
@@ -365,7 +462,9 @@ def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
     talk = ConversationBuilder()
     talk.system("be brief")
     talk.answer("hello")
-    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True)
+    made = select(
+        talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True
+    )
     assert (made.is_empty, made.kept) == (True, talk.view.items)
 
 
@@ -376,14 +475,17 @@ def test_of_the_users_messages_the_newest_stay() -> None:
     talk = conversation(3, 2)
     made = plan(talk, KeepUserMessages(tokens=5))
     assert [item.message.text for item in made.pinned] == ["[…]", "question 2", "the task"]
-    assert [item.message.role for item in made.kept] == ["assistant", "tool"]  # the model has not replied to this round
+    # the model has not replied to this round
+    assert [item.message.role for item in made.kept] == ["assistant", "tool"]
     assert entries(plan(talk, KeepUserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
 
 
 @pytest.mark.spec("E71")
 def test_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     talk = ConversationBuilder()
-    talk.user(" ".join(f"w{number}" for number in range(100)), ImagePart(url="https://example.com/x.png"))
+    talk.user(
+        " ".join(f"w{number}" for number in range(100)), ImagePart(url="https://example.com/x.png")
+    )
     talk.answer("ok")
     talk.user("go on")
     talk.answer("ok")
@@ -412,11 +514,21 @@ def test_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
     talk = conversation(2, 0)
     talk.answer("done")
     talk.compact(plan(talk, KeepUserMessages(tokens=100)))
-    assert [message.text for message in talk.view.messages] == ["question 0", "question 1", "the task", build_summary_message("S").text]
+    assert [message.text for message in talk.view.messages] == [
+        "question 0",
+        "question 1",
+        "the task",
+        build_summary_message("S").text,
+    ]
     talk.user("more")
     talk.answer("and more")
     made = plan(talk, KeepUserMessages(tokens=100))
-    assert [item.message.text for item in made.pinned] == ["question 0", "question 1", "the task", "more"]
+    assert [item.message.text for item in made.pinned] == [
+        "question 0",
+        "question 1",
+        "the task",
+        "more",
+    ]
     assert [item.kind for item in made.dropped] == ["summary", "message"]
     assert made.previous == "S"
 
@@ -431,7 +543,18 @@ def test_a_second_compaction_covers_what_the_first_one_kept() -> None:
     talk.answer("done")
     talk.user("next")
     made = plan(talk, KeepLastTurns(count=1))
-    assert entries(made)["dropped"].split()[1:] == ["e5", "e6", "e7", "e8", "e9", "e10", "e11", "e12", "e13", "e15"]
+    assert entries(made)["dropped"].split()[1:] == [
+        "e5",
+        "e6",
+        "e7",
+        "e8",
+        "e9",
+        "e10",
+        "e11",
+        "e12",
+        "e13",
+        "e15",
+    ]
 
 
 @pytest.mark.spec("E22")
@@ -441,7 +564,11 @@ def test_what_is_on_another_branch_is_in_no_plan() -> None:
     talk.log.rewind("e4")
     talk.user("other way")
     made = plan(talk)
-    shown = {item.entry_id for part in ("dropped", "kept", "pinned", "replayed") for item in getattr(made, part)}
+    shown = {
+        item.entry_id
+        for part in ("dropped", "kept", "pinned", "replayed")
+        for item in getattr(made, part)
+    }
     assert shown == {"e1", "e2", "e3", "e4", talk.leaf}
 
 
@@ -494,7 +621,9 @@ def long_turns() -> ConversationBuilder:
     return talk
 
 
-@pytest.mark.parametrize("keep", [KeepLastTurns(count=2, max_tokens=250), KeepLastMessages(count=15, max_tokens=250)])
+@pytest.mark.parametrize(
+    "keep", [KeepLastTurns(count=2, max_tokens=250), KeepLastMessages(count=15, max_tokens=250)]
+)
 def test_what_stays_has_a_bound_in_tokens_too(keep: KeepLastTurns | KeepLastMessages) -> None:
     made = plan(long_turns(), keep)
     kept = sum(Sizer(WordTokenizer()).count_message(item.message) for item in made.kept)
@@ -504,15 +633,26 @@ def test_what_stays_has_a_bound_in_tokens_too(keep: KeepLastTurns | KeepLastMess
 
 def test_a_turn_of_any_size_is_summarized_by_default() -> None:
     assert limit_keep(KeepLastTurns(count=2), 500) == KeepLastTurns(count=2, max_tokens=500)
-    assert limit_keep(KeepLastTurns(count=2, max_tokens=900), 500) == KeepLastTurns(count=2, max_tokens=500)
-    assert limit_keep(KeepLastTurns(count=2, max_tokens=300), 500) == KeepLastTurns(count=2, max_tokens=300)
+    assert limit_keep(KeepLastTurns(count=2, max_tokens=900), 500) == KeepLastTurns(
+        count=2, max_tokens=500
+    )
+    assert limit_keep(KeepLastTurns(count=2, max_tokens=300), 500) == KeepLastTurns(
+        count=2, max_tokens=300
+    )
     assert limit_keep(KeepNothing(), 500) == KeepNothing()
     assert limit_keep(KeepLastTurns(count=2), None) == KeepLastTurns(count=2)
 
 
 def test_pi_keeps_at_least_its_recent_tokens() -> None:
     talk = long_turns()
-    most, least = (plan(talk, KeepRecentTokens(tokens=150, at_least=at_least)).kept for at_least in (False, True))
+    most, least = (
+        plan(talk, KeepRecentTokens(tokens=150, at_least=at_least)).kept
+        for at_least in (False, True)
+    )
     count = Sizer(WordTokenizer()).count_message
-    assert sum(count(item.message) for item in most) <= 150 <= sum(count(item.message) for item in least)
+    assert (
+        sum(count(item.message) for item in most)
+        <= 150
+        <= sum(count(item.message) for item in least)
+    )
     assert len(least) > len(most)

@@ -29,23 +29,33 @@ def asked(*texts: str) -> ConversationBuilder:
 
 
 def test_everything_stays_where_there_is_room_in_its_order() -> None:
-    assert kept(asked("one", "two", "three"), VerbatimUserMessages()) == (["one", "two", "three"], 0)
+    assert kept(asked("one", "two", "three"), VerbatimUserMessages()) == (
+        ["one", "two", "three"],
+        0,
+    )
 
 
 @pytest.mark.spec("E71")
-def test_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> None:
+def test_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_ones_are_counted() -> (
+    None
+):
     talk = asked("old", words(20, "a"), words(5, "b"))
     assert kept(talk, VerbatimUserMessages(max_tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
 
 
 def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
-    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=5)) == (["a a […] a a", "b"], 0)
+    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=5)) == (
+        ["a a […] a a", "b"],
+        0,
+    )
 
 
 @pytest.mark.spec("E71")
 def test_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     talk = asked("👩‍👩‍👧‍👦🇫🇷é" * 40)
-    (item,), _ = VerbatimUserMessages(max_tokens=30).select(talk.view.items, tokenizer_for("gpt-4o"))
+    (item,), _ = VerbatimUserMessages(max_tokens=30).select(
+        talk.view.items, tokenizer_for("gpt-4o")
+    )
     text = item.message.text
     assert "[…]" in text
     text.encode("utf-8")
@@ -62,12 +72,23 @@ def test_earlier_summaries_reminders_and_injected_context_are_not_collected() ->
     talk.branch("a branch")
     talk.user("<environment>Linux</environment>")
     talk.user("the request")
-    assert kept(talk, VerbatimUserMessages(injected_prefixes=("<environment>",))) == (["the request"], 0)
+    assert kept(talk, VerbatimUserMessages(injected_prefixes=("<environment>",))) == (
+        ["the request"],
+        0,
+    )
 
 
-def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> None:
-    said = [ViewItem(message=item.message, entry_id="c", kind="replacement") for item in asked("first").view.items[:1]]
-    noted = [ViewItem(message=item.message, entry_id="c", kind="summary") for item in asked("a note").view.items[:1]]
+def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> (
+    None
+):
+    said = [
+        ViewItem(message=item.message, entry_id="c", kind="replacement")
+        for item in asked("first").view.items[:1]
+    ]
+    noted = [
+        ViewItem(message=item.message, entry_id="c", kind="summary")
+        for item in asked("a note").view.items[:1]
+    ]
     shown, omitted = VerbatimUserMessages().select([*noted, *said], TOKENIZER)
     assert ([item.message.text for item in shown], omitted) == (["first"], 0)
 
@@ -82,7 +103,9 @@ def test_pictures_stay_with_what_stays_whole() -> None:
 
 @pytest.mark.parametrize("said", ["[…]", ""])
 def test_a_message_that_looks_like_what_was_cut_out_hides_no_older_ones(said: str) -> None:
-    text = UserMessageHistory(max_tokens=60).format(["Always use tabs.", said, words(100)], tokenizer=TOKENIZER)
+    text = UserMessageHistory(max_tokens=60).format(
+        ["Always use tabs.", said, words(100)], tokenizer=TOKENIZER
+    )
     assert f"[answered] Always use tabs.\n[answered] {said}\n[answered] w w" in text
 
 

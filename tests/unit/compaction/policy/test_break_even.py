@@ -24,30 +24,62 @@ BUDGET = ContextBudget(window=200_000, reserved_output_tokens=20_000)
 RATIOS = PriceRatios(output=8.0, cached=0.1, write=1.25)
 
 
-def starts(state: PolicyState, *, beta: float = 1.0, beside: int = 0, jitter: float = 0.0, draw: float = 0.5) -> bool:
+def starts(
+    state: PolicyState,
+    *,
+    beta: float = 1.0,
+    beside: int = 0,
+    jitter: float = 0.0,
+    draw: float = 0.5,
+) -> bool:
     rule = compact_at_break_even(
-        rng=lambda: draw, beta=beta, summary_tokens=1_000, beside_tokens=lambda _: beside, ratios=RATIOS, jitter=jitter
+        rng=lambda: draw,
+        beta=beta,
+        summary_tokens=1_000,
+        beside_tokens=lambda _: beside,
+        ratios=RATIOS,
+        jitter=jitter,
     )
     return isinstance(rule(state), StartBackground)
 
 
-def state_after(reread: int, *, tokens: int = 60_000, cached: bool | None = True, request: int = 0) -> PolicyState:
+def state_after(
+    reread: int, *, tokens: int = 60_000, cached: bool | None = True, request: int = 0
+) -> PolicyState:
     rereading = Rereading(tokens=reread, cached=cached, first=5_000)
-    return PolicyState(phase="rendered", budget=BUDGET, tokens=tokens, fixed_tokens=4_000, request_tokens=request, rereading=rereading)
+    return PolicyState(
+        phase="rendered",
+        budget=BUDGET,
+        tokens=tokens,
+        fixed_tokens=4_000,
+        request_tokens=request,
+        rereading=rereading,
+    )
 
 
-@given(beta=st.floats(0.5, 4), beside=st.integers(0, 8_000), request=st.integers(0, 4_000), cached=st.sampled_from([True, False, None]))
+@given(
+    beta=st.floats(0.5, 4),
+    beside=st.integers(0, 8_000),
+    request=st.integers(0, 4_000),
+    cached=st.sampled_from([True, False, None]),
+)
 def test_it_starts_exactly_when_reading_again_has_cost_as_much_as_a_compaction(
     beta: float, beside: int, request: int, cached: bool | None
 ) -> None:
     compaction = 1_000 * 8 + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS + request + beside) * 1.25
     due = beta * compaction / (1.0 if cached is False else 0.1)
 
-    assert starts(state_after(int(due) + 1, request=request, cached=cached), beta=beta, beside=beside)
-    assert not starts(state_after(int(due) - 1, request=request, cached=cached), beta=beta, beside=beside)
+    assert starts(
+        state_after(int(due) + 1, request=request, cached=cached), beta=beta, beside=beside
+    )
+    assert not starts(
+        state_after(int(due) - 1, request=request, cached=cached), beta=beta, beside=beside
+    )
 
 
-def test_the_threshold_is_spread_around_beta_so_that_conversations_do_not_compact_together() -> None:
+def test_the_threshold_is_spread_around_beta_so_that_conversations_do_not_compact_together() -> (
+    None
+):
     due = int((1_000 * 8 + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * 1.25) / 0.1)
 
     assert starts(state_after(int(due * 0.99)), jitter=0.04, draw=0.0)
@@ -66,16 +98,29 @@ def test_what_costs_exactly_as_much_starts() -> None:
 def test_the_figures_are_by_default_those_of_the_documentation() -> None:
     assert (QUESTION_TOKENS, PREFACE_TOKENS) == (600, 400)
     assert PriceRatios() == PriceRatios(output=5.0, cached=0.1, write=1.0)
-    figures = {name: each.default for name, each in inspect.signature(compact_at_break_even).parameters.items()}
+    figures = {
+        name: each.default
+        for name, each in inspect.signature(compact_at_break_even).parameters.items()
+    }
     beside = figures.pop("beside_tokens")
-    assert figures == {"rng": inspect.Parameter.empty, "beta": 1.0, "summary_tokens": 1_000, "ratios": None, "jitter": 0.05, "breaker": 3}
+    assert figures == {
+        "rng": inspect.Parameter.empty,
+        "beta": 1.0,
+        "summary_tokens": 1_000,
+        "ratios": None,
+        "jitter": 0.05,
+        "breaker": 3,
+    }
     assert beside(BUDGET) == 0
 
 
 def test_without_ratios_the_price_of_the_model_decides() -> None:
     rule = compact_at_break_even(rng=lambda: 0.5)
     ratios = find_ratios("gpt-5")
-    due = int((1_000 * ratios.output + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * ratios.write) / ratios.cached)
+    due = int(
+        (1_000 * ratios.output + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * ratios.write)
+        / ratios.cached
+    )
     assert ratios != PriceRatios()
     assert rule(attrs.evolve(state_after(due + 2), model="gpt-5")) is not None
     assert rule(attrs.evolve(state_after(due - 2), model="gpt-5")) is None
@@ -83,7 +128,9 @@ def test_without_ratios_the_price_of_the_model_decides() -> None:
 
 
 def test_an_attempt_that_failed_does_not_keep_the_next_from_starting() -> None:
-    assert starts(attrs.evolve(state_after(10_000_000), attempts=Attempts(unsuccessful=1, last="failed")))
+    assert starts(
+        attrs.evolve(state_after(10_000_000), attempts=Attempts(unsuccessful=1, last="failed"))
+    )
 
 
 def test_a_conversation_that_a_summary_would_not_make_smaller_is_left_alone() -> None:
@@ -105,7 +152,9 @@ def test_a_conversation_that_a_summary_would_not_make_smaller_is_left_alone() ->
     ],
     ids=str,
 )
-def test_nothing_starts_where_a_summary_is_under_way_or_not_allowed(change: dict[str, object]) -> None:
+def test_nothing_starts_where_a_summary_is_under_way_or_not_allowed(
+    change: dict[str, object],
+) -> None:
     state = attrs.evolve(state_after(10_000_000), **change)  # type: ignore[arg-type]  # the values above have the fields' types
     assert not starts(state)
 
@@ -118,18 +167,32 @@ def test_prices_come_from_the_models_name_and_a_gateways_prefix_is_ignored() -> 
     assert find_ratios("a model of my own") == PriceRatios()
 
 
-def test_a_model_without_a_price_for_cached_input_pays_the_full_one_and_a_free_one_divides_by_nothing() -> None:
-    assert PriceRatios.from_price(Price(input=2.0, output=6.0)) == PriceRatios(output=3.0, cached=1.0, write=1.0)
+def test_a_model_without_a_price_for_cached_input_pays_the_full_one_and_a_free_one_divides_by_nothing() -> (
+    None
+):
+    assert PriceRatios.from_price(Price(input=2.0, output=6.0)) == PriceRatios(
+        output=3.0, cached=1.0, write=1.0
+    )
     assert PriceRatios.from_price(Price(input=0.0, output=0.0)).output == 0.0
     assert PriceRatios.from_price(Price(input=0.0, output=3.0)).output == 3.0
 
 
 def test_a_sum_of_what_was_read_again_begins_anew_with_each_checkpoint() -> None:
     rereading = Rereading()
-    for tokens, checkpoint in ((1_000, None), (1_500, None), (900, None), (2_000, "c1"), (2_100, "c1")):
+    for tokens, checkpoint in (
+        (1_000, None),
+        (1_500, None),
+        (900, None),
+        (2_000, "c1"),
+        (2_100, "c1"),
+    ):
         rereading = rereading.after_request(tokens, cached=None, checkpoint_id=checkpoint)
     assert (rereading.tokens, rereading.first, rereading.checkpoint_id) == (100, 2_000, "c1")
-    before = Rereading().after_request(1_000, cached=None, checkpoint_id=None).after_request(1_500, cached=None, checkpoint_id=None)
+    before = (
+        Rereading()
+        .after_request(1_000, cached=None, checkpoint_id=None)
+        .after_request(1_500, cached=None, checkpoint_id=None)
+    )
     assert before.tokens == 500
     assert before.after_request(900, cached=None, checkpoint_id=None).tokens == 500
 
@@ -139,4 +202,9 @@ def test_the_cache_counts_as_unused_only_where_the_provider_says_so() -> None:
     assert first.cached is None  # nothing was there before the first request
     assert first.after_request(1_100, cached=None, checkpoint_id=None).cached is None
     assert first.after_request(1_100, cached=False, checkpoint_id=None).cached is False
-    assert first.after_request(1_100, cached=True, checkpoint_id=None).after_request(1_200, cached=False, checkpoint_id=None).cached is True
+    assert (
+        first.after_request(1_100, cached=True, checkpoint_id=None)
+        .after_request(1_200, cached=False, checkpoint_id=None)
+        .cached
+        is True
+    )

@@ -3,12 +3,31 @@ from __future__ import annotations
 import pytest
 
 from promptkit import ContextBudget
-from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest, describe_largest
-from promptkit.compaction.policy.rules import compact_on_demand, default_policy, fail_on, first_match, render_pruned_on, require_messages
+from promptkit.compaction.policy.least import (
+    LeastSize,
+    compacts_overflow,
+    count_newest,
+    describe_largest,
+)
+from promptkit.compaction.policy.rules import (
+    compact_on_demand,
+    default_policy,
+    fail_on,
+    first_match,
+    render_pruned_on,
+    require_messages,
+)
 from promptkit.errors import ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
-from tests.conversations import ConversationBuilder, assistant_message, call_message, result_message, user_message, words
+from tests.conversations import (
+    ConversationBuilder,
+    assistant_message,
+    call_message,
+    result_message,
+    user_message,
+    words,
+)
 
 TOKENIZER = WordTokenizer(per_message=1)
 
@@ -29,8 +48,12 @@ def test_without_a_summary_only_three_parts_count() -> None:
         (0, 71, 0, False),
     ],
 )
-def test_requests_fit_if_they_do_without_a_summary_and_with_one(newest: int, summary: int, beside: int, *, possible: bool) -> None:
-    least = LeastSize(instructions=10, tools=20, newest=newest, summary=summary, beside=beside, limit=100)
+def test_requests_fit_if_they_do_without_a_summary_and_with_one(
+    newest: int, summary: int, beside: int, *, possible: bool
+) -> None:
+    least = LeastSize(
+        instructions=10, tools=20, newest=newest, summary=summary, beside=beside, limit=100
+    )
     assert least.is_possible is possible
 
 
@@ -51,14 +74,18 @@ def test_the_sizes_are_listed_with_what_to_do_and_parts_of_zero_are_left_out() -
     assert (
         LeastSize(instructions=9, tools=0, newest=0, beside=3)
         .explain()
-        .startswith("the conversation can be compacted to 12 tokens at least: instructions 9, what stands beside it 3.")
+        .startswith(
+            "the conversation can be compacted to 12 tokens at least: instructions 9, what stands beside it 3."
+        )
     )
 
 
 @pytest.mark.parametrize("budget", [ContextBudget(window=10_000), ContextBudget()])
 def test_a_policy_compacts_what_overflows_or_never_summarizes(budget: ContextBudget) -> None:
     assert compacts_overflow(default_policy(rng=lambda: 0.5), budget)
-    assert compacts_overflow(first_match([require_messages(4, [default_policy(rng=lambda: 0.5).decide])]), budget)
+    assert compacts_overflow(
+        first_match([require_messages(4, [default_policy(rng=lambda: 0.5).decide])]), budget
+    )
     for rule in (render_pruned_on(), fail_on(), compact_on_demand):
         assert not compacts_overflow(first_match([rule]), budget)
 
@@ -99,4 +126,6 @@ def test_the_largest_messages_are_named_with_the_tool_of_a_result() -> None:
     assert describe_largest(messages, TOKENIZER) == (
         "The largest messages: result of read_file 301, user 71, user 51. Shorten them, or use a larger window or model."
     )
-    assert describe_largest(messages, TOKENIZER, count=1).startswith("The largest messages: result of read_file 301. ")
+    assert describe_largest(messages, TOKENIZER, count=1).startswith(
+        "The largest messages: result of read_file 301. "
+    )

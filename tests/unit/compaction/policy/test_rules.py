@@ -113,7 +113,11 @@ ABOVE_INCLUSIVE = compact_above(lambda _: 9_000, "turn_end", inclusive=True)
 AT = first_match([compact_at(0.85)]).decide
 PRUNE = first_match([prune_results(warm_ratio=0.7), apply_or_discard()]).decide
 IDLE = compact_when_idle(5_000, seconds=300)
-FEW = require_messages(4, [compact_on_demand, compact_above(lambda _: 9_000, "before_render"), compact_on("overflow")], manual_count=2)
+FEW = require_messages(
+    4,
+    [compact_on_demand, compact_above(lambda _: 9_000, "before_render"), compact_on("overflow")],
+    manual_count=2,
+)
 BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render", "turn_end"))
 
 
@@ -123,18 +127,37 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         # the default policy, after a render with a cold cache: start in the background from 0.90 on
         *((DEFAULT, at("rendered", tokens), NoAction) for tokens in (7_800, 8_200, 8_500, 8_999)),
         *((DEFAULT, at("rendered", tokens), StartBackground) for tokens in (9_000, 9_001)),
-        (DEFAULT, at("rendered", attempts=FAILED), StartBackground),  # the background has attempts of its own
+        # the background has attempts of its own
+        (DEFAULT, at("rendered", attempts=FAILED), StartBackground),
         (DEFAULT, at("rendered", attempts=FAILED_BACKGROUND, background="failed"), StartBackground),
         (DEFAULT, at("rendered", attempts=NOT_ENOUGH), NoAction),
         (DEFAULT, at("rendered", attempts=NOT_REDUCED), NoAction),
         (DEFAULT, at("rendered", attempts=NOT_ENOUGH.after_user_message()), StartBackground),
         (DEFAULT, at("rendered", attempts=NOT_REDUCED.after_user_message()), StartBackground),
-        (DEFAULT, at("rendered", attempts=Attempts(consecutive_unsuccessful=2, last="failed")), StartBackground),
-        (DEFAULT, at("rendered", attempts=Attempts(consecutive_unsuccessful=3, last="failed")), NoAction),
-        (DEFAULT, at("rendered", attempts=Attempts(consecutive_unsuccessful=4, last="failed")), NoAction),
+        (
+            DEFAULT,
+            at("rendered", attempts=Attempts(consecutive_unsuccessful=2, last="failed")),
+            StartBackground,
+        ),
+        (
+            DEFAULT,
+            at("rendered", attempts=Attempts(consecutive_unsuccessful=3, last="failed")),
+            NoAction,
+        ),
+        (
+            DEFAULT,
+            at("rendered", attempts=Attempts(consecutive_unsuccessful=4, last="failed")),
+            NoAction,
+        ),
         # before a render: apply a ready summary from 0.65 on, else discard it; never wait
-        *((DEFAULT, at("before_render", tokens, background="ready"), ApplySummary) for tokens in (6_500, 6_501)),
-        *((DEFAULT, at("before_render", tokens, background="ready"), DiscardSummary) for tokens in (6_499, 0, None)),
+        *(
+            (DEFAULT, at("before_render", tokens, background="ready"), ApplySummary)
+            for tokens in (6_500, 6_501)
+        ),
+        *(
+            (DEFAULT, at("before_render", tokens, background="ready"), DiscardSummary)
+            for tokens in (6_499, 0, None)
+        ),
         *(
             (DEFAULT, at("before_render", tokens, background=background), NoAction)
             for background in ("idle", "running", "failed")
@@ -150,9 +173,21 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (DEFAULT, at("overflow", attempts=FAILED.after_user_message()), Compact),
         (DEFAULT, at("overflow", attempts=FAILED.after_attempt("reduced")), Compact),
         (DEFAULT, at("overflow", attempts=FAILED_BACKGROUND, background="failed"), Compact),
-        *((DEFAULT, at(phase, attempts=tried), RenderPruned) for phase in ("overflow", "rejected") for tried in (NOT_ENOUGH, NOT_REDUCED)),
-        (DEFAULT, at("overflow", attempts=Attempts(consecutive_unsuccessful=2, last="failed")), Compact),
-        (DEFAULT, at("overflow", attempts=Attempts(consecutive_unsuccessful=3, last="failed")), RenderPruned),
+        *(
+            (DEFAULT, at(phase, attempts=tried), RenderPruned)
+            for phase in ("overflow", "rejected")
+            for tried in (NOT_ENOUGH, NOT_REDUCED)
+        ),
+        (
+            DEFAULT,
+            at("overflow", attempts=Attempts(consecutive_unsuccessful=2, last="failed")),
+            Compact,
+        ),
+        (
+            DEFAULT,
+            at("overflow", attempts=Attempts(consecutive_unsuccessful=3, last="failed")),
+            RenderPruned,
+        ),
         # nothing in other phases
         (DEFAULT, at("idle"), NoAction),
         (DEFAULT, at("model_switch"), NoAction),
@@ -202,7 +237,11 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (AT, at("before_render", fixed_tokens=8_500), NoAction),
         # a phase as such
         (compact_on("memory", "model_switch"), at("memory", None), Compact),
-        (compact_on("memory", "model_switch"), at("model_switch", 10, to_smaller_window=True), Compact),
+        (
+            compact_on("memory", "model_switch"),
+            at("model_switch", 10, to_smaller_window=True),
+            Compact,
+        ),
         (compact_on("memory", "model_switch"), at("model_switch", 9_900), None),
         (compact_on("memory"), at("idle"), None),
         (compact_on("memory"), at("memory", enabled=False), NoAction),
@@ -212,19 +251,35 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (IDLE, at("idle", 4_999, idle_seconds=300), None),
         (IDLE, at("rendered", idle_seconds=300), None),
         (IDLE, at("idle", idle_seconds=300, attempts=FAILED), NoAction),
-        (IDLE, at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=3)), NoAction),
-        (IDLE, at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=2)), Compact),
+        (
+            IDLE,
+            at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=3)),
+            NoAction,
+        ),
+        (
+            IDLE,
+            at("idle", idle_seconds=300, attempts=Attempts(consecutive_unsuccessful=2)),
+            Compact,
+        ),
         # prune_results: where it saves enough, and with a warm cache only in large requests
         (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, warm=True), Prune),
         (PRUNE, at("before_render", 6_999, prunable_tokens=20_000, warm=True), NoAction),
-        (PRUNE, at("before_render", 7_000, prunable_tokens=19_999, superseded_tokens=19_999, warm=True), NoAction),
+        (
+            PRUNE,
+            at("before_render", 7_000, prunable_tokens=19_999, superseded_tokens=19_999, warm=True),
+            NoAction,
+        ),
         (PRUNE, at("before_render", None, prunable_tokens=90_000, warm=True), NoAction),
         (PRUNE, at("before_render", 10, prunable_tokens=20_000), Prune),
         (PRUNE, at("before_render", None, prunable_tokens=20_000), Prune),
         (PRUNE, at("before_render", 10, prunable_tokens=19_999), NoAction),
         (PRUNE, at("before_render", 10, prunable_tokens=1, superseded_tokens=1), Prune),
         (PRUNE, at("before_render", 10, prunable_tokens=20_000, background="running"), NoAction),
-        (PRUNE, at("before_render", 10, prunable_tokens=20_000, background="ready"), DiscardSummary),
+        (
+            PRUNE,
+            at("before_render", 10, prunable_tokens=20_000, background="ready"),
+            DiscardSummary,
+        ),
         (PRUNE, at("rendered", 10, prunable_tokens=20_000), NoAction),
         (PRUNE, at("before_render", 7_000, prunable_tokens=20_000, enabled=False), NoAction),
         (prune_results(least_saving=0), at("before_render", prunable_tokens=0), None),
@@ -249,8 +304,16 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (BEFORE_TURNS, at("turn_end", mid_turn=True), Compact),
         # once_per_turn
         (once_per_turn(compact_on("memory")), at("memory"), Compact),
-        (once_per_turn(compact_on("memory")), at("memory", attempts=Attempts(ended_this_turn=1)), None),
-        (once_per_turn(compact_on_demand), at("manual", attempts=Attempts(ended_this_turn=1)), Compact),
+        (
+            once_per_turn(compact_on("memory")),
+            at("memory", attempts=Attempts(ended_this_turn=1)),
+            None,
+        ),
+        (
+            once_per_turn(compact_on_demand),
+            at("manual", attempts=Attempts(ended_this_turn=1)),
+            Compact,
+        ),
         # require_messages: a short conversation is compacted only if it does not fit
         (FEW, at("before_render", messages=3), None),
         (FEW, at("before_render", messages=4), Compact),
@@ -260,18 +323,29 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (require_messages(4, [compact_on_demand]), at("manual", messages=0), Compact),
         # first_match: compaction on demand where no rule says otherwise
         (first_match([fail_on()]).decide, at("manual"), Compact),
-        (first_match([require_messages(4, [], manual_count=2)]).decide, at("manual", messages=1), NoAction),
+        (
+            first_match([require_messages(4, [], manual_count=2)]).decide,
+            at("manual", messages=1),
+            NoAction,
+        ),
         (first_match([fail_on()]).decide, at("idle"), NoAction),
     ],
 )
-def test_each_rule_has_its_moment(rule: Rule, state: PolicyState, expected: type[Decision] | None) -> None:
+def test_each_rule_has_its_moment(
+    rule: Rule, state: PolicyState, expected: type[Decision] | None
+) -> None:
     decision = rule(state)
     assert (None if decision is None else type(decision)) is expected
 
 
 @pytest.mark.spec("E86")
-@pytest.mark.parametrize(("background", "started"), [("idle", True), ("failed", True), ("running", False), ("ready", False)])
-def test_a_pass_starts_only_where_none_runs_or_waits(background: BackgroundState, started: bool) -> None:
+@pytest.mark.parametrize(
+    ("background", "started"),
+    [("idle", True), ("failed", True), ("running", False), ("ready", False)],
+)
+def test_a_pass_starts_only_where_none_runs_or_waits(
+    background: BackgroundState, started: bool
+) -> None:
     assert isinstance(decide(at("rendered", background=background)), StartBackground) is started
 
 
@@ -280,8 +354,12 @@ def test_a_summary_of_what_is_no_more_is_dropped_in_every_phase() -> None:
     for phase in PHASES:
         if phase != "manual":
             for background in ("ready", "running"):
-                assert isinstance(decide(at(phase, background=background, stale=True)), DiscardSummary)
-            assert not isinstance(decide(at(phase, background="failed", stale=True)), DiscardSummary)
+                assert isinstance(
+                    decide(at(phase, background=background, stale=True)), DiscardSummary
+                )
+            assert not isinstance(
+                decide(at(phase, background="failed", stale=True)), DiscardSummary
+            )
 
 
 @pytest.mark.spec("E30")
@@ -306,7 +384,10 @@ def test_what_every_request_has_alone_is_too_much_stops_and_explains() -> None:
 
 @pytest.mark.spec("E34")
 def test_a_refusal_of_another_model_is_ignored() -> None:
-    other, same = at("rejected", model="small", refused_by="large"), at("rejected", model="small", refused_by="small")
+    other, same = (
+        at("rejected", model="small", refused_by="large"),
+        at("rejected", model="small", refused_by="small"),
+    )
     for rule in (DEFAULT, compact_on("rejected")):
         assert isinstance(rule(other), NoAction)
         assert isinstance(rule(same), Compact)
@@ -319,8 +400,11 @@ def test_a_refusal_of_another_model_is_ignored() -> None:
 @pytest.mark.spec("E51")
 def test_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
     assert isinstance(decide(at("rendered", 9_999_999, budget=UNKNOWN, warm=True)), NoAction)
-    assert isinstance(decide(at("before_render", 9_999_999, budget=UNKNOWN, background="ready")), DiscardSummary)
-    assert isinstance(decide(at("rejected", 9_999_999, budget=UNKNOWN)), Compact)  # the provider knows the window
+    assert isinstance(
+        decide(at("before_render", 9_999_999, budget=UNKNOWN, background="ready")), DiscardSummary
+    )
+    # the provider knows the window
+    assert isinstance(decide(at("rejected", 9_999_999, budget=UNKNOWN)), Compact)
 
 
 # -- laws: for every state
@@ -329,7 +413,16 @@ def test_without_a_window_nothing_starts_and_nothing_is_put_in_place() -> None:
 @st.composite
 def states(draw: st.DrawFn) -> PolicyState:
     """Any state."""
-    names = ("warm", "mid_turn", "enabled", "stale", "compacted", "waited", "pruned", "to_smaller_window")
+    names = (
+        "warm",
+        "mid_turn",
+        "enabled",
+        "stale",
+        "compacted",
+        "waited",
+        "pruned",
+        "to_smaller_window",
+    )
     flags: dict[str, Any] = {name: draw(st.booleans()) for name in names}  # Any: fields of a state
     return PolicyState(
         phase=draw(st.sampled_from(PHASES)),
@@ -338,13 +431,24 @@ def states(draw: st.DrawFn) -> PolicyState:
         fixed_tokens=draw(st.sampled_from([0, 7_800, 20_000])),
         prunable_tokens=draw(st.sampled_from([0, 90_000])),
         background=draw(st.sampled_from(BACKGROUNDS)),
-        attempts=draw(st.sampled_from([Attempts(), FAILED, NOT_ENOUGH, Attempts(unsuccessful=9, consecutive_unsuccessful=9)])),
+        attempts=draw(
+            st.sampled_from(
+                [
+                    Attempts(),
+                    FAILED,
+                    NOT_ENOUGH,
+                    Attempts(unsuccessful=9, consecutive_unsuccessful=9),
+                ]
+            )
+        ),
         **flags,
     )
 
 
 @given(state=states(), drawn=st.floats(0, 1, exclude_max=True))
-def test_every_state_has_a_decision_with_a_reason_and_only_an_overflow_waits_prunes_or_fails(state: PolicyState, drawn: float) -> None:
+def test_every_state_has_a_decision_with_a_reason_and_only_an_overflow_waits_prunes_or_fails(
+    state: PolicyState, drawn: float
+) -> None:
     decision = decide(state, lambda: drawn)
     assert decision.reason.why
     if isinstance(decision, Wait | RenderPruned | Fail):
@@ -364,8 +468,13 @@ def test_what_the_user_asks_for_is_done_in_every_state(state: PolicyState) -> No
 @given(state=states())
 def test_switched_off_nothing_is_done_that_nobody_asked_for(state: PolicyState) -> None:
     decision = decide(attrs.evolve(state, enabled=False))
-    assert isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail) or state.phase == "manual"
-    small = attrs.evolve(state, enabled=False, phase="overflow", stale=False, pruned=False, fixed_tokens=0)
+    assert (
+        isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail)
+        or state.phase == "manual"
+    )
+    small = attrs.evolve(
+        state, enabled=False, phase="overflow", stale=False, pruned=False, fixed_tokens=0
+    )
     assert isinstance(decide(small), RenderPruned)
 
 
@@ -373,7 +482,8 @@ def test_switched_off_nothing_is_done_that_nobody_asked_for(state: PolicyState) 
 
 
 @pytest.mark.parametrize(
-    ("drawn", "threshold"), [(0.0, 7_800), (0.25, 7_900), (0.5, 8_000), (0.75, 8_100), (0.9375, 8_175), (0.999_999, 8_200)]
+    ("drawn", "threshold"),
+    [(0.0, 7_800), (0.25, 7_900), (0.5, 8_000), (0.75, 8_100), (0.9375, 8_175), (0.999_999, 8_200)],
 )
 def test_with_a_warm_cache_it_starts_at_78_to_82_percent(drawn: float, threshold: int) -> None:
     for tokens, started in ((threshold - 1, False), (threshold, True), (threshold + 1, True)):
@@ -383,7 +493,9 @@ def test_with_a_warm_cache_it_starts_at_78_to_82_percent(drawn: float, threshold
 
 @pytest.mark.parametrize("background", BACKGROUNDS)
 @pytest.mark.parametrize("tokens", [100, 8_500])
-def test_each_warm_check_draws_once_also_while_a_pass_is_running(background: BackgroundState, tokens: int) -> None:
+def test_each_warm_check_draws_once_also_while_a_pass_is_running(
+    background: BackgroundState, tokens: int
+) -> None:
     draws = Draws(0.1, 0.2, 0.3)
     policy = default_policy(rng=draws)
     for checks in (1, 2, 3):
@@ -391,9 +503,21 @@ def test_each_warm_check_draws_once_also_while_a_pass_is_running(background: Bac
         assert draws.drawn == checks
 
 
-@pytest.mark.parametrize("more", [{"enabled": False}, {"compacted": True}, {"pruned": True}, {"budget": UNKNOWN}, {"tokens": None}])
-def test_where_nothing_is_checked_nothing_is_drawn(more: dict[str, Any]) -> None:  # Any: fields of a state
-    assert isinstance(decide(attrs.evolve(at("rendered", 9_900, warm=True), **more), never), NoAction)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"enabled": False},
+        {"compacted": True},
+        {"pruned": True},
+        {"budget": UNKNOWN},
+        {"tokens": None},
+    ],
+)
+# Any stands for fields of a state
+def test_where_nothing_is_checked_nothing_is_drawn(more: dict[str, Any]) -> None:
+    assert isinstance(
+        decide(attrs.evolve(at("rendered", 9_900, warm=True), **more), never), NoAction
+    )
 
 
 def test_the_same_draws_give_the_same_decisions() -> None:
@@ -428,11 +552,17 @@ def test_the_first_rule_that_applies_decides() -> None:
 
 
 def test_thresholds_can_be_set() -> None:
-    policy = default_policy(rng=Draws(1.0), thresholds=Thresholds(warm=0.5, jitter=0.1, cold=0.7, apply=0.3, wait_seconds=1.5))
+    policy = default_policy(
+        rng=Draws(1.0),
+        thresholds=Thresholds(warm=0.5, jitter=0.1, cold=0.7, apply=0.3, wait_seconds=1.5),
+    )
     assert isinstance(policy.decide(at("rendered", 5_999, warm=True)), NoAction)
     assert isinstance(policy.decide(at("rendered", 7_000)), StartBackground)
     assert isinstance(policy.decide(at("before_render", 3_000, background="ready")), ApplySummary)
-    waits = [each.decide(at("overflow", background="running")) for each in (policy, default_policy(rng=never))]
+    waits = [
+        each.decide(at("overflow", background="running"))
+        for each in (policy, default_policy(rng=never))
+    ]
     assert [attrs.asdict(each)["seconds"] for each in waits] == [1.5, 60]
 
 
@@ -451,20 +581,37 @@ def test_thresholds_can_be_set() -> None:
         (require_messages, {"manual_count": 0}),
     ],
 )
-def test_each_rule_has_its_figures_by_default(make: Callable[..., Rule], figures: dict[str, object]) -> None:
+def test_each_rule_has_its_figures_by_default(
+    make: Callable[..., Rule], figures: dict[str, object]
+) -> None:
     parameters = inspect.signature(make).parameters
-    assert {name: each.default for name, each in parameters.items() if each.default is not each.empty} == figures
+    assert {
+        name: each.default for name, each in parameters.items() if each.default is not each.empty
+    } == figures
 
 
 def test_pruning_says_what_it_replaces_and_what_the_size_was_compared_with() -> None:
     rule = prune_results(warm_ratio=0.7)
-    warm, cold = (rule(at("before_render", 7_000, prunable_tokens=20_000, warm=warm)) for warm in (True, False))
+    warm, cold = (
+        rule(at("before_render", 7_000, prunable_tokens=20_000, warm=warm))
+        for warm in (True, False)
+    )
     assert (warm, cold) == (
-        Prune(reason=Reason(why="replacing tool results saves 20,000 tokens", ratio=0.7, threshold=0.7, warm=True)),
-        Prune(reason=Reason(why="replacing tool results saves 20,000 tokens", ratio=0.7, warm=False)),
+        Prune(
+            reason=Reason(
+                why="replacing tool results saves 20,000 tokens",
+                ratio=0.7,
+                threshold=0.7,
+                warm=True,
+            )
+        ),
+        Prune(
+            reason=Reason(why="replacing tool results saves 20,000 tokens", ratio=0.7, warm=False)
+        ),
     )
     assert rule(at("before_render", 7_000, prunable_tokens=9, superseded_tokens=5)) == Prune(
-        reason=Reason(why="replacing superseded results saves 5 tokens", ratio=0.7, warm=False), only_superseded=True
+        reason=Reason(why="replacing superseded results saves 5 tokens", ratio=0.7, warm=False),
+        only_superseded=True,
     )
 
 
@@ -490,14 +637,23 @@ def test_the_trigger_names_the_cause() -> None:
 def test_every_decision_says_why_with_its_figures() -> None:
     decision = decide(at("rendered", 8_123, warm=True), Draws(0.4025))
     assert str(decision.reason) == "warm cache (ratio 0.812, threshold 0.796, warm)"
-    assert str(decide(at("rendered", 8_123)).reason) == "below the threshold (ratio 0.812, threshold 0.900, cold)"
+    assert (
+        str(decide(at("rendered", 8_123)).reason)
+        == "below the threshold (ratio 0.812, threshold 0.900, cold)"
+    )
     assert str(decide(at("before_render", 3_000, background="ready")).reason) == (
         "the conversation is small enough without the summary (ratio 0.300, threshold 0.650)"
     )
-    assert str(decide(at("rendered", 9_900, background="running")).reason) == "a summary is running (ratio 0.990, threshold 0.900, cold)"
+    assert (
+        str(decide(at("rendered", 9_900, background="running")).reason)
+        == "a summary is running (ratio 0.990, threshold 0.900, cold)"
+    )
     assert str(decide(at("manual", None)).reason) == "requested"
     last = decide(at("overflow", 12_000, pruned=True))
-    assert str(last.reason) == "the request is larger than the budget, even with the history pruned (ratio 1.200)"
+    assert (
+        str(last.reason)
+        == "the request is larger than the budget, even with the history pruned (ratio 1.200)"
+    )
     assert (
         str(decide(at("overflow", attempts=FAILED)).reason)
         == "an attempt since the last user message was unsuccessful: failed (ratio 0.960)"

@@ -28,15 +28,25 @@ if TYPE_CHECKING:
 TOKENIZER = WordTokenizer(per_message=1)
 
 
-def read(talk: ConversationBuilder, *, model: str | None = None, window: int | None = None, fixed: int = 0) -> UsageReading:
-    return UsageMeter(TOKENIZER, model=model).read(talk.path, talk.view, fixed_tokens=fixed, window=window)
+def read(
+    talk: ConversationBuilder,
+    *,
+    model: str | None = None,
+    window: int | None = None,
+    fixed: int = 0,
+) -> UsageReading:
+    return UsageMeter(TOKENIZER, model=model).read(
+        talk.path, talk.view, fixed_tokens=fixed, window=window
+    )
 
 
 def used(tokens: int, output: int = 0, cached: int = 0) -> Usage:
     return Usage(input_tokens=tokens, output_tokens=output, cached_tokens=cached)
 
 
-def asked_and_answered(tokens: int = 100, output: int = 10, model: str | None = None, finish: str = "stop") -> ConversationBuilder:
+def asked_and_answered(
+    tokens: int = 100, output: int = 10, model: str | None = None, finish: str = "stop"
+) -> ConversationBuilder:
     """9 + 1 tokens asked, 4 + 1 answered, as counted here."""
     talk = ConversationBuilder()
     talk.user(words(9))
@@ -95,10 +105,16 @@ def test_a_count_that_cannot_be_true_is_rejected_with_its_reason(usage: Usage, w
     assert why in reading.rejected[0].why
 
 
-@pytest.mark.parametrize(("tokens", "overflowed"), [(991, False), (1_000, False), (1_001, True), (2_000, True)])
+@pytest.mark.parametrize(
+    ("tokens", "overflowed"), [(991, False), (1_000, False), (1_001, True), (2_000, True)]
+)
 def test_a_count_above_the_window_is_taken_at_once(tokens: int, *, overflowed: bool) -> None:
     reading = read(asked_and_answered(tokens, 10), window=1_000)
-    assert (reading.provider, reading.tokens, reading.overflowed) == (tokens + 10, tokens + 10, overflowed)
+    assert (reading.provider, reading.tokens, reading.overflowed) == (
+        tokens + 10,
+        tokens + 10,
+        overflowed,
+    )
     assert not read(asked_and_answered(tokens, 10), window=None).overflowed
 
 
@@ -138,7 +154,9 @@ def test_only_a_count_above_the_window_follows_one_of_the_same_model_in_vain(
     talk.answer("yes", used=used(after), model="m")
     assert read(talk, model="m", window=1_000).provider == (after if taken else None)
     if model is not None:
-        assert read(talk, window=1_000).provider == (after if before <= 1_000 or after <= 1_000 else None)
+        assert read(talk, window=1_000).provider == (
+            after if before <= 1_000 or after <= 1_000 else None
+        )
 
 
 def test_a_count_above_the_window_after_a_compaction_of_what_was_never_counted_is_taken() -> None:
@@ -226,9 +244,12 @@ def test_the_count_of_an_earlier_model_is_not_taken() -> None:
     talk = asked_and_answered(100, model="large")
     assert read(talk, model="large").provider == 110
     assert read(talk, model="small").provider is None
-    assert read(talk, model="small").rejected == (RejectedCount(entry_id="e2", why="it was counted by large, not by small"),)
+    assert read(talk, model="small").rejected == (
+        RejectedCount(entry_id="e2", why="it was counted by large, not by small"),
+    )
     assert read(talk).provider == 110
-    assert read(asked_and_answered(100), model="small").provider == 110  # the model was not recorded
+    # the model was not recorded
+    assert read(asked_and_answered(100), model="small").provider == 110
 
 
 @pytest.mark.spec("E35")
@@ -344,7 +365,9 @@ def test_a_corrupt_count_does_not_keep_a_conversation_from_going_on() -> None:
     talk.answer(words(4), used=used(4_000_000))
     reading = read(talk, window=570_000)
     assert (reading.counted_entry_id, reading.provider) == ("e2", 300_010 + 10)
-    assert reading.rejected[0].why.startswith("4,000,000 tokens are more than the context window of 570,000, and more than 2 times")
+    assert reading.rejected[0].why.startswith(
+        "4,000,000 tokens are more than the context window of 570,000, and more than 2 times"
+    )
 
 
 @pytest.mark.spec("E103")
@@ -380,14 +403,17 @@ def test_a_result_that_was_put_in_is_counted_behind_the_anchor() -> None:
     talk = ConversationBuilder()
     talk.user(words(9))
     talk.calls("c1", used=used(50, 5))
-    assert read(talk).provider == 55 + 1 + 4  # "[no result was recorded]" is four words, in a message
+    # "[no result was recorded]" is four words, in a message
+    assert read(talk).provider == 55 + 1 + 4
 
 
 @pytest.mark.parametrize(
     ("tokens", "factor"),
     [(10, 1.0), (13, 1.3), (7, 0.7), (5, 0.5), (1, 0.5), (20, 2.0), (500, 2.0)],
 )
-def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(tokens: int, factor: float) -> None:
+def test_the_factor_is_the_count_of_the_request_by_the_local_one_within_bounds(
+    tokens: int, factor: float
+) -> None:
     assert read(asked_and_answered(tokens)).factor == factor
     assert FACTOR_RANGE == (0.5, 2.0)
 
@@ -413,7 +439,11 @@ def test_the_factor_is_the_median_of_the_newest_counts() -> None:
         talk.answer(words(99), used=used(round(local * factor)))
         local += 100
         meter.read(talk.path, talk.view)
-    assert meter.read(talk.path, talk.view).factor == read(talk).factor == pytest.approx(1.25, abs=0.01)
+    assert (
+        meter.read(talk.path, talk.view).factor
+        == read(talk).factor
+        == pytest.approx(1.25, abs=0.01)
+    )
 
 
 def test_a_factor_corrects_the_count_where_the_providers_is_unknown_and_never_lowers_it() -> None:
@@ -518,7 +548,9 @@ def test_what_has_left_the_requests_since_the_provider_counted_them_is_subtracte
     meter = UsageMeter(TOKENIZER)
     assert meter.read(talk.path, talk.view).provider == 110
     talk.user(words(6))
-    cleared = attrs.evolve(talk.view.items[2], message=attrs.evolve(talk.view.items[2].message, content="gone"))
+    cleared = attrs.evolve(
+        talk.view.items[2], message=attrs.evolve(talk.view.items[2].message, content="gone")
+    )
     shown = attrs.evolve(talk.view, items=(*talk.view.items[:2], cleared, *talk.view.items[3:]))
     assert meter.read(talk.path, shown).provider == 110 - 39 + 7
     assert meter.read(talk.path, talk.view).provider == 110 + 7
@@ -568,7 +600,10 @@ def test_the_same_words_on_another_branch_have_a_count_of_their_own() -> None:
     talk.log.rewind(start)
     talk.user("same")
     talk.answer("words", used=used(200, 10))
-    assert (meter.read(talk.path, talk.view).counted_entry_id, meter.read(talk.path, talk.view).provider) == ("e6", 210)
+    assert (
+        meter.read(talk.path, talk.view).counted_entry_id,
+        meter.read(talk.path, talk.view).provider,
+    ) == ("e6", 210)
 
 
 def test_a_provider_that_never_counts_costs_no_more_looks_than_a_few() -> None:
@@ -610,10 +645,20 @@ def measure(talk: ConversationBuilder, tokenizer: WordTokenizer = TOKENIZER) -> 
     """The usage of a conversation's window, whose requests have 7 tokens besides the view."""
 
     def changed(leaf: str) -> str | None:
-        kinds = [type(entry.payload) for entry in talk.path[[entry.id for entry in talk.path].index(leaf) + 1 :]]
+        kinds = [
+            type(entry.payload)
+            for entry in talk.path[[entry.id for entry in talk.path].index(leaf) + 1 :]
+        ]
         return "compacted" if Checkpoint in kinds else None
 
-    return WindowUsage(talk.log, view=lambda: build_view(talk.path), changed=changed, tokenizer=tokenizer, model="m", fixed_tokens=7)
+    return WindowUsage(
+        talk.log,
+        view=lambda: build_view(talk.path),
+        changed=changed,
+        tokenizer=tokenizer,
+        model="m",
+        fixed_tokens=7,
+    )
 
 
 class TestWindowUsage:
@@ -633,7 +678,12 @@ class TestWindowUsage:
         talk.user(words(9))
         usage = measure(talk)
         usage.on_rendered(50, None, items=1, pruned=False)
-        assert (usage.items, usage.leaf, usage.fixed_tokens, usage.reading(None).tokens) == (1, "e1", 40, 50)
+        assert (usage.items, usage.leaf, usage.fixed_tokens, usage.reading(None).tokens) == (
+            1,
+            "e1",
+            40,
+            50,
+        )
         talk.user(words(9))
         usage.on_rendered(65, None, items=2, pruned=False)
         assert (usage.fixed_tokens, usage.reading(None).tokens) == (45, 65)
@@ -646,7 +696,12 @@ class TestWindowUsage:
         talk = asked_and_answered(1_200, 10)
         usage = measure(talk)
         assert usage.reading(None) == usage.reading(None)
-        assert [usage.reading(window).overflowed for window in (None, 1_000, 2_000, 1_000)] == [False, True, False, True]
+        assert [usage.reading(window).overflowed for window in (None, 1_000, 2_000, 1_000)] == [
+            False,
+            True,
+            False,
+            True,
+        ]
         usage.fixed_tokens = 100
         assert usage.reading(None).local == 100 + 15
         talk.user(words(4))
@@ -661,7 +716,14 @@ class TestWindowUsage:
             reads.append(view)
             return view
 
-        usage = WindowUsage(talk.log, view=shown, changed=lambda _: None, tokenizer=TOKENIZER, model="m", fixed_tokens=0)
+        usage = WindowUsage(
+            talk.log,
+            view=shown,
+            changed=lambda _: None,
+            tokenizer=TOKENIZER,
+            model="m",
+            fixed_tokens=0,
+        )
         assert usage.reading(5) is usage.reading(5)
         assert len(reads) == 2
         usage.set_tokenizer(WordTokenizer(per_message=100))
@@ -703,7 +765,9 @@ class TestWindowUsage:
         assert usage.add_request(first, checkpoint_id=None).tokens == 300 + 600 + 100
 
     @pytest.mark.parametrize(("second", "known"), [(0, False), (1, True)])
-    def test_one_cached_token_of_an_earlier_request_shows_that_there_is_a_cache(self, second: int, *, known: bool) -> None:
+    def test_one_cached_token_of_an_earlier_request_shows_that_there_is_a_cache(
+        self, second: int, *, known: bool
+    ) -> None:
         talk = ConversationBuilder()
         for cached in (0, second, 0):
             talk.answer("reply", used=used(1_000, cached=cached))
@@ -730,4 +794,6 @@ class TestWindowUsage:
         talk.answer("a useless count", used=used(0))
         assert usage.add_request(before, checkpoint_id=None) == Rereading(first=1_000, tokens=700)
         talk.answer("a count", used=used(1_300, cached=1))
-        assert usage.add_request(before, checkpoint_id=None) == Rereading(first=1_000, tokens=300, cached=True)
+        assert usage.add_request(before, checkpoint_id=None) == Rereading(
+            first=1_000, tokens=300, cached=True
+        )

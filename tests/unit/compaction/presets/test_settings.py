@@ -17,7 +17,14 @@ from promptkit.compaction.presets.gsv_process import GSVProcess
 from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
 from promptkit.compaction.presets.pi import Pi
-from promptkit.compaction.presets.settings import disables, load_settings, optional, original_names, percent, setting
+from promptkit.compaction.presets.settings import (
+    disables,
+    load_settings,
+    optional,
+    original_names,
+    percent,
+    setting,
+)
 from promptkit.compaction.presets.vscode import VSCode
 from promptkit.errors import SettingsError
 
@@ -137,7 +144,9 @@ def test_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tmp_pa
         ("keep_tokens = ", "it is not valid TOML"),
     ],
 )
-def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(toml: str, why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(
+    toml: str, why: str, tmp_path: Path
+) -> None:
     said = refused(toml, tmp_path)
     assert said.startswith(str(tmp_path / "c.toml"))
     assert why in said
@@ -146,7 +155,13 @@ def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(toml: str, wh
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("PI_KEEP_TOKENS", "many"), ("PI_ENABLED", "maybe"), ("PI_WRITING__MODEL", ""), ("PI_NONSENSE", "1"), ("PI_THRESHOLD", "inf")],
+    [
+        ("PI_KEEP_TOKENS", "many"),
+        ("PI_ENABLED", "maybe"),
+        ("PI_WRITING__MODEL", ""),
+        ("PI_NONSENSE", "1"),
+        ("PI_THRESHOLD", "inf"),
+    ],
 )
 def test_a_variable_that_cannot_be_taken_is_named(variable: str, value: str) -> None:
     assert refused(None, None, **{variable: value}).startswith(f"{variable}: ")
@@ -172,7 +187,9 @@ class Named:
     """Settings with names of their system's own, one of each kind."""
 
     enabled: bool = setting(default=True, names=(disables("X_DISABLE"), "auto.on"))
-    share: float | None = setting(None, names=(percent("X_PERCENT"), percent("auto.percent")), minimum=0, maximum=1)
+    share: float | None = setting(
+        None, names=(percent("X_PERCENT"), percent("auto.percent")), minimum=0, maximum=1
+    )
     tokens: int | None = setting(None, names=(optional("auto.tokens"),))
     tools: tuple[str, ...] = setting((), names=("X_TOOLS", "auto.tools"))
 
@@ -180,7 +197,12 @@ class Named:
 def read_named(toml: str | None = None, folder: Path | None = None, **environ: str) -> Named:
     if toml is not None and folder is not None:
         (folder / "c.toml").write_text(toml, encoding="utf-8")
-    return load_settings(Named, prefix="X_", toml=folder / "c.toml" if toml is not None and folder is not None else None, environ=environ)
+    return load_settings(
+        Named,
+        prefix="X_",
+        toml=folder / "c.toml" if toml is not None and folder is not None else None,
+        environ=environ,
+    )
 
 
 def test_the_names_of_the_system_are_read_with_their_own_units(tmp_path: Path) -> None:
@@ -188,48 +210,82 @@ def test_the_names_of_the_system_are_read_with_their_own_units(tmp_path: Path) -
     assert read_named(None, None, **environ) == Named(enabled=False, share=0.8, tools=("a", "b"))
     toml = '[auto]\non = false\npercent = 25\ntokens = 7\ntools = ["a"]'
     assert read_named(toml, tmp_path) == Named(enabled=False, share=0.25, tokens=7, tools=("a",))
-    assert read_named('"auto.percent" = 50\nauto.tokens = 3', tmp_path) == Named(share=0.5, tokens=3)  # one key with dots, or a table
+    # one key with dots, or a table
+    assert read_named('"auto.percent" = 50\nauto.tokens = 3', tmp_path) == Named(
+        share=0.5, tokens=3
+    )
 
 
 def test_a_value_that_means_the_default_there_sets_nothing(tmp_path: Path) -> None:
     assert read_named(X_DISABLE="0", X_PERCENT="-1") == Named()
-    assert read_named("enabled = false\n[auto]\npercent = -1\ntokens = -1", tmp_path, X_DISABLE="false") == Named(enabled=False)
+    assert read_named(
+        "enabled = false\n[auto]\npercent = -1\ntokens = -1", tmp_path, X_DISABLE="false"
+    ) == Named(enabled=False)
 
 
 def test_two_names_for_one_setting_must_agree(tmp_path: Path) -> None:
     assert read_named(X_SHARE="0.5", X_PERCENT="50").share == 0.5
-    with pytest.raises(SettingsError, match="X_SHARE and X_PERCENT: share: it has a different value under each of these names"):
+    with pytest.raises(
+        SettingsError,
+        match="X_SHARE and X_PERCENT: share: it has a different value under each of these names",
+    ):
         read_named(X_SHARE="0.6", X_PERCENT="50")
     with pytest.raises(SettingsError, match=r"c\.toml and .*c\.toml: auto\.on: enabled"):
         read_named("enabled = true\nauto.on = false", tmp_path)
-    assert read_named("auto.percent = 25", tmp_path, X_PERCENT="50").share == 0.5  # variables override the file
+    # variables override the file
+    assert read_named("auto.percent = 25", tmp_path, X_PERCENT="50").share == 0.5
     assert read_named("auto.percent = 25", tmp_path, X_SHARE="0.75").share == 0.75
 
 
 @pytest.mark.parametrize(
     ("toml", "why"),
     [
-        ('auto.percent = "many"', "auto.percent: share: it cannot be read as a value of auto.percent: 'many'"),
+        (
+            'auto.percent = "many"',
+            "auto.percent: share: it cannot be read as a value of auto.percent: 'many'",
+        ),
         ("auto.percent = 180", "auto.percent: share: it must be at least 0 and at most 1, not 1.8"),
         ("auto.tokens = 1.5", "auto.tokens: tokens: it must be a whole number"),
         ("auto.percents = 5", "auto: unknown setting"),
         ("auto.on = true\nauto.other = 5", "auto: unknown setting"),
     ],
 )
-def test_a_wrong_value_of_a_name_of_the_system_is_refused_with_that_name(toml: str, why: str, tmp_path: Path) -> None:
+def test_a_wrong_value_of_a_name_of_the_system_is_refused_with_that_name(
+    toml: str, why: str, tmp_path: Path
+) -> None:
     with pytest.raises(SettingsError) as caught:
         read_named(toml, tmp_path)
     assert why in str(caught.value)
 
 
 ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
-    (VSCode(enabled=False), '"github.copilot.chat.summarizeAgentConversationHistory.enabled" = false', {}),
-    (VSCode(threshold=0.5), '"github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold" = 0.5', {}),
-    (VSCode(mode="simple"), '"github.copilot.chat.advanced.agentHistorySummarizationMode" = "simple"', {}),
+    (
+        VSCode(enabled=False),
+        '"github.copilot.chat.summarizeAgentConversationHistory.enabled" = false',
+        {},
+    ),
+    (
+        VSCode(threshold=0.5),
+        '"github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold" = 0.5',
+        {},
+    ),
+    (
+        VSCode(mode="simple"),
+        '"github.copilot.chat.advanced.agentHistorySummarizationMode" = "simple"',
+        {},
+    ),
     (VSCode(context_size=64_000), '"modelConfiguration.contextSize" = 64000', {}),
-    (VSCode(summary_model="gpt-4o-mini"), '"github.copilot.chat.conversationCompaction.model" = "gpt-4o-mini"', {}),
+    (
+        VSCode(summary_model="gpt-4o-mini"),
+        '"github.copilot.chat.conversationCompaction.model" = "gpt-4o-mini"',
+        {},
+    ),
     (VSCode(), '"github.copilot.chat.conversationCompaction.model" = ""', {}),
-    (VSCode(summary_model_filter=("a", "b")), '"github.copilot.chat.conversationCompaction.prismModelFilter" = "a, b"', {}),
+    (
+        VSCode(summary_model_filter=("a", "b")),
+        '"github.copilot.chat.conversationCompaction.prismModelFilter" = "a, b"',
+        {},
+    ),
     (CopilotCLI(enabled=False), "infiniteSessions.enabled = false", {}),
     (CopilotCLI(background=0.7), None, {"COPILOT_BACKGROUND_COMPACTION_THRESHOLD": "0.7"}),
     (CopilotCLI(background=0.7), "infiniteSessions.backgroundCompactionThreshold = 0.7", {}),
@@ -239,8 +295,16 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (Pi(reserve_tokens=8_000), "compaction.reserveTokens = 8000", {}),
     (Pi(keep_recent_tokens=9_000), "compaction.keepRecentTokens = 9000", {}),
     (OhMyPi(enabled=False), "compaction.enabled = false", {}),
-    (OhMyPi(threshold=0.8), "compaction.thresholdPercent = 80\ncompaction.thresholdTokens = -1", {}),
-    (OhMyPi(threshold=100_000), "compaction.thresholdTokens = 100000\ncompaction.thresholdPercent = -1", {}),
+    (
+        OhMyPi(threshold=0.8),
+        "compaction.thresholdPercent = 80\ncompaction.thresholdTokens = -1",
+        {},
+    ),
+    (
+        OhMyPi(threshold=100_000),
+        "compaction.thresholdTokens = 100000\ncompaction.thresholdPercent = -1",
+        {},
+    ),
     (OhMyPi(reserve_tokens=8_000), "compaction.reserveTokens = 8000", {}),
     (OhMyPi(keep_recent_tokens=9_000), "compaction.keepRecentTokens = 9000", {}),
     (OhMyPi(idle_enabled=True), "compaction.idleEnabled = true", {}),
@@ -275,7 +339,9 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("expected", "toml", "environ"), ORIGINALS)
-def test_a_setting_is_known_by_its_name_in_the_system(expected: object, toml: str | None, environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_setting_is_known_by_its_name_in_the_system(
+    expected: object, toml: str | None, environ: dict[str, str], tmp_path: Path
+) -> None:
     file = None
     if toml is not None:
         file = tmp_path / "c.toml"
@@ -284,9 +350,19 @@ def test_a_setting_is_known_by_its_name_in_the_system(expected: object, toml: st
 
 
 def test_every_name_of_a_system_is_tried_here() -> None:
-    classes: set[type[Any]] = {type(expected) for expected, _, _ in ORIGINALS}  # Any: attrs knows no closer type
-    tried = {(type(expected), word) for expected, toml, environ in ORIGINALS for word in [*environ, *_KEY.findall(toml or "")]}
-    names = {(cls, original.name) for cls in classes for originals in original_names(cls).values() for original in originals}
+    # Any stands for attrs knows no closer type
+    classes: set[type[Any]] = {type(expected) for expected, _, _ in ORIGINALS}
+    tried = {
+        (type(expected), word)
+        for expected, toml, environ in ORIGINALS
+        for word in [*environ, *_KEY.findall(toml or "")]
+    }
+    names = {
+        (cls, original.name)
+        for cls in classes
+        for originals in original_names(cls).values()
+        for original in originals
+    }
     assert names == tried
 
 

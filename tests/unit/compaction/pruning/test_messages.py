@@ -1,4 +1,7 @@
-"""Reductions of the messages of a request: examples of each rule. The laws: tests/behaviour/test_reduction.py."""
+"""Reductions of the messages of a request: examples of each rule.
+
+The laws: tests/behaviour/test_reduction.py.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,9 @@ def answer(text: str) -> Message:
     return Message(role="assistant", content=(text,))
 
 
-def rounds(call: str, *content: Part, text: str = "call", name: str = "read") -> tuple[Message, Message]:
+def rounds(
+    call: str, *content: Part, text: str = "call", name: str = "read"
+) -> tuple[Message, Message]:
     made = Message(role="assistant", content=(text,), tool_calls=(ToolCall(id=call, name=name),))
     return made, Message(role="tool", content=content, tool_call_id=call)
 
@@ -42,7 +47,9 @@ def test_a_long_result_keeps_forty_percent_head_and_sixty_percent_tail() -> None
     assert head.split() == [f"w{number}" for number in range(40)]
     assert tail.split() == [f"w{number}" for number in range(940, 1_000)]
     assert TOKENIZER.count(done.messages[1].text) == 100 + MARKER
-    assert [(change.index, change.kind, change.saved) for change in done.changes] == [(1, "capped", 900 - MARKER)]
+    assert [(change.index, change.kind, change.saved) for change in done.changes] == [
+        (1, "capped", 900 - MARKER)
+    ]
 
 
 @pytest.mark.parametrize(("size", "capped"), [(99, False), (100, False), (101, True)])
@@ -51,7 +58,13 @@ def test_a_result_is_capped_above_the_limit_and_not_at_it(size: int, capped: boo
 
 
 def test_only_results_are_capped_and_not_those_of_exempt_tools() -> None:
-    talk = (system(words(99)), user(words(99)), answer(words(99)), *rounds("a", words(99), name="skill"), user(words(99)))
+    talk = (
+        system(words(99)),
+        user(words(99)),
+        answer(words(99)),
+        *rounds("a", words(99), name="skill"),
+        user(words(99)),
+    )
     assert cap_results(talk, 50, tokenizer=TOKENIZER, exempt={"skill"}).messages == talk
     assert [change.index for change in cap_results(talk, 50, tokenizer=TOKENIZER).changes] == [4]
 
@@ -85,19 +98,30 @@ def test_what_is_capped_is_whole_characters_within_the_limit(limit: int) -> None
 
 @pytest.mark.spec("E110")
 def test_images_are_replaced_by_their_number() -> None:
-    talk = (user("look", IMAGE, "and", IMAGE), answer("I see"), *rounds("a", IMAGE), answer("ok"), user("and here", IMAGE))
+    talk = (
+        user("look", IMAGE, "and", IMAGE),
+        answer("I see"),
+        *rounds("a", IMAGE),
+        answer("ok"),
+        user("and here", IMAGE),
+    )
     done = drop_images(talk, tokenizer=WordTokenizer(per_image=100))
     assert done.messages[0].content == ("look", "[2 images were here]", "and")
     assert done.messages[3].content == ("[1 image was here]",)
     assert done.messages[5] == talk[5]  # the last request
-    assert [(change.index, change.kind, change.saved) for change in done.changes] == [(0, "images", 196), (3, "images", 96)]
+    assert [(change.index, change.kind, change.saved) for change in done.changes] == [
+        (0, "images", 196),
+        (3, "images", 96),
+    ]
 
 
 def test_an_image_that_the_model_has_not_seen_yet_stays() -> None:
     talk = (user("look"), *rounds("a", IMAGE))
     assert drop_images(talk, tokenizer=WordTokenizer(per_image=100)).messages == talk
     seen = (*talk, answer("I see"))
-    assert drop_images(seen, tokenizer=WordTokenizer(per_image=100)).messages[2].content == ("[1 image was here]",)
+    assert drop_images(seen, tokenizer=WordTokenizer(per_image=100)).messages[2].content == (
+        "[1 image was here]",
+    )
 
 
 def test_an_image_that_costs_less_than_the_word_stays() -> None:

@@ -26,8 +26,12 @@ class Letters(WordTokenizer):
         return 1 if text.startswith("[This output") else len(text)
 
 
-def rounds(*content: Part, name: str = "read", arguments: str = "{}", call: str = "c") -> tuple[Message, Message]:
-    made = Message(role="assistant", tool_calls=(ToolCall(id=call, name=name, arguments=arguments),))
+def rounds(
+    *content: Part, name: str = "read", arguments: str = "{}", call: str = "c"
+) -> tuple[Message, Message]:
+    made = Message(
+        role="assistant", tool_calls=(ToolCall(id=call, name=name, arguments=arguments),)
+    )
     return made, Message(role="tool", content=content, tool_call_id=call)
 
 
@@ -40,7 +44,8 @@ def test_a_large_result_is_in_a_file_and_the_conversation_says_where(tmp_path: P
     (file,) = tmp_path.iterdir()
     assert file.read_text(encoding="utf-8") == LARGE
     assert (
-        done.messages[1].text == f"[This output has 15,000 characters in 1,001 lines. It is in the file {file}: read there what you need.]"
+        done.messages[1].text
+        == f"[This output has 15,000 characters in 1,001 lines. It is in the file {file}: read there what you need.]"
     )
     assert done.messages[1].tool_call_id == "c"
     assert [(change.index, change.kind) for change in done.changes] == [(1, "offloaded")]
@@ -49,7 +54,14 @@ def test_a_large_result_is_in_a_file_and_the_conversation_says_where(tmp_path: P
 
 @pytest.mark.parametrize(
     ("text", "moved"),
-    [("x y" * 2_731, True), ("x " * 4_096, False), ("x " * 4_097, True), ("é " * 2_731, True), ("é " * 2_730, False), ("small", False)],
+    [
+        ("x y" * 2_731, True),
+        ("x " * 4_096, False),
+        ("x " * 4_097, True),
+        ("é " * 2_731, True),
+        ("é " * 2_730, False),
+        ("small", False),
+    ],
 )
 def test_a_result_is_moved_above_eight_kibibytes(tmp_path: Path, text: str, moved: bool) -> None:
     assert (len(text.encode()) > 8_192) is moved
@@ -63,9 +75,26 @@ def test_the_same_result_is_the_same_file_at_any_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "/abs/olute", "a\\b", "..", ".", "", "con", "-rf", "é" * 300, "x" * 300, "a b;rm -rf ~", "$(id)", "\x00\n"]
+    "name",
+    [
+        "../../etc/passwd",
+        "/abs/olute",
+        "a\\b",
+        "..",
+        ".",
+        "",
+        "con",
+        "-rf",
+        "é" * 300,
+        "x" * 300,
+        "a b;rm -rf ~",
+        "$(id)",
+        "\x00\n",
+    ],
 )
-def test_a_files_name_leads_nowhere_else_whatever_the_tool_is_called(tmp_path: Path, name: str) -> None:
+def test_a_files_name_leads_nowhere_else_whatever_the_tool_is_called(
+    tmp_path: Path, name: str
+) -> None:
     folder = tmp_path / "inside"
     offload(folder, *rounds(LARGE, name=name))
     (file,) = folder.iterdir()
@@ -106,7 +135,9 @@ def test_a_file_that_was_tampered_with_is_written_anew(tmp_path: Path, tampered:
     assert file.read_text(encoding="utf-8") == LARGE
 
 
-def test_a_result_whose_file_cannot_be_written_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_whose_file_cannot_be_written_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "file").write_text("no folder", encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         done = offload(tmp_path / "file", *rounds(LARGE))
@@ -115,7 +146,9 @@ def test_a_result_whose_file_cannot_be_written_stays(tmp_path: Path, caplog: pyt
     assert "stays in the conversation" in caplog.text
 
 
-def test_nothing_is_left_behind_where_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_behind_where_writing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -136,13 +169,25 @@ def test_exempt_tools_and_what_is_no_result_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("E80")
-@pytest.mark.parametrize("arguments", ['{{"path": "{file}"}}', '{{"path": "somewhere/{name}"}}', '{{"command": "grep x {folder}/*"}}'])
-def test_what_was_read_back_from_the_folder_is_not_put_there_again(tmp_path: Path, arguments: str) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{{"path": "{file}"}}',
+        '{{"path": "somewhere/{name}"}}',
+        '{{"command": "grep x {folder}/*"}}',
+    ],
+)
+def test_what_was_read_back_from_the_folder_is_not_put_there_again(
+    tmp_path: Path, arguments: str
+) -> None:
     offload(tmp_path, *rounds(LARGE))
     (file,) = tmp_path.iterdir()
-    talk = rounds(LARGE + "more", arguments=arguments.format(file=file, name=file.name, folder=tmp_path))
+    talk = rounds(
+        LARGE + "more", arguments=arguments.format(file=file, name=file.name, folder=tmp_path)
+    )
     assert offload(tmp_path, *talk).messages == talk
-    again = offload(tmp_path, *talk, *rounds(LARGE + "other", call="c"))  # the id belongs to another call now
+    # the id belongs to another call now
+    again = offload(tmp_path, *talk, *rounds(LARGE + "other", call="c"))
     assert [change.index for change in again.changes] == [3]
 
 

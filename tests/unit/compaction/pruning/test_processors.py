@@ -1,4 +1,7 @@
-"""`truncate_history`, the last resort of every preset: examples. The laws: tests/behaviour/test_reduction.py."""
+"""`truncate_history`, the last resort of every preset: examples.
+
+The laws: tests/behaviour/test_reduction.py.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,45 @@ from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_summary_message
-from tests.conversations import ConversationBuilder, assistant_message, call_message, result_message, user_message, words
+from tests.conversations import (
+    ConversationBuilder,
+    assistant_message,
+    call_message,
+    result_message,
+    user_message,
+    words,
+)
 
 TOKENIZER = WordTokenizer()
 MARKER = TOKENIZER.count(describe_omitted(1))
 
 
-def truncate(messages: list[Message], limit: int, *, step: float = 0, beside: int = 0, request: Message | None = None) -> list[str]:
+def truncate(
+    messages: list[Message],
+    limit: int,
+    *,
+    step: float = 0,
+    beside: int = 0,
+    request: Message | None = None,
+) -> list[str]:
     """The texts of a request that is pruned; of a marker the number of messages."""
-    markers = {message.tool_call_id: f"cut: {message.tool_call_id}" for message in messages if message.tool_call_id}
-    limits = RequestLimits(limit=limit, fixed_tokens=beside, tokenizer=TOKENIZER, pruned=True, request=request, cut_markers=markers)
-    return [message.text.removesuffix(" omitted]") for message in truncate_history(step)(messages, limits)]
+    markers = {
+        message.tool_call_id: f"cut: {message.tool_call_id}"
+        for message in messages
+        if message.tool_call_id
+    }
+    limits = RequestLimits(
+        limit=limit,
+        fixed_tokens=beside,
+        tokenizer=TOKENIZER,
+        pruned=True,
+        request=request,
+        cut_markers=markers,
+    )
+    return [
+        message.text.removesuffix(" omitted]")
+        for message in truncate_history(step)(messages, limits)
+    ]
 
 
 def rounds(call: str, text: str) -> list[Message]:
@@ -40,7 +71,15 @@ TALK = [
 
 
 def test_the_request_says_how_many_messages_are_left_out_in_their_place() -> None:
-    assert [text.partition("_")[0] for text in truncate(TALK, 43)] == ["u1", "[3 messages", "u2", "", "r2", "", "r3"]
+    assert [text.partition("_")[0] for text in truncate(TALK, 43)] == [
+        "u1",
+        "[3 messages",
+        "u2",
+        "",
+        "r2",
+        "",
+        "r3",
+    ]
     assert truncate(TALK, 60) == [message.text for message in TALK]
 
 
@@ -56,8 +95,14 @@ def test_a_quarter_of_the_limit_is_dropped_at_once_so_that_the_next_requests_beg
     assert 3 <= changes <= 9  # the start is complete, and then 560 tokens are dropped, 100 at once
 
 
-def test_the_results_of_the_newest_round_are_shortened_together_and_name_the_call_that_reads_all_of_them() -> None:
-    newest = [call_message("a", "b"), result_message("a", words(200)), result_message("b", words(300))]
+def test_the_results_of_the_newest_round_are_shortened_together_and_name_the_call_that_reads_all_of_them() -> (
+    None
+):
+    newest = [
+        call_message("a", "b"),
+        result_message("a", words(200)),
+        result_message("b", words(300)),
+    ]
     shown = truncate([*TALK, user_message("Go."), *newest], 100)
     assert shown[-4:-2] == ["Go.", ""]
     assert ["cut: a" in shown[-2], "cut: b" in shown[-1]] == [True, True]
@@ -84,9 +129,12 @@ def test_what_stands_beside_the_messages_counts() -> None:
 
 
 @pytest.mark.spec("E81")
-def test_system_the_last_request_and_the_newest_round_never_go_and_the_failure_is_explicit() -> None:
+def test_system_the_last_request_and_the_newest_round_never_go_and_the_failure_is_explicit() -> (
+    None
+):
     talk = [Message(role="system", content=(words(50),)), *TALK]
-    assert truncate(talk, 50) == [message.text for message in talk]  # the render raises the error, with the figures of the whole prompt
+    # the render raises the error, with the figures of the whole prompt
+    assert truncate(talk, 50) == [message.text for message in talk]
 
 
 @pytest.mark.spec("E82")

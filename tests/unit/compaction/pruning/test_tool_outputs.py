@@ -1,4 +1,7 @@
-"""Old tool outputs are pruned from the view: examples of each rule. The laws: tests/behaviour/test_reduction.py."""
+"""Old tool outputs are pruned from the view: examples of each rule.
+
+The laws: tests/behaviour/test_reduction.py.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,17 @@ PLACEHOLDER = 6  # "[old tool output removed: 100 tokens]"
 IMAGE = ImagePart(url="https://example.com/x.png")
 
 
-def prune(talk: ConversationBuilder, *, protect: int = 1_000, tools: tuple[str, ...] = ("notes",), **more: Any) -> Pruning:  # Any: figures
-    reduce = ReduceToolResults(protect_tokens=protect, protected_tools=tools, **{"superseded": False, **more})
+# Any stands for figures
+def prune(
+    talk: ConversationBuilder,
+    *,
+    protect: int = 1_000,
+    tools: tuple[str, ...] = ("notes",),
+    **more: Any,
+) -> Pruning:
+    reduce = ReduceToolResults(
+        protect_tokens=protect, protected_tools=tools, **{"superseded": False, **more}
+    )
     return prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)
 
 
@@ -73,13 +85,22 @@ def test_what_pruning_saves_is_what_was_there_without_the_placeholders() -> None
 def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
     talk = outputs(100, 1_000)
     talk.append(*prune(talk).edits)
-    assert [message.text for message in talk.view.messages][2] == "[old tool output removed: 100 tokens]"
-    assert [message.tool_call_id for message in talk.view.messages if message.role == "tool"] == ["c0", "c1", "newest"]
+    assert [message.text for message in talk.view.messages][
+        2
+    ] == "[old tool output removed: 100 tokens]"
+    assert [message.tool_call_id for message in talk.view.messages if message.role == "tool"] == [
+        "c0",
+        "c1",
+        "newest",
+    ]
     assert talk.log.get("e3").message == talk.log.path()[2].message
     assert (
         talk.path[-1].payload
         == prune_outputs(
-            list(talk.path)[:-1], outputs(100, 1_000).view, ReduceToolResults(protect_tokens=1_000, superseded=False), tokenizer=TOKENIZER
+            list(talk.path)[:-1],
+            outputs(100, 1_000).view,
+            ReduceToolResults(protect_tokens=1_000, superseded=False),
+            tokenizer=TOKENIZER,
         ).edits[0]
     )
     assert not talk.view.repairs
@@ -108,7 +129,9 @@ def test_what_was_pruned_before_does_not_hide_older_outputs() -> None:
 
 
 @pytest.mark.spec("E76")
-@pytest.mark.parametrize(("size", "gone"), [(1, False), (6, False), (7, False), (49, False), (50, True)])
+@pytest.mark.parametrize(
+    ("size", "gone"), [(1, False), (6, False), (7, False), (49, False), (50, True)]
+)
 def test_an_output_that_is_hardly_more_than_its_placeholder_stays(size: int, gone: bool) -> None:
     assert bool(prune(outputs(size, 1_001)).edits[:-1]) is gone
 
@@ -133,14 +156,19 @@ def test_nothing_before_the_checkpoint_is_touched() -> None:
         ((IMAGE, words(80)), (IMAGE, "[old tool output removed: 80 tokens]")),
     ],
 )
-def test_images_stay_and_only_text_is_saved(content: tuple[Part, ...], after: tuple[Part, ...]) -> None:
+def test_images_stay_and_only_text_is_saved(
+    content: tuple[Part, ...], after: tuple[Part, ...]
+) -> None:
     talk = ConversationBuilder()
     talk.round("a", *content)
     talk.round("b", words(1_000))
     talk.answer("done")
     made = prune(talk)
     assert made.edits[0].content == after
-    assert made.saved_tokens == sum(TOKENIZER.count(part) for part in content if isinstance(part, str)) - PLACEHOLDER
+    assert (
+        made.saved_tokens
+        == sum(TOKENIZER.count(part) for part in content if isinstance(part, str)) - PLACEHOLDER
+    )
 
 
 def test_an_output_of_images_alone_stays() -> None:
@@ -198,7 +226,12 @@ def called(*calls: tuple[str, str, int]) -> ConversationBuilder:
     talk = ConversationBuilder()
     talk.user("q")
     for number, (tool, arguments, size) in enumerate(calls):
-        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name=tool, arguments=arguments),)))
+        talk.say(
+            Message(
+                role="assistant",
+                tool_calls=(ToolCall(id=f"c{number}", name=tool, arguments=arguments),),
+            )
+        )
         talk.result(f"c{number}", words(size))
     return talk
 
@@ -214,13 +247,36 @@ LAST = ("run", "{}", 1)
         ([("read", A, 100), ("read", A, 100)], ["e3"]),  # the newer one may be of the newest round
         ([("read", A, 100), ("read", A, 90), ("read", A, 100)], ["e3", "e5"]),
         ([("read", A, 100), ("read", B, 100), LAST], []),
-        ([("read", A, 100), ("mcp__files__view_file", '{"file_path": "a.py"}', 100), LAST], ["e3"]),  # the same file, with another tool
+        # the same file, with another tool
+        ([("read", A, 100), ("mcp__files__view_file", '{"file_path": "a.py"}', 100), LAST], ["e3"]),
         ([("read", RANGE, 100), ("read", A, 300), LAST], ["e3"]),  # the whole file has the range
         ([("read", A, 300), ("read", RANGE, 290), LAST], []),
-        ([("read", RANGE, 100), ("read", '{"limit": 50, "path": "a.py", "offset": 10}', 100), LAST], ["e3"]),
-        ([("edit", A, 100), ("read", A, 100), LAST], []),  # what was changed is not what is in the file now
-        ([("bash", '{"command": "make test"}', 100), ("bash", '{"command": "make test"}', 80), LAST], ["e3"]),
-        ([("bash", '{"command": "make test"}', 100), ("run", '{"command": "make test"}', 100), LAST], []),
+        (
+            [
+                ("read", RANGE, 100),
+                ("read", '{"limit": 50, "path": "a.py", "offset": 10}', 100),
+                LAST,
+            ],
+            ["e3"],
+        ),
+        # what was changed is not what is in the file now
+        ([("edit", A, 100), ("read", A, 100), LAST], []),
+        (
+            [
+                ("bash", '{"command": "make test"}', 100),
+                ("bash", '{"command": "make test"}', 80),
+                LAST,
+            ],
+            ["e3"],
+        ),
+        (
+            [
+                ("bash", '{"command": "make test"}', 100),
+                ("run", '{"command": "make test"}', 100),
+                LAST,
+            ],
+            [],
+        ),
         ([("read", A, 100), ("read", A, 50), LAST], ["e3"]),
         ([("read", A, 100), ("read", A, 49), LAST], []),  # a failure, or "not changed since"
         ([("read", A, 49), ("read", A, 49), LAST], []),
@@ -228,7 +284,9 @@ LAST = ("run", "{}", 1)
         ([("odd", "{broken", 100), ("odd", "{ broken", 100), LAST], []),
     ],
 )
-def test_a_result_is_superseded_by_a_newer_one_of_the_same_call_or_file(calls: list[tuple[str, str, int]], targets: list[str]) -> None:
+def test_a_result_is_superseded_by_a_newer_one_of_the_same_call_or_file(
+    calls: list[tuple[str, str, int]], targets: list[str]
+) -> None:
     talk = called(*calls)
     made = prune(talk, protect=10_000, superseded=True)
     assert [edit.target for edit in made.superseded] == targets
@@ -237,7 +295,9 @@ def test_a_result_is_superseded_by_a_newer_one_of_the_same_call_or_file(calls: l
     assert prune(talk, protect=10_000).edits == ()
 
 
-def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer_one_follows() -> None:
+def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer_one_follows() -> (
+    None
+):
     talk = called(("skill", A, 100), ("skill", A, 100), LAST)
     talk.append(*prune(talk, superseded=True).edits)
     assert [message.text for message in talk.view.messages if message.role == "tool"] == [
@@ -248,16 +308,29 @@ def test_superseded_results_of_protected_tools_are_replaced_and_say_that_a_newer
 
 
 @pytest.mark.parametrize(
-    ("name", "stays"), [("read", True), ("Read", True), ("view_file", True), ("mcp__files__cat", True), ("edit", False)]
+    ("name", "stays"),
+    [
+        ("read", True),
+        ("Read", True),
+        ("view_file", True),
+        ("mcp__files__cat", True),
+        ("edit", False),
+    ],
 )
-def test_results_of_calls_that_read_files_can_be_protected_whatever_the_tool_is_called(name: str, stays: bool) -> None:
+def test_results_of_calls_that_read_files_can_be_protected_whatever_the_tool_is_called(
+    name: str, stays: bool
+) -> None:
     talk = called((name, A, 5_000), LAST, LAST)
     assert (pruned(prune(talk, protect_reads=True)) == []) is stays
     assert pruned(prune(talk)) == ["e3"]
 
 
-@pytest.mark.parametrize(("name", "arguments"), [("read_file", '{"filePath": "a.py"}'), ("Skill", '{"command": "pdf"}')])
-def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(name: str, arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("read_file", '{"filePath": "a.py"}'), ("Skill", '{"command": "pdf"}')]
+)
+def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(
+    name: str, arguments: str
+) -> None:
     reduce = oh_my_pi().reduce
     assert reduce is not None
     talk = called((name, arguments, 90_000), ("grep", A, 90_000), LAST, LAST)
@@ -277,12 +350,18 @@ def test_a_failed_call_supersedes_nothing() -> None:
     assert pruned(prune(talk, protect=10_000, superseded=True)) == ["e3", "e5"]
 
 
-@pytest.mark.parametrize(("age", "targets"), [(0, ["e3", "e5", "e7"]), (1, ["e3", "e5"]), (2, ["e3"]), (3, [])])
-def test_results_of_a_certain_age_are_old_however_few_tokens_follow(age: int, targets: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("age", "targets"), [(0, ["e3", "e5", "e7"]), (1, ["e3", "e5"]), (2, ["e3"]), (3, [])]
+)
+def test_results_of_a_certain_age_are_old_however_few_tokens_follow(
+    age: int, targets: list[str]
+) -> None:
     assert pruned(prune(outputs(100, 100, 100), protect=10_000, max_age=age)) == targets
 
 
-@pytest.mark.parametrize("figure", [{"protect_tokens": -1}, {"least_saving": -1}, {"max_age": -1}, {"warm_ratio": -0.1}])
+@pytest.mark.parametrize(
+    "figure", [{"protect_tokens": -1}, {"least_saving": -1}, {"max_age": -1}, {"warm_ratio": -0.1}]
+)
 def test_a_figure_below_zero_is_refused(figure: dict[str, Any]) -> None:  # Any: a figure
     with pytest.raises(InvalidArgumentError, match=r"must be at least 0"):
         ReduceToolResults(**figure)

@@ -37,7 +37,9 @@ class Full(InMemoryStore):
         super().append(entries, expect=expect)
 
 
-def compactor(log: Transcript, folder: Path, told: Recorder, writer: Writer | None = None) -> ArchivingCompactor:
+def compactor(
+    log: Transcript, folder: Path, told: Recorder, writer: Writer | None = None
+) -> ArchivingCompactor:
     made = ArchivingCompactor(
         log,
         summarizer=writer or Writer(),
@@ -56,7 +58,9 @@ def spoken(talk: ConversationBuilder, name: str) -> None:
     talk.answer(words(50))
 
 
-def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_two(tmp_path: Path) -> None:
+def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_two(
+    tmp_path: Path,
+) -> None:
     talk, told = ConversationBuilder(), Recorder()
     made = compactor(talk.log, tmp_path / "a", told)
     for name in ("one", "two", "three"):
@@ -64,14 +68,19 @@ def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_
         asyncio.run(made.compact(trigger="manual"))
     talk.user("next")
     asyncio.run(made.compact(trigger="manual"))
-    archived = [[entry.id for entry in read_archive(path)] for path in ArchiveDirectory(tmp_path / "a").files]
+    archived = [
+        [entry.id for entry in read_archive(path)]
+        for path in ArchiveDirectory(tmp_path / "a").files
+    ]
     assert len(archived) == told.ends.count("committed") >= 2
     flat = [each for ids in archived for each in ids]
     assert len(flat) == len(set(flat))
-    assert [entry for path in ArchiveDirectory(tmp_path / "a").files for entry in read_archive(path)] == [
-        entry for entry in talk.path if entry.id in flat
+    assert [
+        entry for path in ArchiveDirectory(tmp_path / "a").files for entry in read_archive(path)
+    ] == [entry for entry in talk.path if entry.id in flat]
+    assert [path.name[:5] for path in ArchiveDirectory(tmp_path / "a").files] == [
+        f"{number:04}-" for number in range(1, len(archived) + 1)
     ]
-    assert [path.name[:5] for path in ArchiveDirectory(tmp_path / "a").files] == [f"{number:04}-" for number in range(1, len(archived) + 1)]
 
 
 @pytest.mark.spec("E85")
@@ -127,7 +136,9 @@ def test_what_is_said_meanwhile_is_kept_and_not_archived(tmp_path: Path) -> None
     assert [message.text for message in talk.view.messages][1:] == ["late"]
 
 
-def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_event(tmp_path: Path) -> None:
+def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_event(
+    tmp_path: Path,
+) -> None:
     talk, told = ConversationBuilder(), Recorder()
     spoken(talk, "one")
     talk.user("next")
@@ -140,7 +151,9 @@ def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_e
     told.check()
 
 
-def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_deleted(tmp_path: Path) -> None:
+def test_the_same_entries_are_archived_once_and_an_older_archive_is_never_deleted(
+    tmp_path: Path,
+) -> None:
     talk = ConversationBuilder()
     spoken(talk, "one")
     archives = ArchiveDirectory(tmp_path)
@@ -167,7 +180,12 @@ def test_a_damaged_archive_is_an_error_that_names_it(tmp_path: Path) -> None:
     with ArchiveDirectory(tmp_path).hold(talk.path) as held:
         held.keep()
     whole = held.path.read_bytes()
-    for damaged in (whole[:-9], b"x", gzip.compress(b"{}\n"), gzip.compress(gzip.decompress(whole) + b"nonsense\n")):
+    for damaged in (
+        whole[:-9],
+        b"x",
+        gzip.compress(b"{}\n"),
+        gzip.compress(gzip.decompress(whole) + b"nonsense\n"),
+    ):
         held.path.write_bytes(damaged)
         with pytest.raises(TranscriptFormatError, match=held.path.name):
             read_archive(held.path)

@@ -55,7 +55,9 @@ def names(folder: Path) -> list[str]:
         ("x" * 100, "x" * 79 + "…"),
     ],
 )
-def test_a_title_is_what_the_summary_says_of_itself_or_its_first_sentence(summary: str, title: str) -> None:
+def test_a_title_is_what_the_summary_says_of_itself_or_its_first_sentence(
+    summary: str, title: str
+) -> None:
     assert title_from_summary(summary) == title
 
 
@@ -66,7 +68,11 @@ def test_a_compaction_writes_its_file_and_the_index(tmp_path: Path) -> None:
     talk.user("next")
     files = CheckpointDirectory(tmp_path / "checkpoints")
     compactor = Compactor(
-        talk.log, summarizer=Writer(text="# Größe: fix it"), tokenizer=WordTokenizer(), max_summary_tokens=20, hooks=files
+        talk.log,
+        summarizer=Writer(text="# Größe: fix it"),
+        tokenizer=WordTokenizer(),
+        max_summary_tokens=20,
+        hooks=files,
     )
     asyncio.run(compactor.compact(trigger="manual"))
     assert names(files.folder) == ["001-groe-fix-it.md", "index.md"]
@@ -85,7 +91,9 @@ def test_numbers_and_index_are_consistent_after_several_compactions(tmp_path: Pa
     assert files.count == 12
     index = (tmp_path / "index.md").read_text(encoding="utf-8")
     assert "12 summaries" in index
-    assert [line.split(".")[0] for line in index.splitlines() if "](" in line] == [str(number) for number in range(1, 13)]
+    assert [line.split(".")[0] for line in index.splitlines() if "](" in line] == [
+        str(number) for number in range(1, 13)
+    ]
 
 
 def test_the_same_checkpoint_is_written_once(tmp_path: Path) -> None:
@@ -110,9 +118,12 @@ def test_files_follow_a_rewind_and_return_with_the_branch(tmp_path: Path) -> Non
     files.on_branch_change(transcript)
     assert names(tmp_path) == ["001-c1.md", "index.md", "other-branches"]
     assert (tmp_path / "other-branches" / "002-c2.md").read_bytes() == before
-    assert "1 summary, oldest first. 1 summary of other branches" in (tmp_path / "index.md").read_text(encoding="utf-8")
+    assert "1 summary, oldest first. 1 summary of other branches" in (
+        tmp_path / "index.md"
+    ).read_text(encoding="utf-8")
     summarize(transcript, files, "c3")
-    assert names(tmp_path) == ["001-c1.md", "003-c3.md", "index.md", "other-branches"]  # no number twice
+    # no number twice
+    assert names(tmp_path) == ["001-c1.md", "003-c3.md", "index.md", "other-branches"]
     transcript.rewind(second)
     files.on_branch_change(transcript)
     assert names(tmp_path) == ["001-c1.md", "002-c2.md", "index.md", "other-branches"]
@@ -122,7 +133,9 @@ def test_files_follow_a_rewind_and_return_with_the_branch(tmp_path: Path) -> Non
     assert names(tmp_path / "other-branches") == ["001-c1.md", "002-c2.md", "003-c3.md"]
 
 
-def test_the_file_of_an_undone_compaction_is_aside_until_the_undoing_is_undone(tmp_path: Path) -> None:
+def test_the_file_of_an_undone_compaction_is_aside_until_the_undoing_is_undone(
+    tmp_path: Path,
+) -> None:
     files, transcript = CheckpointDirectory(tmp_path), Transcript()
     made = summarize(transcript, files, "c1")
     (undoing,) = transcript.append(Edit(target=made, content=None, reason="undone"))
@@ -169,11 +182,15 @@ def test_a_session_s_files_follow_what_it_does(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tmp_path: Path) -> None:
+def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(
+    tmp_path: Path,
+) -> None:
     async def talk() -> None:
         files = CheckpointDirectory(tmp_path)
         session = AgentSession(
-            model=ScriptedModel([words(100, "a"), words(100, "b"), words(100, "c"), words(100, "d")]),
+            model=ScriptedModel(
+                [words(100, "a"), words(100, "b"), words(100, "c"), words(100, "d")]
+            ),
             budget=ContextBudget(window=1_000, reserved_output_tokens=0),
             tokenizer=WordTokenizer(),
             summarizer=Writer(),
@@ -193,10 +210,14 @@ def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tm
         assert len(list_checkpoint_files(tmp_path)) == 2
         fork.rewind(shared)
         await forked.wait_idle()
-        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [
+            session.window.view.checkpoint_id
+        ]
         fork.rewind(start)
         await forked.wait_idle()
-        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [session.window.view.checkpoint_id]
+        assert [file.checkpoint for file in list_checkpoint_files(tmp_path)] == [
+            session.window.view.checkpoint_id
+        ]
         session.rewind(start)
         await files.wait_idle()
         assert list_checkpoint_files(tmp_path) == ()
@@ -207,8 +228,12 @@ def test_what_a_fork_does_leaves_the_files_of_the_conversation_where_they_are(tm
     asyncio.run(talk())
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["from where it is", "from before its first checkpoint"])
-def test_a_fork_of_a_fork_leaves_the_files_of_both_where_they_are(tmp_path: Path, before: bool) -> None:
+@pytest.mark.parametrize(
+    "before", [False, True], ids=["from where it is", "from before its first checkpoint"]
+)
+def test_a_fork_of_a_fork_leaves_the_files_of_both_where_they_are(
+    tmp_path: Path, before: bool
+) -> None:
     files, transcript = CheckpointDirectory(tmp_path), Transcript()
     summarize(transcript, files, "c1")
     fork = Transcript(InMemoryStore(transcript.entries))
@@ -224,7 +249,9 @@ def test_a_fork_of_a_fork_leaves_the_files_of_both_where_they_are(tmp_path: Path
     assert len(list_checkpoint_files(tmp_path)) == 2 - before
 
 
-def test_a_change_of_the_branch_never_waits_in_the_event_loop_for_the_lock_of_another_process(tmp_path: Path) -> None:
+def test_a_change_of_the_branch_never_waits_in_the_event_loop_for_the_lock_of_another_process(
+    tmp_path: Path,
+) -> None:
     async def talk() -> float:
         files, transcript = CheckpointDirectory(tmp_path, timeout=5), Transcript()
         summarize(transcript, files, "c1")
@@ -241,7 +268,9 @@ def test_a_change_of_the_branch_never_waits_in_the_event_loop_for_the_lock_of_an
     assert asyncio.run(talk()) < 1
 
 
-def test_files_that_cannot_follow_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_that_cannot_follow_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def talk() -> None:
         files, transcript = CheckpointDirectory(tmp_path, timeout=0.01), Transcript()
         summarize(transcript, files, "c1")
@@ -254,7 +283,9 @@ def test_files_that_cannot_follow_are_logged(tmp_path: Path, caplog: pytest.LogC
     assert "could not follow" in caplog.text
 
 
-@pytest.mark.parametrize("title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"])
+@pytest.mark.parametrize(
+    "title", ["../../etc/passwd", "a/b\\c", "; rm -rf ~", "日本語", "con", "--> x <!--", "a](b) [c"]
+)
 def test_no_title_leads_out_of_the_folder_or_breaks_the_files(title: str, tmp_path: Path) -> None:
     files = CheckpointDirectory(tmp_path / "in")
     made = files.write(entry("c1", f"<title>{title}</title>" if "<" not in title else f"# {title}"))
@@ -270,7 +301,9 @@ def test_what_is_no_checkpoint_s_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "007-mine.md").write_text("mine", encoding="utf-8")
     (tmp_path / "008-mine.md").write_text('<!-- {"checkpoint": 8} -->', encoding="utf-8")
     files = CheckpointDirectory(tmp_path)
-    assert files.write(Entry(id="x", parent_id=None, time=0.0, payload=CustomEntry(name="n"))) is None
+    assert (
+        files.write(Entry(id="x", parent_id=None, time=0.0, payload=CustomEntry(name="n"))) is None
+    )
     files.write(entry("c1", "# One"))
     files.follow(Transcript())
     assert names(tmp_path) == ["001-one.md", "007-mine.md", "008-mine.md", "index.md", "notes.md"]
@@ -297,7 +330,16 @@ def test_what_goes_in_comes_out_and_stays_inside_one_line(value: dict[str, str])
 
 
 @pytest.mark.parametrize(
-    "line", ["", "text", "<!-- no json -->", "<!-- [1] -->", "<!-- {} --> x", '<!-- {"a": } -->', "<!-- {" + "[" * 9999 + "} -->"]
+    "line",
+    [
+        "",
+        "text",
+        "<!-- no json -->",
+        "<!-- [1] -->",
+        "<!-- {} --> x",
+        '<!-- {"a": } -->',
+        "<!-- {" + "[" * 9999 + "} -->",
+    ],
 )
 def test_any_other_line_says_nothing(line: str) -> None:
     assert parse_comment(line) == {}

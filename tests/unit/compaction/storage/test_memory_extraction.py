@@ -87,7 +87,9 @@ def test_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed
     talk = spoken("one", "fail", "two")
     talk.user("large " + words(99))
     listing = Listing()
-    extractor = SummarizingMemoryExtractor(summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50)
+    extractor = SummarizingMemoryExtractor(
+        summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
+    )
     assert extracted(extractor, talk) == ("one", "the same", "two")
     assert len(listing.tasks) == 3
 
@@ -95,7 +97,9 @@ def test_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed
 def test_if_every_chunk_fails_that_is_an_error() -> None:
     with pytest.raises(SummaryError):
         extracted(
-            SummarizingMemoryExtractor(summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50),
+            SummarizingMemoryExtractor(
+                summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
+            ),
             spoken("fail", "fail"),
         )
 
@@ -106,15 +110,26 @@ def test_calls_and_their_results_are_read_together() -> None:
     talk.round("c1", words(9))
     listing = Listing()
     with pytest.raises(IndexError):  # the call has no first word
-        extracted(SummarizingMemoryExtractor(summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50), talk)
+        extracted(
+            SummarizingMemoryExtractor(
+                summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
+            ),
+            talk,
+        )
     assert [len(task.plan.dropped) for task in listing.tasks] == [1, 2]
 
 
 def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
     with ScriptedModel(["<summary>\n- Likes tabs.\n- none\n</summary>"]) as model:
-        summarizer = SimpleSummarizer(model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE)
+        summarizer = SimpleSummarizer(
+            model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE
+        )
         extractor = SummarizingMemoryExtractor(
-            summarizer=summarizer, tokenizer=TOKENIZER, chunk_tokens=250, max_chunk_tokens=500, max_tokens=100
+            summarizer=summarizer,
+            tokenizer=TOKENIZER,
+            chunk_tokens=250,
+            max_chunk_tokens=500,
+            max_tokens=100,
         )
         assert extracted(extractor, spoken("I like tabs")) == ("Likes tabs.",)
     assert "should be remembered in other conversations" in model.requests[0].messages[0].text
@@ -123,7 +138,11 @@ def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
 
 def test_secrets_are_not_remembered() -> None:
     extractor = SummarizingMemoryExtractor(
-        summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50, redactor=lambda text: text.replace("hunter2", "-")
+        summarizer=Listing(),
+        tokenizer=TOKENIZER,
+        chunk_tokens=10,
+        max_chunk_tokens=50,
+        redactor=lambda text: text.replace("hunter2", "-"),
     )
     assert extracted(extractor, spoken("hunter2")) == ("the same",)
 
@@ -139,7 +158,9 @@ class Lister:
 
 
 @pytest.mark.parametrize(
-    ("memories", "written"), [("- Likes tabs.\n- none\n* Key: hunter2", ("Likes tabs.", "Key: -")), ("", ())], ids=["some", "none"]
+    ("memories", "written"),
+    [("- Likes tabs.\n- none\n* Key: hunter2", ("Likes tabs.", "Key: -")), ("", ())],
+    ids=["some", "none"],
 )
 def test_memories_that_came_with_the_summary_are_written_and_no_extractor_is_asked(
     memories: str, written: tuple[str, ...], tmp_path: Path
@@ -166,7 +187,14 @@ def test_without_a_list_and_without_an_extractor_nothing_is_written(tmp_path: Pa
     talk = spoken("one", "two")
     talk.answer("Yes.")
     hooks = MemoryExtractionHook(talk.log, directory=MemoryDirectory(tmp_path), now=lambda: NOW)
-    compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
+    compactor = Compactor(
+        talk.log,
+        summarizer=Writer(),
+        keep=KeepNothing(),
+        tokenizer=TOKENIZER,
+        max_summary_tokens=15,
+        hooks=hooks,
+    )
     assert asyncio.run(compactor.compact(trigger="manual")) is not None
     assert list(tmp_path.iterdir()) == []
 
@@ -176,14 +204,24 @@ def test_memories_are_taken_once_for_each_checkpoint_from_what_it_covers(tmp_pat
     talk, counting = ConversationBuilder(), Counting()
     files = MemoryDirectory(tmp_path)
     hooks = MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)
-    compactor = Compactor(talk.log, summarizer=Writer(), keep=KeepNothing(), tokenizer=TOKENIZER, max_summary_tokens=15, hooks=hooks)
+    compactor = Compactor(
+        talk.log,
+        summarizer=Writer(),
+        keep=KeepNothing(),
+        tokenizer=TOKENIZER,
+        max_summary_tokens=15,
+        hooks=hooks,
+    )
     for name in ("one", "two"):
         talk.user(f"{name} {words(20)}")
         talk.answer(f"{name} {words(20, 'a')}")
         entry = asyncio.run(compactor.compact(trigger="manual"))
         assert entry is not None
         asyncio.run(hooks.post_compact(entry))
-    assert [[text.split()[0] for text in asked] for asked in counting.asked] == [["one", "one"], ["two", "two"]]
+    assert [[text.split()[0] for text in asked] for asked in counting.asked] == [
+        ["one", "one"],
+        ["two", "two"],
+    ]
     assert len(parse_memories(files.load(NOW.date(), include_curated=False))) == 4
     asyncio.run(hooks.post_compact(talk.path[0]))
     assert len(counting.asked) == 2

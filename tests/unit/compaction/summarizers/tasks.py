@@ -19,7 +19,18 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.testing import ScriptedModel
 
-__all__ = ["SUMMARY", "TAGGED", "TOKENIZER", "long_task", "nothing_new", "parser_talk", "refusal", "shown", "summarized", "task_of"]
+__all__ = [
+    "SUMMARY",
+    "TAGGED",
+    "TOKENIZER",
+    "long_task",
+    "nothing_new",
+    "parser_talk",
+    "refusal",
+    "shown",
+    "summarized",
+    "task_of",
+]
 
 TOKENIZER = WordTokenizer()
 SUMMARY = summary_text("The parser was read.")
@@ -40,7 +51,9 @@ def parser_talk(previous: str | None = None) -> ConversationBuilder:
     return talk
 
 
-def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, max_tokens: int = 50) -> SummaryTask:
+def long_task(
+    turns: int = 20, *, size: int = 30, previous: str | None = None, max_tokens: int = 50
+) -> SummaryTask:
     """Many turns of `size` words each; that of number 7 says w7 over and over."""
     talk = ConversationBuilder()
     if previous is not None:
@@ -53,13 +66,19 @@ def long_task(turns: int = 20, *, size: int = 30, previous: str | None = None, m
 
 
 def task_of(
-    talk: ConversationBuilder, *, max_tokens: int = 500, instructions: str | None = None, last: LastRequest | None = None
+    talk: ConversationBuilder,
+    *,
+    max_tokens: int = 500,
+    instructions: str | None = None,
+    last: LastRequest | None = None,
 ) -> SummaryTask:
     """What a compaction of a conversation would ask for."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound())
     checkpoint = talk.view.checkpoint_id
     facts = getattr(talk.log.get(checkpoint).payload, "facts", {}) if checkpoint else {}
-    return SummaryTask(plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=last, facts=facts)
+    return SummaryTask(
+        plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=last, facts=facts
+    )
 
 
 def summarized(summarizer: Summarizer, task: SummaryTask) -> Summary:

@@ -18,7 +18,15 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
-from tests.unit.compaction.summarizers.tasks import TOKENIZER, long_task, nothing_new, refusal, shown, summarized, task_of
+from tests.unit.compaction.summarizers.tasks import (
+    TOKENIZER,
+    long_task,
+    nothing_new,
+    refusal,
+    shown,
+    summarized,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from promptkit.testing import Request
@@ -36,7 +44,9 @@ def turns_in(request: Request) -> list[int]:
     return [int(number) for number in re.findall(r"<user>\nw(\d+)", request.messages[1].text)]
 
 
-def summarized_in(task_turns: int, *steps: Step, previous: str | None = None) -> tuple[ScriptedModel, str]:
+def summarized_in(
+    task_turns: int, *steps: Step, previous: str | None = None
+) -> tuple[ScriptedModel, str]:
     with ScriptedModel(steps, usage=USED) as model:
         summary = summarized(chunked(model), long_task(task_turns, previous=previous))
     return model, summary.text
@@ -50,9 +60,16 @@ def test_every_message_is_in_exactly_one_request_and_the_last_answer_is_the_summ
 
 
 def test_every_request_brings_the_summary_so_far() -> None:
-    model, _ = summarized_in(25, *(summary_reply(f"S{number}") for number in range(4)), previous="before")
+    model, _ = summarized_in(
+        25, *(summary_reply(f"S{number}") for number in range(4)), previous="before"
+    )
 
-    brought = [re.findall(r"<conversation-summary>\n(.*?)\n</conversation-summary>", shown(model, at), re.DOTALL) for at in range(4)]
+    brought = [
+        re.findall(
+            r"<conversation-summary>\n(.*?)\n</conversation-summary>", shown(model, at), re.DOTALL
+        )
+        for at in range(4)
+    ]
     assert brought == [["before"], *([summary_text(f"S{number}")] for number in range(3))]
 
 
@@ -67,12 +84,16 @@ def test_the_size_of_the_first_message_does_not_count_as_instructions() -> None:
 
 
 def test_the_memories_of_all_answers_become_a_fact() -> None:
-    answers = [f"{summary_reply(f'S{number}')}\n<memories>- m{number}</memories>" for number in range(3)]
+    answers = [
+        f"{summary_reply(f'S{number}')}\n<memories>- m{number}</memories>" for number in range(3)
+    ]
     with ScriptedModel([*answers, summary_reply("S3")]) as model:
         summary = summarized(attrs.evolve(chunked(model), memories=True), long_task(25))
 
     assert (summary.text, summary.facts) == (summary_text("S3"), {"memories": "- m0\n- m1\n- m2"})
-    assert all("write inside <memories> tags" in request.messages[0].text for request in model.requests)
+    assert all(
+        "write inside <memories> tags" in request.messages[0].text for request in model.requests
+    )
     plain, _ = summarized_in(25, *(summary_reply(f"S{number}") for number in range(4)))
     assert "<memories>" not in plain.requests[0].messages[0].text
 
@@ -99,10 +120,13 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
     ],
 )
 def test_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: Answer) -> None:
-    model, text = summarized_in(25, summary_reply("S0"), failure, summary_reply("S2"), summary_reply("S3"))
+    model, text = summarized_in(
+        25, summary_reply("S0"), failure, summary_reply("S2"), summary_reply("S3")
+    )
 
     assert re.search(
-        rf"<conversation-summary>\n{summary_text('S0')}\n\n\[1\d messages that followed could not be summarized\]", shown(model, 2)
+        rf"<conversation-summary>\n{summary_text('S0')}\n\n\[1\d messages that followed could not be summarized\]",
+        shown(model, 2),
     )
     assert text == summary_text("S3")
 
@@ -111,11 +135,15 @@ def test_a_chunk_of_which_no_summary_was_had_is_named_in_what_follows(failure: A
 def test_a_last_chunk_that_fails_is_named_in_the_summary() -> None:
     _, text = summarized_in(25, *(summary_reply(f"S{number}") for number in range(3)), "")
 
-    assert re.fullmatch(rf"{summary_text('S2')}\n\n\[\d+ messages that followed could not be summarized\]", text)
+    assert re.fullmatch(
+        rf"{summary_text('S2')}\n\n\[\d+ messages that followed could not be summarized\]", text
+    )
 
 
 def test_a_summary_that_is_too_large_with_what_it_names_is_a_failure() -> None:
-    with ScriptedModel([summary_reply(), summary_reply(), summary_reply(words(33)), ""], usage=USED) as model:
+    with ScriptedModel(
+        [summary_reply(), summary_reply(), summary_reply(words(33)), ""], usage=USED
+    ) as model:
         error = refusal(chunked(model), long_task(25))
 
     assert error.reason == "too_large"
@@ -131,7 +159,9 @@ def test_where_no_chunk_succeeds_the_whole_fails_and_the_summary_before_is_no_re
 
 
 @pytest.mark.spec("E62")
-@pytest.mark.parametrize("error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "error", [ModelUnavailableError("no answer"), TimeoutError("slow"), asyncio.CancelledError()]
+)
 def test_a_provider_that_fails_is_not_asked_once_for_each_chunk(error: BaseException) -> None:
     with pytest.raises(type(error)), ScriptedModel([summary_reply(), error]) as model:
         summarized(chunked(model), long_task(25))
@@ -159,12 +189,19 @@ class TestFitting:
         with_room = summary_text(words(60))
         model = ScriptedModel([summary_reply(words(60))] * 100, name="gpt-4o")
 
-        summarized(ChunkedSummarizer(model=model, window=window), long_task(40, max_tokens=100, previous=with_room))
+        summarized(
+            ChunkedSummarizer(model=model, window=window),
+            long_task(40, max_tokens=100, previous=with_room),
+        )
 
         for request in model.requests:
             frame = tokenizer.count_overhead(system=request.messages[0].text).tokens
-            assert frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
-        assert [number for request in model.requests for number in turns_in(request)] == list(range(40))
+            assert (
+                frame + sum(map(Sizer(tokenizer).count_message, request.messages)) + 100 <= window
+            )
+        assert [number for request in model.requests for number in turns_in(request)] == list(
+            range(40)
+        )
 
     @pytest.mark.spec("E56")
     @pytest.mark.parametrize("window", [1, 100, 420, 440])

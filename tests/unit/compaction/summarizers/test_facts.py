@@ -27,12 +27,19 @@ from promptkit.tools import ToolResult
 from promptkit.transcript.view import ViewItem
 from tests.conversations import ConversationBuilder
 
-THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic")
+THOUGHT = OpaquePart(
+    value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=4, provider="anthropic"
+)
 
 
 def call(talk: ConversationBuilder, name: str, outcome: str = "ok", **arguments: object) -> None:
     key = f"c{len(talk.log)}"
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id=key, name=name, arguments=json.dumps(arguments)),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id=key, name=name, arguments=json.dumps(arguments)),),
+        )
+    )
     talk.result(key, outcome)
 
 
@@ -75,13 +82,22 @@ def test_files_that_were_read_and_changed_are_told_apart_the_newest_last() -> No
     assert facts.read == ("a.py",)
     assert facts.changed == ("c.py", "b.py")
     assert facts.commands == ()
-    assert dict(facts.tools) == {"read_file": 1, "view": 1, "replace_string_in_file": 1, "write_file": 1, "edit": 1, "grep": 1}
+    assert dict(facts.tools) == {
+        "read_file": 1,
+        "view": 1,
+        "replace_string_in_file": 1,
+        "write_file": 1,
+        "edit": 1,
+        "grep": 1,
+    }
 
 
 def test_files_of_calls_that_failed_or_were_refused_are_not_listed() -> None:
     talk = ConversationBuilder()
     call(talk, "read_file", path="a.py")
-    for number, (name, path) in enumerate((("write_file", "secret.env"), ("write_file", "a.py"), ("read_file", "gone.py"))):
+    for number, (name, path) in enumerate(
+        (("write_file", "secret.env"), ("write_file", "a.py"), ("read_file", "gone.py"))
+    ):
         made = ToolCall(id=f"f{number}", name=name, arguments=json.dumps({"path": path}))
         talk.say(Message(role="assistant", tool_calls=(made,)))
         talk.say(ToolResult("Error: refused", is_error=True).to_message(made))
@@ -93,7 +109,9 @@ def test_files_of_calls_without_a_result_are_listed_and_an_id_may_be_used_again(
     for path in ("a.py", "b.py"):
         made = ToolCall(id="same", name="write_file", arguments=json.dumps({"path": path}))
         talk.say(Message(role="assistant", tool_calls=(made,)))
-    items = [ViewItem(message=entry.message, entry_id=entry.id) for entry in talk.path if entry.message]
+    items = [
+        ViewItem(message=entry.message, entry_id=entry.id) for entry in talk.path if entry.message
+    ]
     assert extend_facts(Facts(), items).changed == ("a.py", "b.py")
     failed = ViewItem(message=ToolResult("Error", is_error=True).to_message(made), entry_id="e3")
     assert extend_facts(Facts(), [*items, failed]).changed == ("a.py",)
@@ -125,7 +143,15 @@ def test_the_open_points_of_the_last_list_count() -> None:
     assert facts_of(talk).todos == ("two",)
     assert facts_of(talk).last_reply == "Nothing of the kind."
 
-    call(talk, "todo_write", todos=[{"content": "three", "status": "completed"}, {"content": "four", "status": "pending"}, 5])
+    call(
+        talk,
+        "todo_write",
+        todos=[
+            {"content": "three", "status": "completed"},
+            {"content": "four", "status": "pending"},
+            5,
+        ],
+    )
     assert facts_of(talk).todos == ("four",)
 
     talk.answer("- [x] four")
@@ -139,14 +165,24 @@ def test_the_last_thought_is_kept_whole_or_not_at_all() -> None:
 
     assert Facts.from_json(json.loads(json.dumps(facts_of(talk).to_json()))).thinking == THOUGHT
 
-    talk.say(Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "x" * 200_000}),)))
+    talk.say(
+        Message(
+            role="assistant",
+            content=(OpaquePart(value={"type": "thinking", "thinking": "x" * 200_000}),),
+        )
+    )
     assert facts_of(talk).thinking is None
 
 
 def test_arguments_that_are_no_object_are_taken_as_they_are() -> None:
     talk = ConversationBuilder()
     for number, arguments in enumerate(["{", "[1]", "[" * 100_000]):
-        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="x", arguments=arguments),)))
+        talk.say(
+            Message(
+                role="assistant",
+                tool_calls=(ToolCall(id=f"c{number}", name="x", arguments=arguments),),
+            )
+        )
 
     assert [command.what[:1] for command in facts_of(talk).commands] == ["{", "[", "["]
 
@@ -215,15 +251,30 @@ def test_of_many_short_entries_the_newest_stay() -> None:
     for number in range(2 * module.MAX_ENTRIES):
         call(talk, "read", path=f"{number}")
 
-    assert facts_of(talk).read == tuple(str(number) for number in range(module.MAX_ENTRIES, 2 * module.MAX_ENTRIES))
+    assert facts_of(talk).read == tuple(
+        str(number) for number in range(module.MAX_ENTRIES, 2 * module.MAX_ENTRIES)
+    )
 
 
 @pytest.mark.parametrize(
     "data",
     [
         {},
-        {"requests": "x", "read": [1, None], "commands": ["x", {"name": 3}], "tools": [["a"], ["b", "c"], "d"], "messages": "many"},
-        {"last_reply": 7, "todos": {}, "errors": None, "changed": 1.5, "thinking": {"value": 3}, "earlier": 9},
+        {
+            "requests": "x",
+            "read": [1, None],
+            "commands": ["x", {"name": 3}],
+            "tools": [["a"], ["b", "c"], "d"],
+            "messages": "many",
+        },
+        {
+            "last_reply": 7,
+            "todos": {},
+            "errors": None,
+            "changed": 1.5,
+            "thinking": {"value": 3},
+            "earlier": 9,
+        },
     ],
 )
 def test_facts_of_another_program_count_as_nothing(data: dict[str, object]) -> None:
@@ -262,22 +313,42 @@ def test_hostile_lists_cost_linear_time() -> None:
         ("read", {"name": "pdf"}, None),
     ],
 )
-def test_a_call_names_the_skill_that_it_invokes(tool: str, arguments: dict[str, object], skill: str | None) -> None:
+def test_a_call_names_the_skill_that_it_invokes(
+    tool: str, arguments: dict[str, object], skill: str | None
+) -> None:
     assert find_skill_name(tool, arguments) == skill
 
 
 def test_skills_are_carried_from_checkpoint_to_checkpoint_and_are_no_commands() -> None:
     talk = ConversationBuilder()
-    for call, arguments in enumerate(('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")):
-        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),)))
+    for call, arguments in enumerate(
+        ('{"command": "pdf"}', '{"skill": "sheets"}', '{"command": "pdf"}', "no json")
+    ):
+        talk.say(
+            Message(
+                role="assistant",
+                tool_calls=(ToolCall(id=f"c{call}", name="Skill", arguments=arguments),),
+            )
+        )
         talk.result(f"c{call}", f"how to do it, {call}")
-    facts = Facts.from_json(extend_facts(Facts(skills=(Skill("old", "as ever"),)), talk.view.items).to_json())
-    assert facts.skills == (Skill("old", "as ever"), Skill("sheets", "how to do it, 1"), Skill("pdf", "how to do it, 2"))
+    facts = Facts.from_json(
+        extend_facts(Facts(skills=(Skill("old", "as ever"),)), talk.view.items).to_json()
+    )
+    assert facts.skills == (
+        Skill("old", "as ever"),
+        Skill("sheets", "how to do it, 1"),
+        Skill("pdf", "how to do it, 2"),
+    )
     assert [command.what for command in facts.commands] == ["no json"]
 
 
 def load_skill(talk: ConversationBuilder, text: str) -> str:
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),),
+        )
+    )
     return talk.result("c", text)
 
 
@@ -298,8 +369,17 @@ def test_what_a_program_took_out_of_a_result_does_not_come_back_when_the_result_
 
 def test_a_skill_that_could_not_be_loaded_is_not_carried() -> None:
     talk = ConversationBuilder()
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),)))
-    talk.say(ToolResult("no such skill", is_error=True).to_message(ToolCall(id="c", name="skill", arguments="")))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="c", name="skill", arguments='{"name": "pdf"}'),),
+        )
+    )
+    talk.say(
+        ToolResult("no such skill", is_error=True).to_message(
+            ToolCall(id="c", name="skill", arguments="")
+        )
+    )
     facts = extend_facts(Facts(), talk.view.items)
     assert facts.skills == ()
     assert facts.errors == ("no such skill",)
@@ -309,7 +389,12 @@ def test_all_skills_are_named_and_the_newest_texts_stay_within_the_bounds_of_a_l
     talk = ConversationBuilder()
     for number in range(5):
         arguments = json.dumps({"name": f"s{number}"})
-        talk.say(Message(role="assistant", tool_calls=(ToolCall(id=f"c{number}", name="skill", arguments=arguments),)))
+        talk.say(
+            Message(
+                role="assistant",
+                tool_calls=(ToolCall(id=f"c{number}", name="skill", arguments=arguments),),
+            )
+        )
         talk.result(f"c{number}", "x" * (MAX_SKILL_CHARACTERS + 1_000 if number == 3 else 15_000))
     facts = extend_facts(Facts(), talk.view.items)
     assert [(skill.name, len(skill.text)) for skill in facts.skills] == [
@@ -326,16 +411,26 @@ def test_names_are_ranked_by_who_used_them_how_often_and_how_long_ago_for_their_
     talk = ConversationBuilder()
     talk.user("look at load_row")
     talk.answer("load_row and save_row are there")
-    call(talk, "read", "other_row, and a_very_long_name_of_a_function_in_a_library", path="src/io.py")
+    call(
+        talk, "read", "other_row, and a_very_long_name_of_a_function_in_a_library", path="src/io.py"
+    )
 
     names = [name.text for name in facts_of(talk).names]
 
     assert names[0] == "load_row"  # the user and the model said it
-    assert names.index("save_row") < names.index("other_row") < names.index("a_very_long_name_of_a_function_in_a_library")
+    assert (
+        names.index("save_row")
+        < names.index("other_row")
+        < names.index("a_very_long_name_of_a_function_in_a_library")
+    )
 
 
 def test_a_name_that_is_not_repeated_falls_behind() -> None:
-    old, newer, newest = Name("old_name", points=12, last=0), Name("new_name", points=10, last=20), Name("now_name", points=10, last=200)
+    old, newer, newest = (
+        Name("old_name", points=12, last=0),
+        Name("new_name", points=10, last=20),
+        Name("now_name", points=10, last=200),
+    )
     assert rank_names((newest, newer, old), messages=200) == (newest, old, newer)
 
 
@@ -345,4 +440,6 @@ def test_names_are_bounded_and_survive_the_way_through_a_checkpoint() -> None:
     facts = facts_of(talk)
     assert len(facts.names) == MAX_NAMES
     assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
-    assert Facts.from_json({"names": [1, "x", {"text": "a", "points": "b"}]}).names == (Name("a", 0, 0),)
+    assert Facts.from_json({"names": [1, "x", {"text": "a", "points": "b"}]}).names == (
+        Name("a", 0, 0),
+    )

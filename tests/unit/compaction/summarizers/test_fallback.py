@@ -12,17 +12,36 @@ import pytest
 from promptkit.compaction.planning.plan import FailedAttempt, SummaryTask
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.fallback import MAX_PAUSE_SECONDS, FallbackSummarizer, summarize_within_limits
+from promptkit.compaction.summarizers.fallback import (
+    MAX_PAUSE_SECONDS,
+    FallbackSummarizer,
+    summarize_within_limits,
+)
 from promptkit.compaction.summarizers.full import FullSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.errors import EmptyReplyError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import (
+    EmptyReplyError,
+    ModelRequestError,
+    ModelUnavailableError,
+    RateLimitedError,
+    SummaryError,
+)
 from promptkit.messages import Message, Usage
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import ScriptedModel
 from promptkit.testing.server import Hang, rate_limit_error, serve
 from tests.conversations import summary_reply, words
-from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, long_task, parser_talk, refusal, summarized, task_of
+from tests.unit.compaction.summarizers.tasks import (
+    SUMMARY,
+    TAGGED,
+    TOKENIZER,
+    long_task,
+    parser_talk,
+    refusal,
+    summarized,
+    task_of,
+)
 from tests.unit.compaction.summarizers.writers import Writer
 
 if TYPE_CHECKING:
@@ -111,7 +130,9 @@ class TestOrder:
         with ScriptedModel(["<summary></summary>", TAGGED], usage=USED) as model:
             link = simple(model)
 
-            assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
+            assert summarized(FallbackSummarizer([link, link]), TASK).usage == Usage(
+                input_tokens=200, output_tokens=20, cached_tokens=180
+            )
 
     def test_where_all_fail_every_failure_is_listed(self) -> None:
         with ScriptedModel(["", ModelUnavailableError("no answer")], usage=USED) as model:
@@ -127,14 +148,18 @@ class TestOrder:
         assert refusal(FallbackSummarizer([]), TASK).reason == "every"
 
     @pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt()])
-    def test_what_cancels_passes_through_and_nobody_else_is_asked(self, error: BaseException) -> None:
+    def test_what_cancels_passes_through_and_nobody_else_is_asked(
+        self, error: BaseException
+    ) -> None:
         with pytest.raises(type(error)), ScriptedModel([]) as model:
             summarized(FallbackSummarizer([Failing(error), simple(model)]), TASK)
 
         assert model.requests == []
 
     def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
-        chain = FallbackSummarizer([Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)])
+        chain = FallbackSummarizer(
+            [Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)]
+        )
 
         assert summarized(chain, task_of(parser_talk())).mode == "extractive"
 
@@ -154,24 +179,37 @@ class TestTooLong:
         assert (summary.mode, summary.text) == ("simple", SUMMARY)
         assert summary.usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
         assert reports.reasons == [("SimpleSummarizer", "too_large")]
-        first, second = ("\n".join(message.text for message in request.messages) for request in model.requests)
+        first, second = (
+            "\n".join(message.text for message in request.messages) for request in model.requests
+        )
         assert "too long" not in first
         assert "too long. Write at most 10 words." in second
 
     def test_the_user_s_own_instructions_are_repeated_with_it(self) -> None:
         with ScriptedModel([TOO_LONG, TAGGED]) as model:
-            summarized(FallbackSummarizer([simple(model)]), attrs.evolve(TASK, instructions="Mind the parser."))
+            summarized(
+                FallbackSummarizer([simple(model)]),
+                attrs.evolve(TASK, instructions="Mind the parser."),
+            )
 
         assert all("Mind the parser." in request.messages[0].text for request in model.requests)
 
     @pytest.mark.parametrize(
         ("answer", "reason"),
-        [(TOO_LONG, "too_large"), (EmptyReplyError("nothing"), "EmptyReplyError"), ("<summary>I cannot.</summary>", "no_sections")],
+        [
+            (TOO_LONG, "too_large"),
+            (EmptyReplyError("nothing"), "EmptyReplyError"),
+            ("<summary>I cannot.</summary>", "no_sections"),
+        ],
     )
-    def test_after_the_second_time_the_model_is_asked_by_nobody_else(self, answer: str | Exception, reason: str) -> None:
+    def test_after_the_second_time_the_model_is_asked_by_nobody_else(
+        self, answer: str | Exception, reason: str
+    ) -> None:
         reports = Reports()
         with ScriptedModel([answer, answer]) as model:
-            chain = FallbackSummarizer([simple(model), full(model), ExtractiveSummarizer(tokenizer=TOKENIZER)])
+            chain = FallbackSummarizer(
+                [simple(model), full(model), ExtractiveSummarizer(tokenizer=TOKENIZER)]
+            )
             summary = summarized(chain, reports.of(attrs.evolve(TASK, max_tokens=46)))
 
         assert summary.mode == "extractive"
@@ -180,36 +218,62 @@ class TestTooLong:
         assert reports.reasons == [("SimpleSummarizer", reason), (second, reason)]
 
     @pytest.mark.parametrize("finish", ["length", "max_output_tokens"])
-    def test_reasoning_that_takes_the_whole_output_limit_counts_as_too_long(self, finish: str) -> None:
+    def test_reasoning_that_takes_the_whole_output_limit_counts_as_too_long(
+        self, finish: str
+    ) -> None:
         error = EmptyReplyError("nothing")
         error.finish, error.usage = finish, USED
         reports = Reports()
         with ScriptedModel([error, error]) as model:
-            assert refusal(FallbackSummarizer([simple(model), full(model)]), reports.of()).usage == Usage(
-                input_tokens=200, output_tokens=20, cached_tokens=180
-            )
+            assert refusal(
+                FallbackSummarizer([simple(model), full(model)]), reports.of()
+            ).usage == Usage(input_tokens=200, output_tokens=20, cached_tokens=180)
         assert [reason for _, reason in reports.reasons] == ["cut", "cut"]
 
     def test_another_model_of_the_same_provider_is_still_asked(self) -> None:
         with Hosted([TOO_LONG] * 2) as wordy, Hosted([TAGGED]) as terse:
             wordy.client = terse.client = object()
-            assert summarized(FallbackSummarizer([simple(wordy), simple(terse)]), TASK).text == SUMMARY
+            assert (
+                summarized(FallbackSummarizer([simple(wordy), simple(terse)]), TASK).text == SUMMARY
+            )
 
 
 class TestProviders:
     @pytest.mark.spec("E62")
-    @pytest.mark.parametrize("error", [RateLimitedError("later", status=429), ModelUnavailableError("no answer"), TimeoutError("slow")])
-    def test_one_that_is_busy_or_away_is_not_asked_again_in_the_same_pass(self, error: Exception) -> None:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            RateLimitedError("later", status=429),
+            ModelUnavailableError("no answer"),
+            TimeoutError("slow"),
+        ],
+    )
+    def test_one_that_is_busy_or_away_is_not_asked_again_in_the_same_pass(
+        self, error: Exception
+    ) -> None:
         with Hosted([error]) as model, Hosted([]) as sibling:
             model.client = sibling.client = object()
-            chain = FallbackSummarizer([simple(model), full(model), simple(sibling), ExtractiveSummarizer(tokenizer=TOKENIZER)])
+            chain = FallbackSummarizer(
+                [
+                    simple(model),
+                    full(model),
+                    simple(sibling),
+                    ExtractiveSummarizer(tokenizer=TOKENIZER),
+                ]
+            )
             summary = summarized(chain, task_of(parser_talk()))
 
         assert summary.mode == "extractive"
 
     def test_another_provider_is_asked_at_once(self) -> None:
-        with ScriptedModel([RateLimitedError("later", status=429)]) as busy, ScriptedModel([TAGGED]) as other:
-            assert summarized(FallbackSummarizer([simple(busy), full(busy), simple(other)]), TASK).mode == "simple"
+        with (
+            ScriptedModel([RateLimitedError("later", status=429)]) as busy,
+            ScriptedModel([TAGGED]) as other,
+        ):
+            assert (
+                summarized(FallbackSummarizer([simple(busy), full(busy), simple(other)]), TASK).mode
+                == "simple"
+            )
 
     def test_the_error_says_who_was_not_asked_and_why(self) -> None:
         with ScriptedModel([ModelUnavailableError("no answer")]) as model:
@@ -219,7 +283,9 @@ class TestProviders:
 
     def test_a_refused_request_is_tried_in_the_next_form(self) -> None:
         with ScriptedModel([ModelRequestError("unknown role", status=400), TAGGED]) as model:
-            assert summarized(FallbackSummarizer([full(model), simple(model)]), TASK).mode == "simple"
+            assert (
+                summarized(FallbackSummarizer([full(model), simple(model)]), TASK).mode == "simple"
+            )
 
     def test_retry_after_is_heeded_in_later_passes(self) -> None:
         clock, busy = Clock(), RateLimitedError("later", status=429)
@@ -242,7 +308,9 @@ class TestPauses:
         refusal(chain, TASK)
         return len(writer.tasks) - before
 
-    def test_after_three_failures_in_a_row_a_summarizer_is_skipped_for_a_minute_and_then_for_longer(self) -> None:
+    def test_after_three_failures_in_a_row_a_summarizer_is_skipped_for_a_minute_and_then_for_longer(
+        self,
+    ) -> None:
         clock, writer = Clock(), Writer(error=ValueError("broken"))
         chain = FallbackSummarizer([writer], clock=clock)
 
@@ -276,17 +344,27 @@ class TestTimeLimit:
     def test_a_summarizer_that_hangs_is_left_for_the_next_one(self) -> None:
         reports = Reports()
         hanging, next_one = Writer(gate=asyncio.Event()), Writer()
-        summarized(FallbackSummarizer([hanging, next_one]), attrs.evolve(reports.of(), seconds=0.01))
+        summarized(
+            FallbackSummarizer([hanging, next_one]), attrs.evolve(reports.of(), seconds=0.01)
+        )
 
         assert (len(hanging.tasks), len(next_one.tasks)) == (1, 1)
         (attempt,) = reports.attempts
-        assert (attempt.reason, attempt.detail) == ("timeout", "no summary: none was written within 0.01 seconds.")
+        assert (attempt.reason, attempt.detail) == (
+            "timeout",
+            "no summary: none was written within 0.01 seconds.",
+        )
         assert attempt.seconds >= 0.01
 
     def test_it_is_that_of_each_summarizer_and_not_of_all_together(self) -> None:
         hanging = [Writer(gate=asyncio.Event()) for _ in range(3)]
 
-        assert summarized(FallbackSummarizer([*hanging, Writer()]), attrs.evolve(TASK, seconds=0.01)).mode == "test"
+        assert (
+            summarized(
+                FallbackSummarizer([*hanging, Writer()]), attrs.evolve(TASK, seconds=0.01)
+            ).mode
+            == "test"
+        )
 
     def test_without_one_it_is_waited_for(self) -> None:
         async def late() -> Summary:
@@ -301,10 +379,15 @@ class TestTimeLimit:
         assert asyncio.run(late()).mode == "test"
 
     def test_a_chain_inside_another_summarizer_has_it_for_each_of_its_own(self) -> None:
-        chain = FallbackSummarizer([Writer(gate=asyncio.Event()), Writer(gate=asyncio.Event()), Writer()])
+        chain = FallbackSummarizer(
+            [Writer(gate=asyncio.Event()), Writer(gate=asyncio.Event()), Writer()]
+        )
         both = SplitTurnSummarizer(summarizer=chain, tokenizer=TOKENIZER)
 
-        assert asyncio.run(summarize_within_limits(both, attrs.evolve(TASK, seconds=0.02))).mode == "test"
+        assert (
+            asyncio.run(summarize_within_limits(both, attrs.evolve(TASK, seconds=0.02))).mode
+            == "test"
+        )
 
     @pytest.mark.slow
     def test_of_a_summary_in_stretches_each_request_has_it(self) -> None:
@@ -320,7 +403,11 @@ class TestTimeLimit:
 
     def test_a_time_out_of_the_program_s_own_is_not_taken_for_it(self) -> None:
         with pytest.raises(TimeoutError, match="my own"):
-            asyncio.run(summarize_within_limits(Writer(error=TimeoutError("my own")), attrs.evolve(TASK, seconds=5)))
+            asyncio.run(
+                summarize_within_limits(
+                    Writer(error=TimeoutError("my own")), attrs.evolve(TASK, seconds=5)
+                )
+            )
 
 
 class TestReports:
@@ -340,7 +427,11 @@ class TestReports:
 
         (attempt,) = reports.attempts
         assert attempt == FailedAttempt(
-            summarizer="SimpleSummarizer", reason="untagged", detail="no summary: the reply has no <summary> tags.", seconds=2, usage=USED
+            summarizer="SimpleSummarizer",
+            reason="untagged",
+            detail="no summary: the reply has no <summary> tags.",
+            seconds=2,
+            usage=USED,
         )
 
     def test_who_is_not_asked_is_not_reported(self) -> None:
@@ -362,14 +453,22 @@ class TestRequireModel:
     def test_a_conversation_without_a_summarizing_model_has_it_all_the_same(self) -> None:
         chain = FallbackSummarizer([ExtractiveSummarizer(tokenizer=TOKENIZER)])
 
-        assert summarized(chain, attrs.evolve(task_of(parser_talk()), require_model=True)).mode == "extractive"
+        assert (
+            summarized(chain, attrs.evolve(task_of(parser_talk()), require_model=True)).mode
+            == "extractive"
+        )
 
 
 class TestOverHttp:
     """The same with a real client, over a server on this machine."""
 
-    def asked(self, answer: Answer, seconds: float | None = None) -> tuple[Sequence[Exchange], Summary, Reports]:
-        """The requests for a summary, what came of them, and the attempts that failed. The connection is open before."""
+    def asked(
+        self, answer: Answer, seconds: float | None = None
+    ) -> tuple[Sequence[Exchange], Summary, Reports]:
+        """The requests for a summary, what came of them, and the attempts that failed.
+
+        The connection is open before.
+        """
         reports = Reports()
         task = attrs.evolve(reports.of(task_of(parser_talk(), max_tokens=100)), seconds=seconds)
 
@@ -379,7 +478,9 @@ class TestOverHttp:
                 await model.complete([Message(role="user", content=("Hello.",))])
                 mini = OpenAIModel("gpt-4.1-mini", api="chat", client=client)
                 models: list[Summarizer] = [full(model), simple(model), simple(mini)]
-                return await FallbackSummarizer([*models, ExtractiveSummarizer(tokenizer=TOKENIZER)]).summarize(task)
+                return await FallbackSummarizer(
+                    [*models, ExtractiveSummarizer(tokenizer=TOKENIZER)]
+                ).summarize(task)
 
         with serve(script=["Hello.", answer, TAGGED]) as server:
             summary = asyncio.run(ask(server.url))
@@ -403,4 +504,5 @@ class TestOverHttp:
         requests, summary, _ = self.asked(TAGGED)
 
         assert summary.mode == "full"
-        assert requests[0].body["max_completion_tokens"] == 2_200  # twice the summary's 100, and 2,000 for the analysis
+        # twice the summary's 100, and 2,000 for the analysis
+        assert requests[0].body["max_completion_tokens"] == 2_200

@@ -40,7 +40,12 @@ class Telling:
 
 
 def touch(talk: ConversationBuilder, call: str, name: str, path: str) -> None:
-    talk.say(Message(role="assistant", tool_calls=(ToolCall(id=call, name=name, arguments=f'{{"path": "{path}"}}'),)))
+    talk.say(
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id=call, name=name, arguments=f'{{"path": "{path}"}}'),),
+        )
+    )
     talk.result(call, "done")
     talk.answer("ok")
 
@@ -59,9 +64,13 @@ def summarized(talk: ConversationBuilder, telling: Telling, max_tokens: int = 40
 
 def test_read_and_modified_files_stand_in_two_sorted_lists_and_modified_wins() -> None:
     talk = ConversationBuilder()
-    for call, (name, path) in enumerate([("read", "z.py"), ("read", "a.py"), ("edit", "z.py"), ("write", "b.py")]):
+    for call, (name, path) in enumerate(
+        [("read", "z.py"), ("read", "a.py"), ("edit", "z.py"), ("write", "b.py")]
+    ):
         touch(talk, f"c{call}", name, path)
-    assert summarized(talk, Telling()).text == ("S\n\n<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\nz.py\n</modified-files>")
+    assert summarized(talk, Telling()).text == (
+        "S\n\n<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\nz.py\n</modified-files>"
+    )
 
 
 @pytest.mark.spec("E107")
@@ -70,18 +79,27 @@ def test_the_lists_accumulate_over_checkpoints_without_being_summarized_themselv
     touch(talk, "c1", "read", "a.py")
     touch(talk, "c2", "read", "b.py")
     first = summarized(talk, Telling())
-    talk.append(Checkpoint(summary=add_breadcrumb(first.text, location="/t.jsonl"), facts=first.facts))
+    talk.append(
+        Checkpoint(summary=add_breadcrumb(first.text, location="/t.jsonl"), facts=first.facts)
+    )
     touch(talk, "c3", "edit", "a.py")
     telling = Telling("S2")
     second = summarized(talk, telling)
-    assert second.text == "S2\n\n<read-files>\nb.py\n</read-files>\n\n<modified-files>\na.py\n</modified-files>"
+    assert (
+        second.text
+        == "S2\n\n<read-files>\nb.py\n</read-files>\n\n<modified-files>\na.py\n</modified-files>"
+    )
     assert telling.asked[0].plan.previous == "S"
 
 
 @pytest.mark.spec("E107")
 def test_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
-    facts = Facts(read=("a.py:10-20", "a.py#L3-L9", "e.py:4", "b.py:7", "c:\\d.py"), changed=("e.py:1",))
-    assert list_file_operations(facts) == FileOperations(read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",))
+    facts = Facts(
+        read=("a.py:10-20", "a.py#L3-L9", "e.py:4", "b.py:7", "c:\\d.py"), changed=("e.py:1",)
+    )
+    assert list_file_operations(facts) == FileOperations(
+        read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",)
+    )
 
 
 def test_a_model_that_copies_the_old_lists_does_not_double_them() -> None:

@@ -37,10 +37,16 @@ TOOLS = (ToolDefinition(name="read"), ToolDefinition(name="run", description="Ru
 SYSTEM = Message(role="system", content=("You help.",))
 
 
-def live_task(talk: ConversationBuilder | None = None, *, instructions: str | None = None) -> SummaryTask:
+def live_task(
+    talk: ConversationBuilder | None = None, *, instructions: str | None = None
+) -> SummaryTask:
     """The task of a conversation of which all was sent."""
     talk = talk or parser_talk()
-    return task_of(talk, instructions=instructions, last=LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS))
+    return task_of(
+        talk,
+        instructions=instructions,
+        last=LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS),
+    )
 
 
 def live(model: ScriptedModel) -> InlineSummarizer:
@@ -55,7 +61,10 @@ def test_the_request_is_the_last_one_byte_for_byte_with_one_message_behind_it() 
     (request,) = model.requests
     assert task.last_request is not None
     assert request.messages[:-1] == task.last_request.messages
-    assert all(sent is said for sent, said in zip(request.messages[:-1], task.last_request.messages, strict=True))
+    assert all(
+        sent is said
+        for sent, said in zip(request.messages[:-1], task.last_request.messages, strict=True)
+    )
     assert request.messages[-1].role == "user"
     assert request.tools == TOOLS
     assert (summary.text, summary.mode, summary.model) == (SUMMARY, "live", "scripted")
@@ -85,7 +94,9 @@ class TestWhatWasSaidSince:
         talk.user("Read the parser.")
         last = LastRequest(messages=(SYSTEM, *talk.view.messages), tools=TOOLS)
         talk.answer("It is a recursive descent parser.")
-        plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound(background=True))
+        plan = select(
+            talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound(background=True)
+        )
 
         with ScriptedModel([TAGGED]) as model:
             summarized(live(model), SummaryTask(plan=plan, max_tokens=100, last_request=last))
@@ -113,16 +124,23 @@ class TestWhatWasSaidSince:
     def test_results_that_were_cut_in_the_request_count_as_sent(self) -> None:
         task = live_task()
         assert task.last_request is not None
-        cut = tuple(attrs.evolve(m, content=("cut",)) if m.role == "tool" else m for m in task.last_request.messages)
+        cut = tuple(
+            attrs.evolve(m, content=("cut",)) if m.role == "tool" else m
+            for m in task.last_request.messages
+        )
 
         with ScriptedModel([TAGGED]) as model:
-            summarized(live(model), attrs.evolve(task, last_request=LastRequest(messages=cut, tools=TOOLS)))
+            summarized(
+                live(model), attrs.evolve(task, last_request=LastRequest(messages=cut, tools=TOOLS))
+            )
 
         assert model.requests[0].messages[:-1] == cut
 
     def test_a_prompt_that_rewords_everything_is_not_added_to(self) -> None:
         task = live_task()
-        last = LastRequest(messages=(SYSTEM, Message(role="user", content=("All of it, told in other words.",))))
+        last = LastRequest(
+            messages=(SYSTEM, Message(role="user", content=("All of it, told in other words.",)))
+        )
 
         with ScriptedModel([TAGGED]) as model:
             summarized(live(model), attrs.evolve(task, last_request=last))
@@ -186,7 +204,9 @@ def test_a_request_that_would_not_fit_is_not_sent() -> None:
         assert usage is not None
         needed = usage.input_tokens + task.max_tokens
 
-        assert refusal(InlineSummarizer(model=model, window=needed - 1), task).reason == "does_not_fit"
+        assert (
+            refusal(InlineSummarizer(model=model, window=needed - 1), task).reason == "does_not_fit"
+        )
         assert summarized(InlineSummarizer(model=model, window=needed), task).mode == "live"
 
 
@@ -199,7 +219,10 @@ def test_a_template_of_ones_own_is_the_question(tmp_path: Path) -> None:
     file = tmp_path / "mine.md.j2"
     file.write_text("Sum up{% if live %} here{% endif %}: {{ instructions }}", encoding="utf-8")
     with ScriptedModel([TAGGED]) as model:
-        summarized(InlineSummarizer(model=model, tokenizer=TOKENIZER, template=file), live_task(instructions="files"))
+        summarized(
+            InlineSummarizer(model=model, tokenizer=TOKENIZER, template=file),
+            live_task(instructions="files"),
+        )
 
     assert model.requests[0].messages[-1].text == "Sum up here: files"
 
@@ -209,14 +232,18 @@ class Adjusted:
 
     name = "adjustable"
 
-    def __init__(self, seen: list[dict[str, object]], options: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, seen: list[dict[str, object]], options: dict[str, object] | None = None
+    ) -> None:
         self.seen = seen
         self.options = options or {}
 
     def with_options(self, **options: object) -> Adjusted:
         return Adjusted(self.seen, {**self.options, **options})
 
-    async def complete(self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()) -> Reply:
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
         self.seen.append(self.options)
         return await ScriptedModel([TAGGED]).complete(messages, tools=tools)
 
@@ -226,4 +253,5 @@ def test_the_way_to_call_tools_is_not_changed_since_that_is_cached() -> None:
 
     summarized(InlineSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
 
-    assert set(seen[0]) == {"temperature", "max_output_tokens", "purpose"}  # the purpose is no part of the body
+    # the purpose is no part of the body
+    assert set(seen[0]) == {"temperature", "max_output_tokens", "purpose"}

@@ -51,7 +51,9 @@ def compact(talk: ConversationBuilder, url: str, *, keep: Keep | None = None) ->
             model = OpenAIModel("gpt-5", client=over)
             compactor = Compactor(
                 talk.log,
-                summarizer=NativeSummarizer(model=model, text_summarizer=ExtractiveSummarizer(tokenizer=TOKENIZER)),
+                summarizer=NativeSummarizer(
+                    model=model, text_summarizer=ExtractiveSummarizer(tokenizer=TOKENIZER)
+                ),
                 keep=keep or KeepNothing(),
                 tokenizer=TOKENIZER,
                 max_summary_tokens=150,
@@ -62,7 +64,12 @@ def compact(talk: ConversationBuilder, url: str, *, keep: Keep | None = None) ->
 
 
 def sealed(messages: tuple[Message, ...]) -> list[Json]:
-    return [part.value for message in messages for part in message.content if isinstance(part, OpaquePart)]
+    return [
+        part.value
+        for message in messages
+        for part in message.content
+        if isinstance(part, OpaquePart)
+    ]
 
 
 def test_the_checkpoint_keeps_what_the_provider_sealed_and_a_text_beside_it() -> None:
@@ -86,7 +93,9 @@ def test_the_checkpoint_keeps_what_the_provider_sealed_and_a_text_beside_it() ->
     assert payload.model == "gpt-5"
 
 
-def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_byte(tmp_path: Path) -> None:
+def test_what_is_kept_follows_and_the_next_request_sends_the_seal_back_byte_for_byte(
+    tmp_path: Path,
+) -> None:
     talk = ConversationBuilder()
     talk.log = Transcript(JsonlStore(tmp_path / "t.jsonl"))
     spoken(talk)
@@ -115,11 +124,14 @@ def test_the_next_compaction_sends_the_earlier_summary_or_seal() -> None:
     assert entry is not None
     assert isinstance(entry.payload, Checkpoint)
     assert len(sealed(talk.view.messages)) == 1
-    assert "the local summary" in entry.payload.summary  # what the text beside it is made of goes on, too
+    # what the text beside it is made of goes on, too
+    assert "the local summary" in entry.payload.summary
 
 
 @pytest.mark.spec("E66")
-def test_at_another_provider_the_portable_summary_stands_in_its_place_and_nothing_else_changes() -> None:
+def test_at_another_provider_the_portable_summary_stands_in_its_place_and_nothing_else_changes() -> (
+    None
+):
     talk = spoken()
     talk.user("And the lexer?")
     talk.answer(words(20))
@@ -181,7 +193,14 @@ def test_nothing_new_asks_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    "output", [None, [], [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}], ["nonsense"], "x"]
+    "output",
+    [
+        None,
+        [],
+        [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+        ["nonsense"],
+        "x",
+    ],
 )
 def test_an_answer_that_stands_for_nothing_is_a_failure(output: object) -> None:
     with pytest.raises(EmptyReplyError):
@@ -189,9 +208,23 @@ def test_an_answer_that_stands_for_nothing_is_a_failure(output: object) -> None:
 
 
 def test_what_is_no_plain_text_of_the_user_is_kept_as_it_is() -> None:
-    picture = {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}]}
+    picture = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_image", "image_url": "https://example.org/a.png"}],
+    }
     seal = {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz", "created_by": "them"}
-    made = summary_from_compaction({"output": [picture, seal], "usage": {"input_tokens": 9, "output_tokens": 5}}, "gpt-5")
-    assert to_responses(made.messages) == [picture, {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"}]
-    assert [part.tokens for message in made.messages for part in message.content if isinstance(part, OpaquePart)][1] == 5
+    made = summary_from_compaction(
+        {"output": [picture, seal], "usage": {"input_tokens": 9, "output_tokens": 5}}, "gpt-5"
+    )
+    assert to_responses(made.messages) == [
+        picture,
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "xyz"},
+    ]
+    assert [
+        part.tokens
+        for message in made.messages
+        for part in message.content
+        if isinstance(part, OpaquePart)
+    ][1] == 5
     assert made.usage.input_tokens == 9

@@ -18,7 +18,9 @@ from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall
 from promptkit.transcript.view import build_summary_message
 
 CLAUDE = Quirks(keep_thinking=True, hidden_calls="tool_search")
-THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, provider="anthropic")
+THOUGHT = OpaquePart(
+    value={"type": "thinking", "thinking": "hm", "signature": "s"}, provider="anthropic"
+)
 SUMMARY = build_summary_message("S")
 
 
@@ -27,7 +29,11 @@ def asked(text: str) -> Message:
 
 
 def calls(*ids: str, text: str = "", name: str = "read") -> Message:
-    return Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(ToolCall(id=each, name=name) for each in ids))
+    return Message(
+        role="assistant",
+        content=(text,) if text else (),
+        tool_calls=tuple(ToolCall(id=each, name=name) for each in ids),
+    )
 
 
 def result(call: str) -> Message:
@@ -37,8 +43,14 @@ def result(call: str) -> Message:
 @pytest.mark.parametrize(
     ("model", "quirks"),
     [
-        ("claude-opus-4-1", Quirks(say_no_tools=True, keep_thinking=True, hidden_calls="tool_search")),
-        ("anthropic/claude-3-opus", Quirks(say_no_tools=True, keep_thinking=True, hidden_calls="tool_search")),
+        (
+            "claude-opus-4-1",
+            Quirks(say_no_tools=True, keep_thinking=True, hidden_calls="tool_search"),
+        ),
+        (
+            "anthropic/claude-3-opus",
+            Quirks(say_no_tools=True, keep_thinking=True, hidden_calls="tool_search"),
+        ),
         ("claude-sonnet-4-5", CLAUDE),
         ("Gemini-2.5-pro", Quirks(strip_orphans=True)),
         ("gpt-4.1-mini", Quirks(remind_to_continue=True)),
@@ -77,7 +89,11 @@ class TestAdapted:
 
     @pytest.mark.spec("E14")
     def test_the_last_thought_leads_the_first_answer_behind_a_summary(self) -> None:
-        shown = adapt_messages((SUMMARY, asked("x"), calls("c1", text="I look."), result("c1"), calls("c2")), CLAUDE, thinking=THOUGHT)
+        shown = adapt_messages(
+            (SUMMARY, asked("x"), calls("c1", text="I look."), result("c1"), calls("c2")),
+            CLAUDE,
+            thinking=THOUGHT,
+        )
 
         assert shown[2].content == (THOUGHT, "I look.")
         assert shown[4].content == ()
@@ -90,7 +106,12 @@ class TestAdapted:
         assert adapt_messages((SUMMARY, answer), CLAUDE, thinking=THOUGHT) == (SUMMARY, answer)
 
     def test_without_a_summary_no_thought_is_moved(self) -> None:
-        assert adapt_messages((asked("x"), calls("c1"), result("c1")), CLAUDE, thinking=THOUGHT)[1].content == ()
+        assert (
+            adapt_messages((asked("x"), calls("c1"), result("c1")), CLAUDE, thinking=THOUGHT)[
+                1
+            ].content
+            == ()
+        )
 
     def test_twice_is_once(self) -> None:
         messages = (SUMMARY, asked("x"), calls("c1", "c2"), result("c1"), result("c9"))
@@ -104,12 +125,22 @@ class TestAdapted:
 
 class TestOrphans:
     def test_calls_and_results_that_stand_alone_go(self) -> None:
-        messages = [result("c0"), asked("x"), calls("c1", "c2"), result("c2"), result("c3"), asked("y"), result("c1")]
+        messages = [
+            result("c0"),
+            asked("x"),
+            calls("c1", "c2"),
+            result("c2"),
+            result("c3"),
+            asked("y"),
+            result("c1"),
+        ]
 
         assert remove_orphans(messages) == (asked("x"), calls("c2"), result("c2"), asked("y"))
 
     def test_what_was_said_beside_a_call_stays(self) -> None:
-        assert remove_orphans([calls("c1", text="I look.")]) == (Message(role="assistant", content=("I look.",)),)
+        assert remove_orphans([calls("c1", text="I look.")]) == (
+            Message(role="assistant", content=("I look.",)),
+        )
         assert remove_orphans([calls("c1")]) == ()
 
     def test_of_two_results_of_one_call_the_first_stays(self) -> None:
@@ -120,15 +151,23 @@ class TestOrphans:
 
 def test_calls_of_hidden_tools_go_with_their_results() -> None:
     search = calls("s1", name="tool_search_regex")
-    both = Message(role="assistant", tool_calls=(ToolCall(id="s2", name="tool_search_regex"), ToolCall(id="c1", name="read")))
+    both = Message(
+        role="assistant",
+        tool_calls=(ToolCall(id="s2", name="tool_search_regex"), ToolCall(id="c1", name="read")),
+    )
 
-    shown = remove_calls([search, result("s1"), both, result("s2"), result("c1")], CLAUDE.hidden_calls)
+    shown = remove_calls(
+        [search, result("s1"), both, result("s2"), result("c1")], CLAUDE.hidden_calls
+    )
 
     assert shown == (calls("c1"), result("c1"))
     assert remove_calls([search, result("s1")], None) == (search, result("s1"))
 
 
-@pytest.mark.parametrize("part", ["text", ImagePart(url="u"), OpaquePart(value="x"), OpaquePart(value={"type": "reasoning"})])
+@pytest.mark.parametrize(
+    "part",
+    ["text", ImagePart(url="u"), OpaquePart(value="x"), OpaquePart(value={"type": "reasoning"})],
+)
 def test_other_parts_are_no_thoughts(part: object) -> None:
     assert not is_thinking(part)
     assert is_thinking(THOUGHT)

@@ -14,9 +14,23 @@ import pytest
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.remote import MAX_RESPONSE_BYTES, RemoteSummarizer
-from promptkit.errors import InvalidArgumentError, ModelRequestError, ModelUnavailableError, RateLimitedError, SummaryError
+from promptkit.errors import (
+    InvalidArgumentError,
+    ModelRequestError,
+    ModelUnavailableError,
+    RateLimitedError,
+    SummaryError,
+)
 from tests.conversations import summary_text
-from tests.unit.compaction.summarizers.tasks import SUMMARY, TAGGED, TOKENIZER, long_task, parser_talk, summarized, task_of
+from tests.unit.compaction.summarizers.tasks import (
+    SUMMARY,
+    TAGGED,
+    TOKENIZER,
+    long_task,
+    parser_talk,
+    summarized,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -25,7 +39,9 @@ if TYPE_CHECKING:
 class Service:
     """Answers each request with one body, and keeps what it was sent."""
 
-    def __init__(self, body: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, body: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.body = body
         self.status = status
         self.headers = headers or {}
@@ -43,7 +59,9 @@ def running(service: Service) -> Generator[Service]:
 
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["content-length"]))
-            service.asked.append((json.loads(data), {name.lower(): value for name, value in self.headers.items()}))
+            service.asked.append(
+                (json.loads(data), {name.lower(): value for name, value in self.headers.items()})
+            )
             service.arrived.set()
             if service.hangs:
                 service.hang.wait(5)
@@ -74,8 +92,12 @@ def running(service: Service) -> Generator[Service]:
         thread.join()
 
 
-def remote(service: Service, *, timeout: float = 5.0, headers: Mapping[str, str] | None = None) -> RemoteSummarizer:
-    return RemoteSummarizer(url=service.url, window=2_000, tokenizer=TOKENIZER, timeout=timeout, headers=headers or {})
+def remote(
+    service: Service, *, timeout: float = 5.0, headers: Mapping[str, str] | None = None
+) -> RemoteSummarizer:
+    return RemoteSummarizer(
+        url=service.url, window=2_000, tokenizer=TOKENIZER, timeout=timeout, headers=headers or {}
+    )
 
 
 def said(value: object) -> bytes:
@@ -84,7 +106,10 @@ def said(value: object) -> bytes:
 
 def test_the_conversation_goes_out_as_text_and_the_summary_comes_back() -> None:
     with running(Service(said({"summary": SUMMARY}))) as service:
-        made = summarized(remote(service, headers={"authorization": "Bearer t"}), task_of(parser_talk("S1"), instructions="Mind it."))
+        made = summarized(
+            remote(service, headers={"authorization": "Bearer t"}),
+            task_of(parser_talk("S1"), instructions="Mind it."),
+        )
     assert (made.text, made.mode, made.model, made.usage) == (SUMMARY, "remote", None, None)
     ((body, headers),) = service.asked
     assert set(body) == {"systemPrompt", "prompt"}
@@ -131,8 +156,19 @@ def test_an_answer_without_a_usable_summary_is_a_failure(body: bytes, reason: st
 
 
 def test_statuses_are_told_apart_and_nothing_is_asked_twice() -> None:
-    for status, kind in ((401, ModelRequestError), (500, ModelUnavailableError), (429, RateLimitedError), (302, ModelRequestError)):
-        with running(Service(said({"error": "no"}), status, {"retry-after": "7", "location": "http://127.0.0.1:9/"})) as service:
+    for status, kind in (
+        (401, ModelRequestError),
+        (500, ModelUnavailableError),
+        (429, RateLimitedError),
+        (302, ModelRequestError),
+    ):
+        with running(
+            Service(
+                said({"error": "no"}),
+                status,
+                {"retry-after": "7", "location": "http://127.0.0.1:9/"},
+            )
+        ) as service:
             with pytest.raises(kind) as caught:
                 summarized(remote(service), task_of(parser_talk()))
             assert len(service.asked) == 1
@@ -150,7 +186,10 @@ def test_a_service_that_does_not_answer_in_time_is_given_up() -> None:
 def test_a_service_that_is_not_there_leaves_the_next_summarizer() -> None:
     with running(Service()) as service:
         pass
-    made = summarized(FallbackSummarizer([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]), task_of(parser_talk()))
+    made = summarized(
+        FallbackSummarizer([remote(service), ExtractiveSummarizer(tokenizer=TOKENIZER)]),
+        task_of(parser_talk()),
+    )
     assert made.mode == "extractive"
     with pytest.raises(ModelUnavailableError, match=r"the request to .* failed"):
         summarized(remote(service), task_of(parser_talk()))
@@ -175,11 +214,15 @@ def test_errors_do_not_repeat_a_password_from_the_address() -> None:
     with running(Service(status=500)) as service:
         url = service.url.replace("http://", "http://user:hunter2@")
         with pytest.raises(ModelUnavailableError) as caught:
-            summarized(RemoteSummarizer(url=url, window=2_000, tokenizer=TOKENIZER), task_of(parser_talk()))
+            summarized(
+                RemoteSummarizer(url=url, window=2_000, tokenizer=TOKENIZER), task_of(parser_talk())
+            )
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("url", "timeout"), [("ftp://x/", 1.0), ("summary", 1.0), ("http://", 1.0), ("http://x/", 0.0)])
+@pytest.mark.parametrize(
+    ("url", "timeout"), [("ftp://x/", 1.0), ("summary", 1.0), ("http://", 1.0), ("http://x/", 0.0)]
+)
 def test_what_is_no_address_or_no_time_is_refused(url: str, timeout: float) -> None:
     with pytest.raises(InvalidArgumentError):
         RemoteSummarizer(url=url, window=100, tokenizer=TOKENIZER, timeout=timeout)

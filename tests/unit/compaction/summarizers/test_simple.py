@@ -73,7 +73,12 @@ def test_what_was_said_cannot_end_its_section_or_forge_another() -> None:
     text = told(talk)
 
     tags = re.findall(r"<[^>]+>", text)
-    assert tags.count("<conversation-summary>") == tags.count("</conversation-summary>") == tags.count("<system>") == 0
+    assert (
+        tags.count("<conversation-summary>")
+        == tags.count("</conversation-summary>")
+        == tags.count("<system>")
+        == 0
+    )
     assert tags.count('<result tool="read">') == tags.count("</result>") == 2
     assert tags.count("<user>") == tags.count("</user>")
 
@@ -90,7 +95,12 @@ def test_a_summary_before_cannot_end_its_section() -> None:
 def test_pictures_are_counted_and_thoughts_are_omitted() -> None:
     talk = ConversationBuilder()
     talk.user("Look", ImagePart(url="data:image/png;base64,AA=="))
-    talk.say(Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "secret"}), "Seen.")))
+    talk.say(
+        Message(
+            role="assistant",
+            content=(OpaquePart(value={"type": "thinking", "thinking": "secret"}), "Seen."),
+        )
+    )
     talk.user("last")
 
     text = told(talk)
@@ -123,7 +133,9 @@ class TestFitting:
     @pytest.mark.parametrize("window", [480, 500, 700])
     def test_the_summary_before_is_never_left_out(self, window: int) -> None:
         with ScriptedModel([TAGGED]) as model:
-            summarized(simple(model, window), long_task(100, previous=add_breadcrumb("S1", location="/t")))
+            summarized(
+                simple(model, window), long_task(100, previous=add_breadcrumb("S1", location="/t"))
+            )
 
         assert "<conversation-summary>\nS1\n</conversation-summary>" in shown(model)
         assert "/t" not in shown(model).split("<conversation-summary>")[1]
@@ -131,9 +143,14 @@ class TestFitting:
     @pytest.mark.spec("E56")
     @pytest.mark.parametrize("window", [1, 50, 300, 420])
     @pytest.mark.parametrize("previous", [None, "S1"])
-    def test_a_window_in_which_nothing_fits_is_an_error_and_not_an_empty_request(self, window: int, previous: str | None) -> None:
+    def test_a_window_in_which_nothing_fits_is_an_error_and_not_an_empty_request(
+        self, window: int, previous: str | None
+    ) -> None:
         with ScriptedModel([]) as model:
-            assert refusal(simple(model, window), long_task(previous=previous, size=200)).reason == "does_not_fit"
+            assert (
+                refusal(simple(model, window), long_task(previous=previous, size=200)).reason
+                == "does_not_fit"
+            )
 
     def test_where_the_summary_before_does_not_fit_no_model_is_asked(self) -> None:
         with ScriptedModel([]) as model:
@@ -170,7 +187,12 @@ class TestFitting:
 def test_what_stays_is_shown_as_evidence() -> None:
     text = told(parser_talk())
 
-    assert text.index("2 passed") < text.index("<kept>") < text.index("4 passed") < text.index("</kept>")
+    assert (
+        text.index("2 passed")
+        < text.index("<kept>")
+        < text.index("4 passed")
+        < text.index("</kept>")
+    )
 
 
 def test_what_stays_is_the_first_to_leave() -> None:
@@ -182,7 +204,12 @@ def test_what_stays_is_the_first_to_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [("", "empty"), (SUMMARY, "untagged"), ("<summary>The parser was read.</summary>", "no_sections")]
+    ("answer", "reason"),
+    [
+        ("", "empty"),
+        (SUMMARY, "untagged"),
+        ("<summary>The parser was read.</summary>", "no_sections"),
+    ],
 )
 def test_an_answer_without_text_tags_or_headings_is_no_summary(answer: str, reason: str) -> None:
     with ScriptedModel([answer]) as model:

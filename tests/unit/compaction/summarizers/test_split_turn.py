@@ -49,7 +49,11 @@ class Part:
             except asyncio.CancelledError:
                 self.ended.append("cancelled")
                 raise
-        return Summary(text=f"about {first(task.plan.dropped)}", mode="test", usage=Usage(input_tokens=10, output_tokens=1))
+        return Summary(
+            text=f"about {first(task.plan.dropped)}",
+            mode="test",
+            usage=Usage(input_tokens=10, output_tokens=1),
+        )
 
 
 def first(items: tuple[ViewItem, ...]) -> str:
@@ -70,7 +74,14 @@ def long_turn(*, history: bool, previous: str | None = None) -> ConversationBuil
 
 
 def task_of(talk: ConversationBuilder, *, max_tokens: int = 100) -> SummaryTask:
-    plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepRecentTokens(tokens=60), split=True, replay=False)
+    plan = select(
+        talk.view,
+        leaf=talk.leaf,
+        tokenizer=TOKENIZER,
+        keep=KeepRecentTokens(tokens=60),
+        split=True,
+        replay=False,
+    )
     return SummaryTask(
         plan=plan,
         max_tokens=max_tokens,
@@ -98,7 +109,9 @@ def test_both_parts_are_asked_for_side_by_side_and_put_together() -> None:
     assert [each.last_request for each in part.tasks] == [None, None]
 
 
-def test_the_first_part_of_the_turn_is_asked_for_with_its_own_instructions_and_no_earlier_summary() -> None:
+def test_the_first_part_of_the_turn_is_asked_for_with_its_own_instructions_and_no_earlier_summary() -> (
+    None
+):
     part = Part(together=2)
     split(part, task_of(long_turn(history=True, previous="S1")))
     (turn,) = [each for each in part.tasks if first(each.plan.dropped) == "wish"]
@@ -150,7 +163,9 @@ def test_cancelling_ends_both_parts() -> None:
     async def run() -> None:
         part = Part(together=3)
         running = asyncio.ensure_future(
-            SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(task_of(long_turn(history=True)))
+            SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(
+                task_of(long_turn(history=True))
+            )
         )
         for _ in range(4):
             await asyncio.sleep(0)
@@ -165,7 +180,9 @@ def test_cancelling_ends_both_parts() -> None:
 
 def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
     talk = long_turn(history=True)
-    chain = FallbackSummarizer([SplitTurnSummarizer(summarizer=Part(together=2), tokenizer=TOKENIZER)])
+    chain = FallbackSummarizer(
+        [SplitTurnSummarizer(summarizer=Part(together=2), tokenizer=TOKENIZER)]
+    )
     compactor = Compactor(
         talk.log,
         summarizer=chain,
@@ -189,6 +206,13 @@ def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
 
 def test_the_first_part_of_a_turn_needs_no_headings_since_it_is_asked_for_three_things() -> None:
     part = Part(together=2)
-    asyncio.run(SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(task_of(long_turn(history=True))))
+    asyncio.run(
+        SplitTurnSummarizer(summarizer=part, tokenizer=TOKENIZER).summarize(
+            task_of(long_turn(history=True))
+        )
+    )
 
-    assert {first(task.plan.dropped): task.headings for task in part.tasks} == {"before": True, "wish": False}
+    assert {first(task.plan.dropped): task.headings for task in part.tasks} == {
+        "before": True,
+        "wish": False,
+    }

@@ -37,7 +37,10 @@ __all__ = ["ENDS", "WRITTEN", "Recorder", "Writer", "draft", "state"]
 
 
 ENDS = {
-    CompactionStarted: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded,
+    CompactionStarted: CompactionCommitted
+    | CompactionFailed
+    | CompactionCancelled
+    | SummaryDiscarded,
     TurnStarted: TurnEnded,
     RequestSent: ReplyReceived | RequestFailed,
     ToolCalled: ToolReturned,
@@ -50,7 +53,10 @@ WRITTEN = "S S S S S"
 
 @attrs.define
 class Writer:
-    """Writes `text`, when `gate` is open; or raises. A stubborn one writes although it was cancelled."""
+    """Writes `text`, when `gate` is open; or raises.
+
+    A stubborn one writes although it was cancelled.
+    """
 
     text: str = WRITTEN
     gate: asyncio.Event | None = None
@@ -83,7 +89,11 @@ class Recorder:
     @property
     def ends(self) -> list[str]:
         """What compactions came to, in order: the names of the events without their nouns."""
-        names = [type(event).__name__ for event in self.events if isinstance(event, ENDS[CompactionStarted])]
+        names = [
+            type(event).__name__
+            for event in self.events
+            if isinstance(event, ENDS[CompactionStarted])
+        ]
         return [name.removeprefix("Compaction").removeprefix("Summary").lower() for name in names]
 
     @property
@@ -102,14 +112,21 @@ class Recorder:
             assert len(set(started)) == len(started)
 
     def _numbers(self, kinds: type[object] | UnionType) -> list[int]:
-        numbered = [event for event in self.events if not isinstance(event, DecisionMade | RequestPruned)]
+        numbered = [
+            event for event in self.events if not isinstance(event, DecisionMade | RequestPruned)
+        ]
         return [event.number for event in numbered if isinstance(event, kinds)]
 
 
 def draft(number: int) -> DraftSummary:
     """A summary of nothing in particular."""
     return DraftSummary(
-        number=number, plan=Plan(leaf=""), summary=Summary(text="S", mode="test"), trigger="background", instructions=None, started=0
+        number=number,
+        plan=Plan(leaf=""),
+        summary=Summary(text="S", mode="test"),
+        trigger="background",
+        instructions=None,
+        started=0,
     )
 
 

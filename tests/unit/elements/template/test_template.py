@@ -70,10 +70,15 @@ class TestText:
 
     def test_keeps_the_line_break_after_an_include(self, tmp_path: Path) -> None:
         (tmp_path / "part.md").write_text("one\n", encoding="utf-8")
-        assert children(Template(source="{% include 'part.md' %}\ntwo\n", root=tmp_path)) == ("one\ntwo",)
+        assert children(Template(source="{% include 'part.md' %}\ntwo\n", root=tmp_path)) == (
+            "one\ntwo",
+        )
 
     def test_shows_no_trace_of_lines_that_hold_a_block_tag(self) -> None:
-        assert children_of("{% for x in xs %}\n  {% if x %}\n- {{ x }}\n  {% endif %}\n{% endfor %}\n", xs=["a", "", "b"]) == ("- a\n- b",)
+        assert children_of(
+            "{% for x in xs %}\n  {% if x %}\n- {{ x }}\n  {% endif %}\n{% endfor %}\n",
+            xs=["a", "", "b"],
+        ) == ("- a\n- b",)
 
     def test_is_never_escaped(self) -> None:
         assert children_of("{{ x }} {{ x | tojson }} <b>", x="<é&>") == ('<é&> "<é&>" <b>',)
@@ -90,21 +95,32 @@ class TestElements:
         assert children_of("a{{ x }}b", x=PICTURE) == ("a", PICTURE, "b")
 
     def test_in_a_list_or_a_tuple_are_inserted_one_by_one(self) -> None:
-        assert children_of("{{ x }}{{ y }}", x=[PICTURE, "t"], y=("u", None, PICTURE)) == (PICTURE, "tu", PICTURE)
+        assert children_of("{{ x }}{{ y }}", x=[PICTURE, "t"], y=("u", None, PICTURE)) == (
+            PICTURE,
+            "tu",
+            PICTURE,
+        )
 
     def test_pass_through_macros_set_blocks_callers_and_joins(self) -> None:
         source = "{% macro box() %}[{{ caller() }}]{% endmacro %}{% set kept %}<{{ x }}>{% endset %}{% call box() %}{{ x }}{% endcall %}{{ kept ~ '!' }}"
         assert children_of(source, x=PICTURE) == ("[", PICTURE, "]<", PICTURE, ">!")
 
     def test_pass_through_inherited_blocks(self, tmp_path: Path) -> None:
-        (tmp_path / "base.j2").write_text("{% system %}{% block rules %}be kind{% endblock %}{% endsystem %}\n", encoding="utf-8")
-        (tmp_path / "child.j2").write_text("{% extends 'base.j2' %}{% block rules %}{{ x }}{{ super() }}{% endblock %}", encoding="utf-8")
+        (tmp_path / "base.j2").write_text(
+            "{% system %}{% block rules %}be kind{% endblock %}{% endsystem %}\n", encoding="utf-8"
+        )
+        (tmp_path / "child.j2").write_text(
+            "{% extends 'base.j2' %}{% block rules %}{{ x }}{{ super() }}{% endblock %}",
+            encoding="utf-8",
+        )
         template = Template(file=tmp_path / "child.j2", values={"x": PICTURE})
         assert children(template) == (SystemMessage()[PICTURE, "be kind"],)
 
     @pytest.mark.parametrize("expression", ["x | upper", "[x] | join", "x | string", "s | trim"])
     def test_are_never_turned_into_text_by_a_filter(self, expression: str) -> None:
-        assert "this is an element" in failure("{% set s %}{{ x }}{% endset %}{{ " + expression + " }}", x=PICTURE)
+        assert "this is an element" in failure(
+            "{% set s %}{{ x }}{% endset %}{{ " + expression + " }}", x=PICTURE
+        )
 
     def test_given_to_the_template_are_its_children(self) -> None:
         template = Template(source="{% user %}{{ children }}{% enduser %}")[PICTURE, "x"]
@@ -147,11 +163,17 @@ EVERY_TAG_IN_A_MESSAGE: Sequence[tuple[str, Child]] = [
 
 
 class TestTags:
-    @pytest.mark.parametrize(("source", "element"), EVERY_TAG, ids=[source for source, _ in EVERY_TAG])
+    @pytest.mark.parametrize(
+        ("source", "element"), EVERY_TAG, ids=[source for source, _ in EVERY_TAG]
+    )
     def test_make_the_element_of_their_name(self, source: str, element: Child) -> None:
         assert children_of(source, n=7) == (element,)
 
-    @pytest.mark.parametrize(("source", "element"), EVERY_TAG_IN_A_MESSAGE, ids=[source for source, _ in EVERY_TAG_IN_A_MESSAGE])
+    @pytest.mark.parametrize(
+        ("source", "element"),
+        EVERY_TAG_IN_A_MESSAGE,
+        ids=[source for source, _ in EVERY_TAG_IN_A_MESSAGE],
+    )
     def test_make_the_content_of_a_message(self, source: str, element: Child) -> None:
         assert children_of("{% user %}" + source + "{% enduser %}") == (UserMessage()[element],)
 
@@ -170,11 +192,14 @@ I look.
             ToolCall(id="c2", name="read", arguments='{"path": "b"}'),
             ToolCall(id="c3", name="list", arguments="{ }"),
         )
-        assert children_of(source, paths=["é", "b"]) == (AssistantMessage(tool_calls=calls, keep_with={"c1": "g", "c2": "g"})["I look."],)
+        assert children_of(source, paths=["é", "b"]) == (
+            AssistantMessage(tool_calls=calls, keep_with={"c1": "g", "c2": "g"})["I look."],
+        )
 
     def test_work_in_loops_conditions_macros_and_includes(self, tmp_path: Path) -> None:
         (tmp_path / "turns.j2").write_text(
-            "{% macro turn(m) %}\n{% user priority=m.n %}{{ m.text }}{{ caller() }}{% enduser %}\n{% endmacro %}\n", encoding="utf-8"
+            "{% macro turn(m) %}\n{% user priority=m.n %}{{ m.text }}{{ caller() }}{% enduser %}\n{% endmacro %}\n",
+            encoding="utf-8",
         )
         (tmp_path / "history.j2").write_text(
             "{% from 'turns.j2' import turn %}\n{% for m in history %}\n{% if m.text %}\n{% call turn(m) %}!{% endcall %}\n\n{% endif %}\n{% endfor %}\n",
@@ -183,14 +208,18 @@ I look.
         source = "{% group %}\n\n{% include 'history.j2' %}\n\n{% endgroup %}\n\n"
         history = [{"n": 1, "text": "a"}, {"n": 2, "text": ""}, {"n": 3, "text": "c"}]
         template = Template(source=source, root=tmp_path, values={"history": history})
-        assert children(template) == (Group()[UserMessage(priority=1)["a!"], UserMessage(priority=3)["c!"]],)
+        assert children(template) == (
+            Group()[UserMessage(priority=1)["a!"], UserMessage(priority=3)["c!"]],
+        )
 
     def test_have_a_fallback_that_may_be_a_message(self) -> None:
         source = "{% set marker %}{% user %}[cut]{% enduser %}{% endset %}{% user fallback=marker %}a{% enduser %}"
         assert children_of(source) == (UserMessage(fallback=(UserMessage()["[cut]"],))["a"],)
 
     def test_evaluate_their_attributes_before_their_body(self) -> None:
-        assert children_of("{% set p = 1 %}{% user priority=p %}{% set p = 2 %}{{ p }}{% enduser %}") == (UserMessage(priority=1)["2"],)
+        assert children_of(
+            "{% set p = 1 %}{% user priority=p %}{% set p = 2 %}{{ p }}{% enduser %}"
+        ) == (UserMessage(priority=1)["2"],)
 
     @pytest.mark.slow
     def test_nest_to_any_depth(self) -> None:
@@ -208,20 +237,31 @@ I look.
 
 class TestWhiteSpace:
     def test_between_messages_is_nothing(self) -> None:
-        assert children_of("\n{% user %}a{% enduser %} \n\n{% user %}b{% enduser %}\n") == (UserMessage()["a"], UserMessage()["b"])
+        assert children_of("\n{% user %}a{% enduser %} \n\n{% user %}b{% enduser %}\n") == (
+            UserMessage()["a"],
+            UserMessage()["b"],
+        )
 
     def test_between_messages_is_nothing_when_none_is_rendered(self) -> None:
-        assert children_of("{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{{ y }}\n", x=False, y=PICTURE) == (PICTURE,)
-        assert children_of("{% group %}{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{% endgroup %}\n", x=False) == (Group(),)
+        assert children_of(
+            "{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{{ y }}\n", x=False, y=PICTURE
+        ) == (PICTURE,)
+        assert children_of(
+            "{% group %}{% if x %}{% user %}a{% enduser %}{% endif %}\n\n{% endgroup %}\n", x=False
+        ) == (Group(),)
 
     def test_before_the_end_of_a_message_is_one_line_break_less(self) -> None:
         assert children_of("{% user %}\na\n  {% enduser %}") == (UserMessage()["a"],)
         assert children_of("{% user %}\na\n\n{% enduser %}") == (UserMessage()["a\n"],)
-        assert children_of("{% user %}\n{% for x in [1, 2] %}\n{{ x }}\n{% endfor %}\n{% enduser %}") == (UserMessage()["1\n2"],)
+        assert children_of(
+            "{% user %}\n{% for x in [1, 2] %}\n{{ x }}\n{% endfor %}\n{% enduser %}"
+        ) == (UserMessage()["1\n2"],)
 
     def test_of_a_block_within_a_message_stays_in_its_line(self) -> None:
         source = "{% user %}\na\n{% chunk %}\nb\n{% endchunk %}\nc\n{% text %}\nd\n{% endtext %}\n{% enduser %}\n"
-        assert children_of(source) == (UserMessage()["a\n", Chunk()["b\n"], "c\n", TextChunk()["d"]],)
+        assert children_of(source) == (
+            UserMessage()["a\n", Chunk()["b\n"], "c\n", TextChunk()["d"]],
+        )
 
 
 def errors() -> list[tuple[str, int, str]]:
@@ -237,27 +277,53 @@ def errors() -> list[tuple[str, int, str]]:
         ("\n{% user priority='9' %}{% enduser %}", 2, "priority='9': it must be a number or none"),
         ("{% user required=1 %}{% enduser %}", 1, "it must be true or false"),
         ("{% limit true %}{% endlimit %}", 1, "it must be a whole number"),
-        ("{% user %}{% truncate keep='top' %}{% endtruncate %}{% enduser %}", 1, "one of head, tail, middle"),
+        (
+            "{% user %}{% truncate keep='top' %}{% endtruncate %}{% enduser %}",
+            1,
+            "one of head, tail, middle",
+        ),
         ("\n{% user priority=nme %}{% enduser %}", 2, "'nme' is undefined"),
         ("{% user %}a{% enduser %}\n\n  stray {{ 1 }}", 3, "text outside a message: 'stray'"),
-        ("{% user %}a{% enduser %}\n{% group %}\n\nstray\n{% endgroup %}", 4, "text outside a message: 'stray'"),
-        ("{% user %}a{% enduser %}\n{{ none }}\n{{ none }}\n\nstray", 5, "text outside a message: 'stray'"),
+        (
+            "{% user %}a{% enduser %}\n{% group %}\n\nstray\n{% endgroup %}",
+            4,
+            "text outside a message: 'stray'",
+        ),
+        (
+            "{% user %}a{% enduser %}\n{{ none }}\n{{ none }}\n\nstray",
+            5,
+            "text outside a message: 'stray'",
+        ),
         ("{% user %}a{% enduser %}\n{{ x }}", 2, "text outside a message: 'value'"),
-        ("{% user %}a{% enduser %}\n{% text %}b{% endtext %}", 2, "{% text %} is outside a message"),
+        (
+            "{% user %}a{% enduser %}\n{% text %}b{% endtext %}",
+            2,
+            "{% text %} is outside a message",
+        ),
         ("{% user %}\n{% user %}a{% enduser %}{% enduser %}", 2, "is inside another message"),
         ("\n{% tool_call id='a', name='b' %}", 2, "must be directly in {% assistant %}"),
-        ("{% user %}{% first %}\na\n{% endfirst %}{% enduser %}", 2, "text directly in {% first %}"),
+        (
+            "{% user %}{% first %}\na\n{% endfirst %}{% enduser %}",
+            2,
+            "text directly in {% first %}",
+        ),
         ("{% user %}a", 1, "end of template"),
         ("{% user %}\na{% endsystem %}", 2, "unknown tag 'endsystem'"),
         ("\n{{ [x, y, 3] }}", 2, "numbers are not text"),
         ("\n{% include 'a.j2' %}", 2, "give the Template a `root`"),
-        ("{% macro m() %}\n{% include 'a.j2' without context %}{% endmacro %}", 2, "without context"),
+        (
+            "{% macro m() %}\n{% include 'a.j2' without context %}{% endmacro %}",
+            2,
+            "without context",
+        ),
         ("\n{{ fail() }}", 2, "KeyError: 'why'"),
     ]
 
 
 class TestErrors:
-    @pytest.mark.parametrize(("source", "line", "words"), errors(), ids=[source for source, _, _ in errors()])
+    @pytest.mark.parametrize(
+        ("source", "line", "words"), errors(), ids=[source for source, _, _ in errors()]
+    )
     def test_name_the_line_and_the_problem(self, source: str, line: int, words: str) -> None:
         def fail() -> str:
             raise KeyError("why")
@@ -268,12 +334,21 @@ class TestErrors:
         assert words in str(caught.value)
 
     @pytest.mark.parametrize(
-        "text", ["\n\n{{ nme }}", "\n\n{% foo %}", "\n\n{% user priorty=1 %}{% enduser %}", "\n\n{{ 1 / 0 }}", "\n\nstray"]
+        "text",
+        [
+            "\n\n{{ nme }}",
+            "\n\n{% foo %}",
+            "\n\n{% user priorty=1 %}{% enduser %}",
+            "\n\n{{ 1 / 0 }}",
+            "\n\nstray",
+        ],
     )
     def test_name_the_included_file(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "part.j2").write_text(text, encoding="utf-8")
         with pytest.raises(TemplateError) as caught:
-            children(Template(source="{% user %}a{% enduser %}\n{% include 'part.j2' %}", root=tmp_path))
+            children(
+                Template(source="{% user %}a{% enduser %}\n{% include 'part.j2' %}", root=tmp_path)
+            )
         assert (caught.value.file, caught.value.line) == (str(tmp_path / "part.j2"), 3)
 
     def test_name_a_missing_file(self, tmp_path: Path) -> None:
@@ -308,16 +383,31 @@ class TestFiles:
         os.utime(path, ns=(1, 1))
         assert children(Template(file=path)) == ("two",)
 
-    @pytest.mark.parametrize("name", ["../secret", "in/../../secret", "/etc/hostname", "..\\secret", "in//x", "", "no"])
+    @pytest.mark.parametrize(
+        "name", ["../secret", "in/../../secret", "/etc/hostname", "..\\secret", "in//x", "", "no"]
+    )
     def test_outside_the_root_are_not_there(self, tmp_path: Path, name: str) -> None:
         (tmp_path / "secret").write_text("s3cret", encoding="utf-8")
         (tmp_path / "root" / "in").mkdir(parents=True)
-        template = Template(source="{% include name %}", root=tmp_path / "root", values={"name": name})
+        template = Template(
+            source="{% include name %}", root=tmp_path / "root", values={"name": name}
+        )
         with pytest.raises(TemplateError, match="there is no template"):
             children(template)
-        assert children(Template(source="{% include name ignore missing %}", root=tmp_path / "root", values={"name": name})) == ()
+        assert (
+            children(
+                Template(
+                    source="{% include name ignore missing %}",
+                    root=tmp_path / "root",
+                    values={"name": name},
+                )
+            )
+            == ()
+        )
 
-    def test_links_out_of_the_root_are_not_followed_and_links_within_it_are(self, tmp_path: Path) -> None:
+    def test_links_out_of_the_root_are_not_followed_and_links_within_it_are(
+        self, tmp_path: Path
+    ) -> None:
         root = tmp_path / "root"
         (root / "in").mkdir(parents=True)
         (tmp_path / "outside").mkdir()
@@ -331,7 +421,9 @@ class TestFiles:
                 children(Template(source="{% include name %}", root=root, values={"name": name}))
         assert children(Template(source="{% include 'in/near' %}", root=root)) == ("there",)
 
-    def test_the_named_file_may_be_a_link_and_includes_what_is_beside_its_target(self, tmp_path: Path) -> None:
+    def test_the_named_file_may_be_a_link_and_includes_what_is_beside_its_target(
+        self, tmp_path: Path
+    ) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "real" / "x.j2").write_text("A {% include 'y.j2' %}", encoding="utf-8")
         (tmp_path / "real" / "y.j2").write_text("B", encoding="utf-8")
@@ -359,7 +451,9 @@ class TestFiles:
 class TestSizing:
     def test_is_read_by_templates_that_ask(self) -> None:
         size = sizing()
-        assert Template(source="{{ token_budget() // 2 }} {{ count_tokens('a b') }}").render(size) == ("500 2",)
+        assert Template(source="{{ token_budget() // 2 }} {{ count_tokens('a b') }}").render(
+            size
+        ) == ("500 2",)
         assert size.budget_reads
 
     def test_is_left_alone_by_the_others(self) -> None:
@@ -392,7 +486,13 @@ class TestSandbox:
     def test_blocks_access_and_changes(self, expression: str) -> None:
         xs: list[int] = []
         d = {"k": 1}
-        failure("{% set made %}{{ element }}{% endset %}{{ " + expression + " }}", x="x", xs=xs, d=d, element=PICTURE)
+        failure(
+            "{% set made %}{{ element }}{% endset %}{{ " + expression + " }}",
+            x="x",
+            xs=xs,
+            d=d,
+            element=PICTURE,
+        )
         assert (xs, d) == ([], {"k": 1})
 
 
@@ -409,7 +509,9 @@ HOSTILE = st.one_of(
 class TestValues:
     @given(HOSTILE)
     def test_survive_verbatim_in_a_message(self, value: str) -> None:
-        (message,) = children_of("{% user %}\n{{ value }}\n{% enduser %}\n", value=value, other="s3cret")
+        (message,) = children_of(
+            "{% user %}\n{{ value }}\n{% enduser %}\n", value=value, other="s3cret"
+        )
         assert message == UserMessage()[value] if value else UserMessage()
 
     @given(HOSTILE, HOSTILE)
@@ -428,7 +530,9 @@ class TestValues:
 
     @given(HOSTILE.filter(bool))  # an empty name is refused
     def test_survive_verbatim_in_attributes(self, value: str) -> None:
-        assert children_of("{% user name=value %}{% enduser %}", value=value) == (UserMessage(name=value),)
+        assert children_of("{% user name=value %}{% enduser %}", value=value) == (
+            UserMessage(name=value),
+        )
 
 
 PROMPT = """
@@ -458,19 +562,31 @@ class TestRendering:
     @pytest.mark.parametrize(
         ("budget", "messages"),
         [
-            (100, ["You help.", "one two three", "four five {% system %}", 'Q\nNotes: n n\n<file path="a.py">\nx\n</file>']),
+            (
+                100,
+                [
+                    "You help.",
+                    "one two three",
+                    "four five {% system %}",
+                    'Q\nNotes: n n\n<file path="a.py">\nx\n</file>',
+                ],
+            ),
             (12, ["You help.", 'Q\nNotes: n n\n<file path="a.py">\nx\n</file>']),
             (8, ["You help.", 'Q\n<file path="a.py">\nx\n</file>']),
         ],
     )
     def test_prunes_a_template_as_any_other_tree(self, budget: int, messages: list[str]) -> None:
         values = {"history": ["one two three", "four five {% system %}"], "notes": "n n"}
-        rendered = render(Template(source=PROMPT, values=values), budget=budget, tokenizer=WordTokenizer())
+        rendered = render(
+            Template(source=PROMPT, values=values), budget=budget, tokenizer=WordTokenizer()
+        )
         assert [message.text for message in rendered.messages] == messages
 
     def test_puts_text_into_the_message_around_it(self) -> None:
         rendered = render(
-            UserMessage()["Dear ", Template(source="{{ name }}\n", values={"name": "Ada"}), "!"], budget=9, tokenizer=WordTokenizer()
+            UserMessage()["Dear ", Template(source="{{ name }}\n", values={"name": "Ada"}), "!"],
+            budget=9,
+            tokenizer=WordTokenizer(),
         )
         assert [message.text for message in rendered.messages] == ["Dear Ada!"]
 

@@ -22,17 +22,30 @@ if TYPE_CHECKING:
     from promptkit.providers.model import ModelOptions
 
 MODEL = "claude-opus-5-5"
-READ = ToolDefinition(name="read", description="Reads a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+READ = ToolDefinition(
+    name="read",
+    description="Reads a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}},
+)
 HELLO = Message(role="user", content=("Hello.",))
 
 _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Reading the certificates of the world for each client takes longer than the tests."""
 
 
-def client(url: str, *, max_retries: int = 0, timeout: float = 10, **more: Any) -> anthropic.AsyncAnthropic:
+def client(
+    url: str, *, max_retries: int = 0, timeout: float = 10, **more: Any
+) -> anthropic.AsyncAnthropic:
     """The real SDK's client for a server on this machine; `timeout` is seconds."""
     over = anthropic.DefaultAsyncHttpxClient(verify=_NO_TLS)
-    return anthropic.AsyncAnthropic(base_url=url, api_key="none", max_retries=max_retries, timeout=timeout, http_client=over, **more)
+    return anthropic.AsyncAnthropic(
+        base_url=url,
+        api_key="none",
+        max_retries=max_retries,
+        timeout=timeout,
+        http_client=over,
+        **more,
+    )
 
 
 class Heard(NamedTuple):
@@ -70,6 +83,9 @@ def check_body(body: Mapping[str, Any]) -> None:
     """Fail where a request body is not what the SDK's own types ask for: an unknown key, a missing one, a wrong value."""
     if not _ADAPTERS:
         _ADAPTERS.append(TypeAdapter(strict(MessageCreateParamsStreaming, {})))
-    thinking = {key: value for key, value in body.get("thinking", {}).items() if key != "block_binding"}  # it is in the beta types only
+    # it is in the beta types only
+    thinking = {
+        key: value for key, value in body.get("thinking", {}).items() if key != "block_binding"
+    }
     checked = {**body, **({"thinking": thinking} if thinking else {}), "stream": True}
     assert _ADAPTERS[0].validate_python(checked, strict=True) == checked

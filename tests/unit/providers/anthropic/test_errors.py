@@ -60,7 +60,13 @@ class TestOverflow:
     @pytest.mark.parametrize(
         ("status", "kind", "message", "tokens", "window"),
         [
-            (400, "invalid_request_error", "prompt is too long: 208310 tokens > 200000 maximum", 208_310, 200_000),
+            (
+                400,
+                "invalid_request_error",
+                "prompt is too long: 208310 tokens > 200000 maximum",
+                208_310,
+                200_000,
+            ),
             (
                 400,
                 "invalid_request_error",
@@ -79,7 +85,9 @@ class TestOverflow:
         assert (error.tokens, error.window, error.status) == (tokens, window, status)
 
     def test_a_window_that_is_full_before_the_reply_begins_is_one(self) -> None:
-        error = error_of(ScriptedReply(message=Message(role="assistant"), finish="model_context_window_exceeded"))
+        error = error_of(
+            ScriptedReply(message=Message(role="assistant"), finish="model_context_window_exceeded")
+        )
         assert isinstance(error, ContextLengthExceededError)
 
     def test_a_window_that_is_full_within_the_reply_cuts_it(self) -> None:
@@ -129,9 +137,16 @@ class TestRefusals:
             ("invalid_request_error", ModelRequestError),
         ],
     )
-    def test_an_error_within_the_stream_is_what_it_says_and_not_its_status_200(self, kind: str, expected: type[ModelError]) -> None:
-        start: Any = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}}}
-        error = error_of(stream_of(start, {"type": "error", "error": {"type": kind, "message": "Sorry."}}))
+    def test_an_error_within_the_stream_is_what_it_says_and_not_its_status_200(
+        self, kind: str, expected: type[ModelError]
+    ) -> None:
+        start: Any = {
+            "type": "message_start",
+            "message": {"id": "m", "usage": {"input_tokens": 1, "output_tokens": 1}},
+        }
+        error = error_of(
+            stream_of(start, {"type": "error", "error": {"type": kind, "message": "Sorry."}})
+        )
         assert type(error) is expected
         assert error.status is None
         assert "Sorry." in str(error)
@@ -145,7 +160,9 @@ class TestConnections:
     def test_a_server_that_sends_nothing(self) -> None:
         assert "time limit" in str(error_of(Hang(), timeout=0.2))
 
-    @pytest.mark.parametrize("fault", [ConnectionReset(), TruncatedBody()], ids=["reset", "truncated"])
+    @pytest.mark.parametrize(
+        "fault", [ConnectionReset(), TruncatedBody()], ids=["reset", "truncated"]
+    )
     def test_a_stream_that_breaks_off(self, fault: Any) -> None:
         assert type(error_of(fault)) is ModelUnavailableError
 
@@ -155,7 +172,11 @@ class TestConnections:
         with pytest.raises(ModelUnavailableError, match="connection failed"):
             heard(url)
 
-    @pytest.mark.parametrize("answer", [MalformedBody(), HttpAnswer(status=200, body="<html>Welcome</html>")], ids=["broken", "page"])
+    @pytest.mark.parametrize(
+        "answer",
+        [MalformedBody(), HttpAnswer(status=200, body="<html>Welcome</html>")],
+        ids=["broken", "page"],
+    )
     def test_what_is_no_reply(self, answer: Any) -> None:
         assert type(error_of(answer)) is EmptyReplyError
 
@@ -165,7 +186,13 @@ class TestConnections:
                 await AnthropicModel(MODEL, client=over, max_retries=max_retries).complete([HELLO])
 
         for given, requests in ((None, 3), (1, 2), (0, 1)):
-            failing = [HttpAnswer(status=529, body=body("overloaded_error", "Busy."), headers={"retry-after-ms": "1"})] * 3
+            failing = [
+                HttpAnswer(
+                    status=529,
+                    body=body("overloaded_error", "Busy."),
+                    headers={"retry-after-ms": "1"},
+                )
+            ] * 3
             with serve(script=failing) as server, pytest.raises(ModelUnavailableError):
                 asyncio.run(ask(server.anthropic_url, given))
             assert server.stats.requests == requests

@@ -7,8 +7,14 @@ import ssl
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import openai
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from openai.types.responses.response_create_params import (
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
 from pydantic import TypeAdapter
 
 from promptkit import Message, ToolDefinition
@@ -24,7 +30,11 @@ if TYPE_CHECKING:
 
 Api: TypeAlias = Literal["chat", "responses"]
 
-READ = ToolDefinition(name="read", description="Reads a file.", parameters={"type": "object", "properties": {"path": {"type": "string"}}})
+READ = ToolDefinition(
+    name="read",
+    description="Reads a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}},
+)
 HELLO = Message(role="user", content=("Hello.",))
 
 _TYPES = {
@@ -43,7 +53,9 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 def client(url: str, *, max_retries: int = 0, timeout: float = 10) -> openai.AsyncOpenAI:
     """The real SDK's client for a server on this machine; `timeout` is seconds."""
     over = openai.DefaultAsyncHttpxClient(verify=_NO_TLS)
-    return openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=max_retries, timeout=timeout, http_client=over)
+    return openai.AsyncOpenAI(
+        base_url=url, api_key="none", max_retries=max_retries, timeout=timeout, http_client=over
+    )
 
 
 class Heard(NamedTuple):

@@ -21,14 +21,25 @@ class Case(NamedTuple):
     window: int | None = None
 
 
-def openai_body(message: str, code: str | None = None, kind: str = "invalid_request_error", param: str | None = None) -> Json:
+def openai_body(
+    message: str,
+    code: str | None = None,
+    kind: str = "invalid_request_error",
+    param: str | None = None,
+) -> Json:
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def nested(inner: Json) -> Json:
     """As OpenRouter writes down what its provider said."""
     raw = json.dumps(inner)
-    return {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "Somebody"}}}
+    return {
+        "error": {
+            "message": "Provider returned error",
+            "code": 400,
+            "metadata": {"raw": raw, "provider_name": "Somebody"},
+        }
+    }
 
 
 VLLM = "This model's maximum context length is 16384 tokens. However, you requested 19591 tokens (9591 in the messages, 10000 in the completion). Please reduce the length of the messages or completion. None"
@@ -71,7 +82,11 @@ OVERFLOWS = [
         ),
     ),
     Case("OpenAI, a code and no words", 400, openai_body("", "context_length_exceeded")),
-    Case("OpenAI, one text too long", 400, openai_body(TOO_LONG, "string_above_max_length", param="input[0].content")),
+    Case(
+        "OpenAI, one text too long",
+        400,
+        openai_body(TOO_LONG, "string_above_max_length", param="input[0].content"),
+    ),
     Case(
         "OpenAI, too many messages",
         400,
@@ -81,8 +96,20 @@ OVERFLOWS = [
             param="messages",
         ),
     ),
-    Case("Groq", 400, openai_body("Please reduce the length of the messages or completion.", "context_length_exceeded", param="messages")),
-    Case("Groq, more than a minute may hold", 413, openai_body(GROQ, "rate_limit_exceeded", kind="tokens")),
+    Case(
+        "Groq",
+        400,
+        openai_body(
+            "Please reduce the length of the messages or completion.",
+            "context_length_exceeded",
+            param="messages",
+        ),
+    ),
+    Case(
+        "Groq, more than a minute may hold",
+        413,
+        openai_body(GROQ, "rate_limit_exceeded", kind="tokens"),
+    ),
     Case(
         "DeepSeek",
         400,
@@ -94,11 +121,23 @@ OVERFLOWS = [
         131134,
         131072,
     ),
-    Case("vLLM", 400, {"object": "error", "message": VLLM, "type": "BadRequestError", "param": None, "code": 400}, 19591, 16384),
+    Case(
+        "vLLM",
+        400,
+        {"object": "error", "message": VLLM, "type": "BadRequestError", "param": None, "code": 400},
+        19591,
+        16384,
+    ),
     Case(
         "vLLM, no room left",
         400,
-        {"object": "error", "message": "max_tokens must be at least 1, got -344.", "type": "BadRequestError", "param": None, "code": 400},
+        {
+            "object": "error",
+            "message": "max_tokens must be at least 1, got -344.",
+            "type": "BadRequestError",
+            "param": None,
+            "code": 400,
+        },
     ),
     Case(
         "llama.cpp",
@@ -118,7 +157,13 @@ OVERFLOWS = [
     Case(
         "llama.cpp, older",
         500,
-        {"error": {"code": 500, "message": "the request exceeds the available context size.", "type": "exceed_context_size_error"}},
+        {
+            "error": {
+                "code": 500,
+                "message": "the request exceeds the available context size.",
+                "type": "exceed_context_size_error",
+            }
+        },
     ),
     Case(
         "OpenRouter",
@@ -134,7 +179,13 @@ OVERFLOWS = [
         "OpenRouter, around Anthropic",
         400,
         nested(
-            {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 213462 tokens > 200000 maximum"}}
+            {
+                "type": "error",
+                "error": {
+                    "type": "invalid_request_error",
+                    "message": "prompt is too long: 213462 tokens > 200000 maximum",
+                },
+            }
         ),
         213462,
         200000,
@@ -151,13 +202,29 @@ OVERFLOWS = [
     Case(
         "Anthropic, too large",
         413,
-        {"type": "error", "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"}},
+        {
+            "type": "error",
+            "error": {"type": "request_too_large", "message": "Request exceeds the maximum size"},
+        },
     ),
-    Case("Gemini", 400, [{"error": {"code": 400, "message": GEMINI, "status": "INVALID_ARGUMENT"}}], 1200293, 1048576),
+    Case(
+        "Gemini",
+        400,
+        [{"error": {"code": 400, "message": GEMINI, "status": "INVALID_ARGUMENT"}}],
+        1200293,
+        1048576,
+    ),
     Case(
         "Gemini, around itself",
         400,
-        {"error": {"message": json.dumps({"error": {"code": 400, "message": GEMINI, "status": "INVALID_ARGUMENT"}}), "code": 400}},
+        {
+            "error": {
+                "message": json.dumps(
+                    {"error": {"code": 400, "message": GEMINI, "status": "INVALID_ARGUMENT"}}
+                ),
+                "code": 400,
+            }
+        },
         1200293,
         1048576,
     ),
@@ -184,26 +251,57 @@ OVERFLOWS = [
     Case(
         "GitHub",
         400,
-        openai_body("prompt token count of 70000 exceeds the limit of 64000", "model_max_prompt_tokens_exceeded"),
+        openai_body(
+            "prompt token count of 70000 exceeds the limit of 64000",
+            "model_max_prompt_tokens_exceeded",
+        ),
         70000,
         64000,
     ),
-    Case("GitHub, by size", 413, openai_body("Request body too large for m model. Max size: 8000 tokens.", "tokens_limit_reached")),
+    Case(
+        "GitHub, by size",
+        413,
+        openai_body(
+            "Request body too large for m model. Max size: 8000 tokens.", "tokens_limit_reached"
+        ),
+    ),
     Case(
         "Moonshot",
         400,
-        openai_body("Invalid request: Your request exceeded model token limit: 131072 (requested: 150000)"),
+        openai_body(
+            "Invalid request: Your request exceeded model token limit: 131072 (requested: 150000)"
+        ),
         150000,
         131072,
     ),
-    Case("MiniMax", 400, openai_body("invalid params, context window exceeds limit (2013)", kind="bad_request_error")),
+    Case(
+        "MiniMax",
+        400,
+        openai_body(
+            "invalid params, context window exceeds limit (2013)", kind="bad_request_error"
+        ),
+    ),
     Case("Zhipu", 400, {"error": {"code": "1261", "message": "Prompt exceeds max length"}}),
-    Case("DashScope", 400, openai_body("Range of input length should be [1, 129024]", "invalid_parameter_error"), None, 129024),
-    Case("Bedrock", 400, openai_body("Input is too long for requested model.", kind="ValidationException")),
+    Case(
+        "DashScope",
+        400,
+        openai_body("Range of input length should be [1, 129024]", "invalid_parameter_error"),
+        None,
+        129024,
+    ),
+    Case(
+        "Bedrock",
+        400,
+        openai_body("Input is too long for requested model.", kind="ValidationException"),
+    ),
     Case(
         "SGLang",
         400,
-        {"object": "error", "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens).", "code": 400},
+        {
+            "object": "error",
+            "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
+            "code": 400,
+        },
         5000,
         4096,
     ),
@@ -234,7 +332,11 @@ FITTING = [
     (
         "rate",
         Case(
-            "OpenAI, requests a minute", 429, openai_body("Rate limit reached. Please try again in 20s.", "rate_limit_exceeded", "requests")
+            "OpenAI, requests a minute",
+            429,
+            openai_body(
+                "Rate limit reached. Please try again in 20s.", "rate_limit_exceeded", "requests"
+            ),
         ),
     ),
     (
@@ -255,22 +357,53 @@ FITTING = [
         Case(
             "Anthropic, long context",
             429,
-            openai_body("Extra usage is required for long context requests: prompt is too long.", kind="rate_limit_error"),
+            openai_body(
+                "Extra usage is required for long context requests: prompt is too long.",
+                kind="rate_limit_error",
+            ),
         ),
     ),
-    ("rate", Case("Bedrock", 400, openai_body("Too many tokens, please wait before trying again.", kind="ThrottlingException"))),
+    (
+        "rate",
+        Case(
+            "Bedrock",
+            400,
+            openai_body(
+                "Too many tokens, please wait before trying again.", kind="ThrottlingException"
+            ),
+        ),
+    ),
     (
         "rate",
         Case(
             "Gemini",
             429,
-            [{"error": {"code": 429, "message": "Quota exceeded for the input token count.", "status": "RESOURCE_EXHAUSTED"}}],
+            [
+                {
+                    "error": {
+                        "code": 429,
+                        "message": "Quota exceeded for the input token count.",
+                        "status": "RESOURCE_EXHAUSTED",
+                    }
+                }
+            ],
         ),
     ),
-    ("rate", Case("a proxy, in an overflow's code", 429, openai_body("Slow down.", "context_length_exceeded"))),
     (
         "rate",
-        Case("a proxy, in an overflow's words", 400, openai_body("It exceeds the context window of a minute.", "rate_limit_exceeded")),
+        Case(
+            "a proxy, in an overflow's code",
+            429,
+            openai_body("Slow down.", "context_length_exceeded"),
+        ),
+    ),
+    (
+        "rate",
+        Case(
+            "a proxy, in an overflow's words",
+            400,
+            openai_body("It exceeds the context window of a minute.", "rate_limit_exceeded"),
+        ),
     ),
     ("rate", Case("without words", 429, None)),
     (
@@ -278,17 +411,37 @@ FITTING = [
         Case(
             "OpenAI, nothing left to spend",
             429,
-            openai_body("You exceeded your current quota.", "insufficient_quota", "insufficient_quota"),
+            openai_body(
+                "You exceeded your current quota.", "insufficient_quota", "insufficient_quota"
+            ),
         ),
     ),
-    ("request", Case("OpenAI, a wrong key", 401, openai_body("Incorrect API key provided: none.", "invalid_api_key"))),
-    ("request", Case("OpenAI, no such model", 404, openai_body("The model `m` does not exist.", "model_not_found"))),
+    (
+        "request",
+        Case(
+            "OpenAI, a wrong key",
+            401,
+            openai_body("Incorrect API key provided: none.", "invalid_api_key"),
+        ),
+    ),
+    (
+        "request",
+        Case(
+            "OpenAI, no such model",
+            404,
+            openai_body("The model `m` does not exist.", "model_not_found"),
+        ),
+    ),
     (
         "request",
         Case(
             "OpenAI, a parameter",
             400,
-            openai_body("Unsupported value: 'temperature' does not support 0 with this model.", "unsupported_value", param="temperature"),
+            openai_body(
+                "Unsupported value: 'temperature' does not support 0 with this model.",
+                "unsupported_value",
+                param="temperature",
+            ),
         ),
     ),
     (
@@ -309,7 +462,9 @@ FITTING = [
             "OpenAI, too many tools",
             400,
             openai_body(
-                "Invalid 'tools': array too long. Expected an array with maximum length 128.", "array_above_max_length", param="tools"
+                "Invalid 'tools': array too long. Expected an array with maximum length 128.",
+                "array_above_max_length",
+                param="tools",
             ),
         ),
     ),
@@ -318,13 +473,29 @@ FITTING = [
         Case(
             "an id that looks like a status",
             400,
-            openai_body("No tool output found for function call call_503_timeout_server_error.", param="input"),
+            openai_body(
+                "No tool output found for function call call_503_timeout_server_error.",
+                param="input",
+            ),
         ),
     ),
-    ("request", Case("no permission, in an overflow's words", 403, openai_body("Models with that maximum context length need tier 4."))),
+    (
+        "request",
+        Case(
+            "no permission, in an overflow's words",
+            403,
+            openai_body("Models with that maximum context length need tier 4."),
+        ),
+    ),
     (
         "unavailable",
-        Case("OpenAI, failing", 500, openai_body("The server had an error while processing your request.", kind="server_error")),
+        Case(
+            "OpenAI, failing",
+            500,
+            openai_body(
+                "The server had an error while processing your request.", kind="server_error"
+            ),
+        ),
     ),
     (
         "unavailable",
@@ -334,8 +505,22 @@ FITTING = [
             openai_body("The maximum context length could not be determined.", kind="server_error"),
         ),
     ),
-    ("unavailable", Case("overloaded", 503, openai_body("The engine is currently overloaded.", kind="server_error"))),
-    ("unavailable", Case("Anthropic, overloaded", 529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})),
+    (
+        "unavailable",
+        Case(
+            "overloaded",
+            503,
+            openai_body("The engine is currently overloaded.", kind="server_error"),
+        ),
+    ),
+    (
+        "unavailable",
+        Case(
+            "Anthropic, overloaded",
+            529,
+            {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+        ),
+    ),
     ("unavailable", Case("a gateway", 502, "<html><body>502 Bad Gateway</body></html>")),
     ("unavailable", Case("a gateway that waited", 504, None)),
     ("unavailable", Case("a request that took too long", 408, None)),

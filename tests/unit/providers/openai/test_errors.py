@@ -51,8 +51,17 @@ NO_ANSWERS: list[Any] = [
     {"choices": [{}], "output": [5]},
     [],
 ]
-STRANGE: list[Any] = [[[[[]]]] * 50, {"error": {"message": "{" * 500}}, {"error": {"message": '{"a":' * 5000}}, {"error": [{}] * 5000}]
-KINDS: Mapping[str, type[ModelError]] = {"rate": RateLimitedError, "request": ModelRequestError, "unavailable": ModelUnavailableError}
+STRANGE: list[Any] = [
+    [[[[]]]] * 50,
+    {"error": {"message": "{" * 500}},
+    {"error": {"message": '{"a":' * 5000}},
+    {"error": [{}] * 5000},
+]
+KINDS: Mapping[str, type[ModelError]] = {
+    "rate": RateLimitedError,
+    "request": ModelRequestError,
+    "unavailable": ModelUnavailableError,
+}
 
 
 def error_of(answer: Any, *, api: Api = "chat", stream: bool = False, **options: Any) -> ModelError:
@@ -72,7 +81,8 @@ class TestOverflow:
 
     @pytest.mark.spec("E36", "E63")
     @pytest.mark.parametrize(("kind", "case"), FITTING, ids=[case.name for _, case in FITTING])
-    def test_what_is_no_overflow_is_not_taken_for_one(self, kind: str, case: Case) -> None:  # the cases' numbers
+    # the cases' numbers
+    def test_what_is_no_overflow_is_not_taken_for_one(self, kind: str, case: Case) -> None:
         error = error_of(HttpAnswer(status=case.status, body=case.body))
         assert type(error) is KINDS[kind]
         assert error.status == case.status
@@ -88,12 +98,24 @@ class TestOverflow:
         assert caught.value.code == "context_length_exceeded"
         assert isinstance(caught.value.__cause__, openai.BadRequestError)
 
-    @pytest.mark.parametrize("error", [{"code": "context_length_exceeded", "message": "Too long."}, {"message": "prompt is too long"}])
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"code": "context_length_exceeded", "message": "Too long."},
+            {"message": "prompt is too long"},
+        ],
+    )
     def test_in_the_middle_of_a_stream_as_well(self, error: dict[str, str]) -> None:
-        assert type(error_of(stream_of({"error": error}), stream=True)) is ContextLengthExceededError
+        assert (
+            type(error_of(stream_of({"error": error}), stream=True)) is ContextLengthExceededError
+        )
 
     def test_a_full_window_may_be_a_finish_reason(self) -> None:
-        answer: Any = {"choices": [{"message": {"content": ""}, "finish_reason": "model_context_window_exceeded"}]}
+        answer: Any = {
+            "choices": [
+                {"message": {"content": ""}, "finish_reason": "model_context_window_exceeded"}
+            ]
+        }
         assert type(error_of(HttpAnswer(status=200, body=answer))) is ContextLengthExceededError
 
 
@@ -111,8 +133,20 @@ class TestRates:
             ({"retry-after": "2"}, 2.0),
             ({"retry-after": "0.5"}, 0.5),
             ({"retry-after-ms": "1500", "retry-after": "2"}, 1.5),
-            ({"retry-after": "Sun, 06 Nov 1994 08:49:50 GMT", "date": "Sun, 06 Nov 1994 08:49:37 GMT"}, 13.0),
-            ({"retry-after": "Sun, 06 Nov 1994 08:49:37 GMT", "date": "Sun, 06 Nov 1994 08:49:50 GMT"}, 0.0),
+            (
+                {
+                    "retry-after": "Sun, 06 Nov 1994 08:49:50 GMT",
+                    "date": "Sun, 06 Nov 1994 08:49:37 GMT",
+                },
+                13.0,
+            ),
+            (
+                {
+                    "retry-after": "Sun, 06 Nov 1994 08:49:37 GMT",
+                    "date": "Sun, 06 Nov 1994 08:49:50 GMT",
+                },
+                0.0,
+            ),
             ({"retry-after": "Sun, 06 Nov 1994 08:49:50 GMT"}, None),
             ({"retry-after": "soon"}, None),
             ({"retry-after": "inf"}, None),
@@ -120,7 +154,9 @@ class TestRates:
             ({}, None),
         ],
     )
-    def test_the_header_is_read_in_every_form(self, headers: dict[str, str], seconds: float | None) -> None:
+    def test_the_header_is_read_in_every_form(
+        self, headers: dict[str, str], seconds: float | None
+    ) -> None:
         assert parse_retry_after(httpx2.Headers(headers)) == seconds
 
     @pytest.mark.parametrize(
@@ -140,7 +176,12 @@ class TestRates:
         assert error.retry_after == seconds
 
     def test_in_the_middle_of_a_stream_as_well(self) -> None:
-        assert type(error_of(stream_of({"error": {"code": 429, "message": "Slow down."}}), stream=True)) is RateLimitedError
+        assert (
+            type(
+                error_of(stream_of({"error": {"code": 429, "message": "Slow down."}}), stream=True)
+            )
+            is RateLimitedError
+        )
 
     @pytest.mark.spec("E64")
     def test_a_long_wait_is_the_callers_to_take(self) -> None:  # the case's number
@@ -161,7 +202,9 @@ class TestConnections:
 
     @BOTH
     @EITHER
-    @pytest.mark.parametrize("fault", [ConnectionReset(), TruncatedBody()], ids=["reset", "truncated"])
+    @pytest.mark.parametrize(
+        "fault", [ConnectionReset(), TruncatedBody()], ids=["reset", "truncated"]
+    )
     def test_a_body_that_breaks_off(self, api: Api, stream: bool, fault: Any) -> None:
         assert type(error_of(fault, api=api, stream=stream)) is ModelUnavailableError
 
@@ -180,18 +223,45 @@ class TestConnections:
     @pytest.mark.parametrize(
         ("event", "kind"),
         [
-            ({"type": "error", "code": "server_error", "message": "Failed."}, ModelUnavailableError),
+            (
+                {"type": "error", "code": "server_error", "message": "Failed."},
+                ModelUnavailableError,
+            ),
             ({"type": "error", "code": None, "message": "Failed."}, ModelUnavailableError),
             (
-                {"type": "error", "sequence_number": 2, "error": {"code": "context_length_exceeded", "message": "Too long."}},
+                {
+                    "type": "error",
+                    "sequence_number": 2,
+                    "error": {"code": "context_length_exceeded", "message": "Too long."},
+                },
                 ContextLengthExceededError,
             ),
-            ({"type": "response.failed", "response": {"error": {"code": "rate_limit_exceeded", "message": "Slow."}}}, RateLimitedError),
-            ({"type": "response.failed", "response": {"error": {"code": "server_error", "message": "Failed."}}}, ModelUnavailableError),
-            ({"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "No."}}}, ModelRequestError),
+            (
+                {
+                    "type": "response.failed",
+                    "response": {"error": {"code": "rate_limit_exceeded", "message": "Slow."}},
+                },
+                RateLimitedError,
+            ),
+            (
+                {
+                    "type": "response.failed",
+                    "response": {"error": {"code": "server_error", "message": "Failed."}},
+                },
+                ModelUnavailableError,
+            ),
+            (
+                {
+                    "type": "response.failed",
+                    "response": {"error": {"code": "invalid_prompt", "message": "No."}},
+                },
+                ModelRequestError,
+            ),
         ],
     )
-    def test_what_a_stream_of_events_says_of_its_failure(self, event: dict[str, Any], kind: type[ModelError]) -> None:
+    def test_what_a_stream_of_events_says_of_its_failure(
+        self, event: dict[str, Any], kind: type[ModelError]
+    ) -> None:
         assert type(error_of(stream_of(event), api="responses", stream=True)) is kind
 
 
@@ -200,7 +270,8 @@ class TestEmptyAnswers:
     @BOTH
     @EITHER
     @pytest.mark.parametrize("said", ["", " \n\t"], ids=["nothing", "blanks"])
-    def test_an_empty_text_is_an_error(self, api: Api, stream: bool, said: str) -> None:  # the case's number
+    # the case's number
+    def test_an_empty_text_is_an_error(self, api: Api, stream: bool, said: str) -> None:
         error = error_of(said, api=api, stream=stream)
         assert type(error) is EmptyReplyError
         assert error.usage is not None
@@ -208,8 +279,14 @@ class TestEmptyAnswers:
 
     @BOTH
     @EITHER
-    def test_so_is_an_answer_that_ran_out_of_room_before_it_began(self, api: Api, stream: bool) -> None:
-        empty = ScriptedReply(message=Message(role="assistant"), finish="length", usage=Usage(input_tokens=10, output_tokens=400))
+    def test_so_is_an_answer_that_ran_out_of_room_before_it_began(
+        self, api: Api, stream: bool
+    ) -> None:
+        empty = ScriptedReply(
+            message=Message(role="assistant"),
+            finish="length",
+            usage=Usage(input_tokens=10, output_tokens=400),
+        )
         error = error_of(empty, api=api, stream=stream)
         assert isinstance(error, EmptyReplyError)
         assert error.finish in ("length", "max_output_tokens")
@@ -224,7 +301,10 @@ class TestEmptyAnswers:
     @EITHER
     @pytest.mark.parametrize("body", NO_ANSWERS, ids=str)
     def test_so_is_what_is_no_answer_at_all(self, api: Api, stream: bool, body: Any) -> None:
-        assert type(error_of(HttpAnswer(status=200, body=body), api=api, stream=stream)) is EmptyReplyError
+        assert (
+            type(error_of(HttpAnswer(status=200, body=body), api=api, stream=stream))
+            is EmptyReplyError
+        )
 
     @BOTH
     def test_an_error_that_comes_with_200_is_that_error(self, api: Api) -> None:
@@ -234,14 +314,24 @@ class TestEmptyAnswers:
     @EITHER
     def test_a_call_without_a_name_is_no_call(self, stream: bool) -> None:
         calls: Any = [{"index": 0, "id": "c1", "type": "function", "function": {"arguments": "{}"}}]
-        answer = stream_of({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}) if stream else None
-        whole = HttpAnswer(status=200, body={"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})
+        answer = (
+            stream_of(
+                {"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}
+            )
+            if stream
+            else None
+        )
+        whole = HttpAnswer(
+            status=200,
+            body={"choices": [{"message": {"tool_calls": calls}, "finish_reason": "tool_calls"}]},
+        )
         assert type(error_of(answer or whole, stream=stream)) is EmptyReplyError
 
 
 class TestRetries:
     @pytest.mark.spec("E62")
-    def test_the_sdk_asks_again_as_often_as_it_was_told_and_nobody_else(self) -> None:  # the case's number
+    # the case's number
+    def test_the_sdk_asks_again_as_often_as_it_was_told_and_nobody_else(self) -> None:
         for retries in (0, 2):
             with serve(faults=lambda _: attempt) as server:
                 with pytest.raises(ModelUnavailableError):
@@ -263,7 +353,9 @@ class TestRetries:
     @BOTH
     @EITHER
     @pytest.mark.slow
-    def test_the_model_may_have_a_time_limit_and_a_number_of_its_own(self, api: Api, stream: bool) -> None:
+    def test_the_model_may_have_a_time_limit_and_a_number_of_its_own(
+        self, api: Api, stream: bool
+    ) -> None:
         with serve(after=lambda _: Hang()) as server:
 
             async def ask() -> None:
@@ -279,7 +371,12 @@ class TestRetries:
 class TestRequests:
     @pytest.mark.spec("E65")
     def test_a_refused_tool_choice_can_be_told_from_all_else(self) -> None:  # the case's number
-        answer = api_error(400, "Invalid value: 'none'. Supported values are: 'auto'.", code="invalid_value", param="tool_choice")
+        answer = api_error(
+            400,
+            "Invalid value: 'none'. Supported values are: 'auto'.",
+            code="invalid_value",
+            param="tool_choice",
+        )
         error = error_of(answer, tool_choice="none")
         assert isinstance(error, ModelRequestError)
         assert (error.param, error.code) == ("tool_choice", "invalid_value")
@@ -292,7 +389,9 @@ class TestRequests:
             assert server.stats.requests == 0
 
     @BOTH
-    def test_in_what_was_said_it_is_replaced_since_it_would_stop_the_conversation_for_ever(self, api: Api) -> None:
+    def test_in_what_was_said_it_is_replaced_since_it_would_stop_the_conversation_for_ever(
+        self, api: Api
+    ) -> None:
         call = ToolCall(id="c1", name="read", arguments='{"path": "\udcff.md"}')
         said = [
             Message(role="user", content=("Read \udcff.md \ud83d\ude00", "\ud83d")),
@@ -312,7 +411,9 @@ class TestRequests:
     def test_a_key_that_no_header_may_have_is_told_and_not_shown(self, api: Api, key: str) -> None:
         async def ask(url: str) -> None:
             async with openai.AsyncOpenAI(base_url=url, api_key=key, max_retries=0) as client:
-                await OpenAIModel("gpt-4.1", api=api, client=client).complete([Message(role="user", content=("Hello.",))])
+                await OpenAIModel("gpt-4.1", api=api, client=client).complete(
+                    [Message(role="user", content=("Hello.",))]
+                )
 
         with serve() as server, pytest.raises(ModelRequestError, match="header") as caught:
             asyncio.run(ask(server.url))
@@ -321,12 +422,16 @@ class TestRequests:
     def test_a_missing_key_is_said(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         with pytest.raises(ModelRequestError, match="OPENAI_API_KEY"):
-            asyncio.run(OpenAIModel("gpt-4.1").complete([Message(role="user", content=("Hello.",))]))
+            asyncio.run(
+                OpenAIModel("gpt-4.1").complete([Message(role="user", content=("Hello.",))])
+            )
 
 
 class TestMessages:
     def test_says_who_refused_what_and_keeps_the_cause(self) -> None:
-        error = error_of(api_error(400, "Unknown parameter: 'colour'.", code="unknown_parameter", param="colour"))
+        error = error_of(
+            api_error(400, "Unknown parameter: 'colour'.", code="unknown_parameter", param="colour")
+        )
         assert str(error) == "gpt-4.1: HTTP 400: Unknown parameter: 'colour'."
         assert error.model == "gpt-4.1"
         assert isinstance(error.__cause__, openai.BadRequestError)
@@ -349,8 +454,13 @@ class TestMessages:
 
     def test_the_providers_own_words_come_before_those_around_them(self) -> None:
         inner = json.dumps({"error": {"message": "At most one image is taken."}})
-        body: Any = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": inner}}}
-        assert str(error_of(HttpAnswer(status=400, body=body))) == "gpt-4.1: HTTP 400: At most one image is taken."
+        body: Any = {
+            "error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": inner}}
+        }
+        assert (
+            str(error_of(HttpAnswer(status=400, body=body)))
+            == "gpt-4.1: HTTP 400: At most one image is taken."
+        )
 
     def test_travels_between_processes(self) -> None:
         error = error_of(rate_limit_error(retry_after=3))

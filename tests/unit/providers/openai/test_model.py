@@ -28,9 +28,16 @@ BOTH = pytest.mark.parametrize("api", ["chat", "responses"])
 EITHER = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 ARGUMENTS = '{ "path" :\t"gr\\u00f6\\u00dfe.py", "n": 12345678901234567890123 }'
-CALLS = (ToolCall(id="call_a", name="read", arguments=ARGUMENTS), ToolCall(id="call_b", name="read", arguments="not json"))
+CALLS = (
+    ToolCall(id="call_a", name="read", arguments=ARGUMENTS),
+    ToolCall(id="call_b", name="read", arguments="not json"),
+)
 TEXT = "The parser scatters its state. 日本語 👩‍👩‍👧\n\nIt should not.\u2028"
-THOUGHT = OpaquePart(value={"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}, tokens=40, provider="responses")
+THOUGHT = OpaquePart(
+    value={"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+    tokens=40,
+    provider="responses",
+)
 
 
 @BOTH
@@ -47,7 +54,9 @@ class TestReplies:
         assert "".join(answer.pieces) == (TEXT if stream else "")
         assert len(answer.pieces) != 1  # a stream of one piece would prove nothing
 
-    def test_parallel_calls_keep_their_order_and_their_arguments_byte_for_byte(self, api: Api, stream: bool) -> None:
+    def test_parallel_calls_keep_their_order_and_their_arguments_byte_for_byte(
+        self, api: Api, stream: bool
+    ) -> None:
         with serve(script=[CALLS]) as server:
             reply = heard(server.url, api=api, stream=stream, tools=[READ]).reply
         assert reply.message == Message(role="assistant", tool_calls=CALLS)
@@ -62,32 +71,65 @@ class TestReplies:
 
     @pytest.mark.parametrize("finish", ["stop", "length", "content_filter"])
     def test_why_it_ended_is_said(self, api: Api, stream: bool, finish: str) -> None:
-        with serve(script=[ScriptedReply(message=Message(role="assistant", content=("So far",)), finish=finish)]) as server:
+        with serve(
+            script=[
+                ScriptedReply(message=Message(role="assistant", content=("So far",)), finish=finish)
+            ]
+        ) as server:
             assert heard(server.url, api=api, stream=stream).reply.finish == finish
 
     def test_what_it_cost_is_what_the_provider_says(self, api: Api, stream: bool) -> None:
         usage = Usage(input_tokens=5000, output_tokens=700, cached_tokens=4096)
-        with serve(script=[Reply(message=Message(role="assistant", content=("Done.",)), usage=usage, finish="stop")]) as server:
+        with serve(
+            script=[
+                Reply(
+                    message=Message(role="assistant", content=("Done.",)),
+                    usage=usage,
+                    finish="stop",
+                )
+            ]
+        ) as server:
             assert heard(server.url, api=api, stream=stream).reply.usage == usage
 
     @pytest.mark.spec("E44")
-    def test_cached_tokens_are_a_part_of_the_input_and_never_more(self, api: Api, stream: bool) -> None:  # the case's number
+    # the case's number
+    def test_cached_tokens_are_a_part_of_the_input_and_never_more(
+        self, api: Api, stream: bool
+    ) -> None:
         usage = Usage(input_tokens=100, output_tokens=1, cached_tokens=900)
-        with serve(script=[Reply(message=Message(role="assistant", content=("Done.",)), usage=usage, finish="stop")]) as server:
-            assert heard(server.url, api=api, stream=stream).reply.usage == Usage(input_tokens=100, output_tokens=1, cached_tokens=100)
+        with serve(
+            script=[
+                Reply(
+                    message=Message(role="assistant", content=("Done.",)),
+                    usage=usage,
+                    finish="stop",
+                )
+            ]
+        ) as server:
+            assert heard(server.url, api=api, stream=stream).reply.usage == Usage(
+                input_tokens=100, output_tokens=1, cached_tokens=100
+            )
 
     def test_a_refusal_is_text_that_was_withheld(self, api: Api, stream: bool) -> None:
         refusal = OpaquePart(value={"type": "refusal", "refusal": "I cannot help with that."})
         with serve(script=[Message(role="assistant", content=(refusal,))]) as server:
             answer = heard(server.url, api=api, stream=stream)
-        assert (answer.reply.message.text, answer.reply.finish) == ("I cannot help with that.", "content_filter")
+        assert (answer.reply.message.text, answer.reply.finish) == (
+            "I cannot help with that.",
+            "content_filter",
+        )
         assert "".join(answer.pieces) == ("I cannot help with that." if stream else "")
 
     def test_a_reply_can_be_sent_back_with_the_results(self, api: Api, stream: bool) -> None:
         with serve(script=[CALLS, "Both are fine."]) as server:
             first = heard(server.url, api=api, stream=stream, tools=[READ]).reply
-            results = [Message(role="tool", tool_call_id=call.id, content=("x = 1",)) for call in first.message.tool_calls]
-            second = heard(server.url, [HELLO, first.message, *results], api=api, stream=stream, tools=[READ]).reply
+            results = [
+                Message(role="tool", tool_call_id=call.id, content=("x = 1",))
+                for call in first.message.tool_calls
+            ]
+            second = heard(
+                server.url, [HELLO, first.message, *results], api=api, stream=stream, tools=[READ]
+            ).reply
             assert server.stats.invalid == 0
         assert second.message.text == "Both are fine."
 
@@ -101,10 +143,16 @@ class TestReplies:
         assert second.usage.cached_tokens == first.usage.input_tokens // 128 * 128 > 1024
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "12"}, {"prompt_tokens": -3}], ids=str)
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "12"}, {"prompt_tokens": -3}],
+    ids=str,
+)
 def test_a_provider_that_says_nothing_of_the_cost_gives_zeros(usage: Any) -> None:
     choice: Json = {"message": {"content": "Hi."}, "finish_reason": "stop"}
-    with serve(script=[HttpAnswer(status=200, body={"choices": [choice], "usage": usage})]) as server:
+    with serve(
+        script=[HttpAnswer(status=200, body={"choices": [choice], "usage": usage})]
+    ) as server:
         assert heard(server.url).reply.usage == Usage(input_tokens=0)
 
 
@@ -118,7 +166,10 @@ class TestBothWays:
             Message(role="assistant", content=("a", THOUGHT, "b"), tool_calls=CALLS),
             Message(
                 role="assistant",
-                content=(OpaquePart(value={"phase": "commentary"}, provider="responses.phase"), "Looking."),
+                content=(
+                    OpaquePart(value={"phase": "commentary"}, provider="responses.phase"),
+                    "Looking.",
+                ),
                 tool_calls=CALLS,
             ),
             ScriptedReply(message=Message(role="assistant", content=("cut",)), finish="length"),
@@ -134,12 +185,25 @@ class TestBothWays:
         assert "".join(streamed.pieces) == whole.message.text
 
     def test_parallel_calls_of_one_index_are_told_apart_by_their_ids(self) -> None:
-        calls = [{"index": 0, "id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": f'{{"n":{n}}}'}} for n in (1, 2)]
-        chunks: list[Any] = [{"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls]
+        calls = [
+            {
+                "index": 0,
+                "id": f"c{n}",
+                "type": "function",
+                "function": {"name": "read", "arguments": f'{{"n":{n}}}'},
+            }
+            for n in (1, 2)
+        ]
+        chunks: list[Any] = [
+            {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]} for call in calls
+        ]
         chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
         with serve(script=[stream_of(*chunks)]) as server:
             reply = heard(server.url, tools=[READ], stream=True).reply
-        assert [(call.id, call.arguments) for call in reply.message.tool_calls] == [("c1", '{"n":1}'), ("c2", '{"n":2}')]
+        assert [(call.id, call.arguments) for call in reply.message.tool_calls] == [
+            ("c1", '{"n":1}'),
+            ("c2", '{"n":2}'),
+        ]
 
     def test_items_stand_in_for_the_output_that_the_last_event_lacks(self) -> None:
         item: Any = {
@@ -148,8 +212,13 @@ class TestBothWays:
             "role": "assistant",
             "content": [{"type": "output_text", "text": "Hi.", "annotations": list[str]()}],
         }
-        end: Any = {"type": "response.completed", "response": {"id": "r", "output": [], "status": "completed"}}
-        with serve(script=[stream_of({"type": "response.output_item.done", "item": item}, end)]) as server:
+        end: Any = {
+            "type": "response.completed",
+            "response": {"id": "r", "output": [], "status": "completed"},
+        }
+        with serve(
+            script=[stream_of({"type": "response.output_item.done", "item": item}, end)]
+        ) as server:
             assert heard(server.url, api="responses", stream=True).reply.message.text == "Hi."
 
     def test_an_incomplete_response_without_a_reason_ran_out_of_room(self) -> None:
@@ -159,33 +228,66 @@ class TestBothWays:
             "role": "assistant",
             "content": [{"type": "output_text", "text": "So far", "annotations": list[str]()}],
         }
-        with serve(script=[HttpAnswer(status=200, body={"id": "r", "status": "incomplete", "output": [item]})]) as server:
+        with serve(
+            script=[
+                HttpAnswer(status=200, body={"id": "r", "status": "incomplete", "output": [item]})
+            ]
+        ) as server:
             assert heard(server.url, api="responses").reply.finish == "length"
 
 
 class TestOpaqueItems:
     @pytest.mark.spec("E14")
     @EITHER
-    def test_encrypted_thoughts_come_back_and_go_out_again_as_they_were(self, stream: bool) -> None:  # the case's number
+    # the case's number
+    def test_encrypted_thoughts_come_back_and_go_out_again_as_they_were(self, stream: bool) -> None:
         message = Message(role="assistant", content=(THOUGHT,), tool_calls=CALLS[:1])
         with serve(script=[message, "Done."]) as server:
-            reply = heard(server.url, api="responses", stream=stream, tools=[READ], name="gpt-5").reply
+            reply = heard(
+                server.url, api="responses", stream=stream, tools=[READ], name="gpt-5"
+            ).reply
             assert reply.message == message  # the tokens of the thoughts are those of the usage
             result = Message(role="tool", tool_call_id="call_a", content=("x = 1",))
-            heard(server.url, [HELLO, reply.message, result], api="responses", stream=stream, tools=[READ], name="gpt-5")
+            heard(
+                server.url,
+                [HELLO, reply.message, result],
+                api="responses",
+                stream=stream,
+                tools=[READ],
+                name="gpt-5",
+            )
             sent: Any = server.requests[1].body["input"]
             assert server.stats.invalid == 0
-        assert [item["type"] for item in sent] == ["message", "reasoning", "function_call", "function_call_output"]
+        assert [item["type"] for item in sent] == [
+            "message",
+            "reasoning",
+            "function_call",
+            "function_call_output",
+        ]
         assert sent[1] == THOUGHT.value
 
     def test_a_thought_that_is_stored_nowhere_is_not_kept(self) -> None:
-        bare = OpaquePart(value={"type": "reasoning", "id": "rs_1", "summary": []}, provider="responses")
+        bare = OpaquePart(
+            value={"type": "reasoning", "id": "rs_1", "summary": []}, provider="responses"
+        )
         with serve(script=[Message(role="assistant", content=(bare, "Done."))]) as server:
             assert heard(server.url, api="responses").reply.message.content == ("Done.",)
 
     def test_what_the_provider_compacted_is_kept_without_what_it_would_not_take_back(self) -> None:
-        value = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA", "created_by": "server"}
-        with serve(script=[Message(role="assistant", content=(OpaquePart(value=value, provider="responses"), "Done."))]) as server:
+        value = {
+            "type": "compaction",
+            "id": "cmp_1",
+            "encrypted_content": "gAAA",
+            "created_by": "server",
+        }
+        with serve(
+            script=[
+                Message(
+                    role="assistant",
+                    content=(OpaquePart(value=value, provider="responses"), "Done."),
+                )
+            ]
+        ) as server:
             kept, _ = heard(server.url, api="responses").reply.message.content
         assert isinstance(kept, OpaquePart)
         assert kept.value == {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
@@ -195,13 +297,19 @@ class TestOpaqueItems:
         message = Message(role="assistant", content=(THOUGHT, "I look into it."))
         with serve(script=["Fine."]) as server:
             heard(server.url, [HELLO, message, HELLO], api="chat")
-            assert server.requests[0].messages[1] == {"role": "assistant", "content": "I look into it."}
+            assert server.requests[0].messages[1] == {
+                "role": "assistant",
+                "content": "I look into it.",
+            }
 
     @EITHER
     def test_the_phase_of_a_message_goes_out_again(self, stream: bool) -> None:
         said = Message(
             role="assistant",
-            content=(OpaquePart(value={"phase": "commentary"}, provider="responses.phase"), "I look."),
+            content=(
+                OpaquePart(value={"phase": "commentary"}, provider="responses.phase"),
+                "I look.",
+            ),
             tool_calls=CALLS[:1],
         )
         with serve(script=[said, "Done.", "Done."]) as server:
@@ -221,7 +329,9 @@ class TestOpaqueItems:
 
 
 class TestClients:
-    def test_without_a_client_the_environment_says_where_to_ask(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_client_the_environment_says_where_to_ask(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with serve(script=["one", "two"]) as server:
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
             monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
@@ -231,7 +341,8 @@ class TestClients:
                 async with model:
                     return (await model.complete([HELLO])).message.text
 
-            # Each in a loop of its own, as programs without one do it: the connection of the first would be of no use to the second.
+            # Each in a loop of its own, as programs without one do it: the connection of the first
+            # would be of no use to the second.
             assert [asyncio.run(ask()), asyncio.run(ask())] == ["one", "two"]
             assert server.requests[1].headers["authorization"] == "Bearer from the environment"
 
@@ -277,12 +388,17 @@ class TestClients:
     def test_what_has_no_form_is_refused_before_anything_is_sent(self) -> None:
         with serve() as server:
             with pytest.raises(EmitError, match="an image"):
-                heard(server.url, [Message(role="system", content=(ImagePart(url="https://example.org/a.png"),))])
+                heard(
+                    server.url,
+                    [Message(role="system", content=(ImagePart(url="https://example.org/a.png"),))],
+                )
             assert server.stats.requests == 0
 
     def test_importing_the_provider_loads_no_sdk(self) -> None:
         code = "import sys, promptkit.providers.openai.client; print('openai' in sys.modules)"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        )
         assert done.stdout == "False\n"
 
 
@@ -307,8 +423,14 @@ class TestStopping:
             assert asyncio.run(ask()) == "after"
 
     @BOTH
-    @pytest.mark.parametrize("error", [ValueError("mine"), openai.OpenAIError("mine"), KeyboardInterrupt("mine")], ids=repr)
-    def test_what_the_listener_raises_comes_out_as_it_is(self, api: Api, error: BaseException) -> None:
+    @pytest.mark.parametrize(
+        "error",
+        [ValueError("mine"), openai.OpenAIError("mine"), KeyboardInterrupt("mine")],
+        ids=repr,
+    )
+    def test_what_the_listener_raises_comes_out_as_it_is(
+        self, api: Api, error: BaseException
+    ) -> None:
         def listen(_: str) -> None:
             raise error
 
@@ -321,8 +443,13 @@ class TestStopping:
             raise ZeroDivisionError
 
         async def ask(url: str) -> str:
-            one = openai.DefaultAsyncHttpxClient(limits=httpx2.Limits(max_connections=1), verify=False)  # it is no https
-            async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=5, http_client=one) as over:
+            # it is no https
+            one = openai.DefaultAsyncHttpxClient(
+                limits=httpx2.Limits(max_connections=1), verify=False
+            )
+            async with openai.AsyncOpenAI(
+                base_url=url, api_key="none", max_retries=0, timeout=5, http_client=one
+            ) as over:
                 model = OpenAIModel("gpt-4.1", api=api, client=over)
                 with pytest.raises(ZeroDivisionError) as caught:
                     await model.with_options(on_text=listen).complete([HELLO])
@@ -343,8 +470,16 @@ class TestStopping:
             async def ask() -> list[str]:
                 async with client(server.url) as over:
                     model = OpenAIModel("gpt-4.1", api=api, client=over)
-                    messages = [Message(role="user", content=(f"question {number}",)) for number in range(25)]
-                    return [reply.message.text for reply in await asyncio.gather(*(model.complete([message]) for message in messages))]
+                    messages = [
+                        Message(role="user", content=(f"question {number}",))
+                        for number in range(25)
+                    ]
+                    return [
+                        reply.message.text
+                        for reply in await asyncio.gather(
+                            *(model.complete([message]) for message in messages)
+                        )
+                    ]
 
             assert asyncio.run(ask()) == [f"answer to question {number}" for number in range(25)]
 

@@ -1,6 +1,7 @@
 """The same questions to two servers that know nothing of each other: this package's own, and aimock (npm: @copilotkit/aimock, 1.43).
 
-The second runs where PROMPTKIT_AIMOCK names a folder in which it is installed: `npm install --prefix FOLDER @copilotkit/aimock`.
+The second runs where PROMPTKIT_AIMOCK names a folder in which it is installed:
+`npm install --prefix FOLDER @copilotkit/aimock`.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, your me
 
 ANSWERS: dict[str, Answer] = {
     "say it": TEXT,
-    "say it for 2000": Reply(message=Message(role="assistant", content=("Dear.",)), usage=USAGE, finish="stop"),
+    "say it for 2000": Reply(
+        message=Message(role="assistant", content=("Dear.",)), usage=USAGE, finish="stop"
+    ),
     "use tools": CALLS,
     "say and use": Message(role="assistant", content=("I look.",), tool_calls=CALLS[:1]),
-    "stop early": Reply(message=Message(role="assistant", content=("So far",)), usage=USAGE, finish="length"),
+    "stop early": Reply(
+        message=Message(role="assistant", content=("So far",)), usage=USAGE, finish="length"
+    ),
     "say nothing": "",
     "be too long": api_error(400, OVERFLOW, code="context_length_exceeded", param="messages"),
     "be too many": rate_limit_error(),
@@ -77,15 +82,27 @@ class Peer(NamedTuple):
     params=[
         "promptkit",
         pytest.param(
-            "aimock", marks=[pytest.mark.peer, pytest.mark.skipif(missing, reason=f"{PLACE} names no folder with it, or there is no node")]
+            "aimock",
+            marks=[
+                pytest.mark.peer,
+                pytest.mark.skipif(
+                    missing, reason=f"{PLACE} names no folder with it, or there is no node"
+                ),
+            ],
         ),
     ],
 )
-def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+def peer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Peer]:
     if request.param == "aimock":
         yield from aimock(tmp_path_factory.mktemp("aimock"))
         return
-    rules = [Rule(match=lambda exchange: exchange.messages[-1]["role"] == "tool", answer="I have read it.")]
+    rules = [
+        Rule(
+            match=lambda exchange: exchange.messages[-1]["role"] == "tool", answer="I have read it."
+        )
+    ]
     rules += [Rule(match=f"^{question}$", answer=answer) for question, answer in ANSWERS.items()]
     with serve(rules=rules) as server:
         yield Peer(server.url, lambda: [exchange.body for exchange in server.requests])
@@ -94,17 +111,31 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def aimock(place: Path) -> Iterator[Peer]:
     fixtures = [{"match": {"toolCallId": "call_a"}, "response": {"content": "I have read it."}}]
     # The longest question first: it takes the first one that the message holds.
-    fixtures += [fixture(question, ANSWERS[question]) for question in sorted(ANSWERS, key=len, reverse=True)]
+    fixtures += [
+        fixture(question, ANSWERS[question]) for question in sorted(ANSWERS, key=len, reverse=True)
+    ]
     (place / "fixtures.json").write_text(json.dumps({"fixtures": fixtures}), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     program = Path(os.environ[PLACE]).resolve() / "node_modules" / ".bin" / "llmock"
-    command = [str(program), "-p", str(port), "-f", str(place / "fixtures.json"), "--strict", "--log-level", "silent"]
+    command = [
+        str(program),
+        "-p",
+        str(port),
+        "-f",
+        str(place / "fixtures.json"),
+        "--strict",
+        "--log-level",
+        "silent",
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             origin = f"http://127.0.0.1:{port}"
             wait_for(origin + "/health", process)
-            yield Peer(f"{origin}/v1", lambda: [entry["body"] for entry in fetched(origin + "/__aimock/journal")])
+            yield Peer(
+                f"{origin}/v1",
+                lambda: [entry["body"] for entry in fetched(origin + "/__aimock/journal")],
+            )
         finally:
             process.terminate()
 
@@ -116,13 +147,23 @@ def fixture(question: str, answer: Any) -> Any:
     if answer is CALLS:
         return {"match": match, "response": {"toolCalls": calls_of(CALLS)}}
     if isinstance(answer, Message):
-        return {"match": match, "response": {"content": answer.text, "toolCalls": calls_of(answer.tool_calls)}}
+        return {
+            "match": match,
+            "response": {"content": answer.text, "toolCalls": calls_of(answer.tool_calls)},
+        }
     if isinstance(answer, Reply):
         usage = answer.usage
         counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
         counts |= {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
         total = {"total_tokens": usage.input_tokens + usage.output_tokens}
-        return {"match": match, "response": {"content": answer.message.text, "finishReason": answer.finish, "usage": counts | total}}
+        return {
+            "match": match,
+            "response": {
+                "content": answer.message.text,
+                "finishReason": answer.finish,
+                "usage": counts | total,
+            },
+        }
     error: Any = answer.body
     return {"match": match, "response": {"error": error["error"], "status": answer.status}}
 
@@ -144,19 +185,29 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def fetched(url: str) -> Any:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        url, timeout=10
+    ) as answer:
         return json.load(answer)
 
 
 def ask(peer: Peer, question: str, api: Api, *, stream: bool, tools: bool = False) -> Reply:
-    return heard(peer.url, [Message(role="user", content=(question,))], api=api, stream=stream, tools=[READ] if tools else ()).reply
+    return heard(
+        peer.url,
+        [Message(role="user", content=(question,))],
+        api=api,
+        stream=stream,
+        tools=[READ] if tools else (),
+    ).reply
 
 
 @BOTH
 @EITHER
 class TestBothServers:
     def test_text(self, peer: Peer, api: Api, stream: bool) -> None:
-        answer = heard(peer.url, [Message(role="user", content=("say it",))], api=api, stream=stream)
+        answer = heard(
+            peer.url, [Message(role="user", content=("say it",))], api=api, stream=stream
+        )
         assert answer.reply.message == Message(role="assistant", content=(TEXT,))
         assert answer.reply.finish == "stop"
         assert "".join(answer.pieces) == (TEXT if stream else "")
@@ -176,10 +227,15 @@ class TestBothServers:
     def test_a_round_of_a_tool(self, peer: Peer, api: Api, stream: bool) -> None:
         asked = Message(role="user", content=("say and use",))
         first = heard(peer.url, [asked], api=api, stream=stream, tools=[READ]).reply
-        result = Message(role="tool", tool_call_id=first.message.tool_calls[0].id, content=("x = 1",))
-        second = heard(peer.url, [asked, first.message, result], api=api, stream=stream, tools=[READ]).reply
+        result = Message(
+            role="tool", tool_call_id=first.message.tool_calls[0].id, content=("x = 1",)
+        )
+        second = heard(
+            peer.url, [asked, first.message, result], api=api, stream=stream, tools=[READ]
+        ).reply
         assert second.message.text == "I have read it."
-        assert '"{\\"path\\":' in json.dumps(peer.bodies()[-1], ensure_ascii=False)  # the arguments are text, byte for byte
+        # the arguments are text, byte for byte
+        assert '"{\\"path\\":' in json.dumps(peer.bodies()[-1], ensure_ascii=False)
 
     def test_an_answer_that_ran_out_of_room(self, peer: Peer, api: Api, stream: bool) -> None:
         assert ask(peer, "stop early", api, stream=stream).finish == "length"
@@ -194,7 +250,9 @@ class TestBothServers:
             ("say nothing", EmptyReplyError),
         ],
     )
-    def test_what_goes_wrong(self, peer: Peer, api: Api, stream: bool, question: str, kind: type[ModelError]) -> None:
+    def test_what_goes_wrong(
+        self, peer: Peer, api: Api, stream: bool, question: str, kind: type[ModelError]
+    ) -> None:
         with pytest.raises(ModelError) as caught:
             ask(peer, question, api, stream=stream)
         assert type(caught.value) is kind

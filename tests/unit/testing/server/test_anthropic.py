@@ -55,16 +55,60 @@ def thought(words: str = "Hm.", prefix: str = "") -> dict[str, Any]:
 GOOD: list[dict[str, Any]] = [
     {"messages": [USER]},
     {"messages": [USER, USER]},
-    {"messages": [user(text(), {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}})], "system": "Be brief."},
-    {"messages": [USER, said(text(), call("a"), call("b")), user(result("b"), result("a"), text())], "tools": [TOOL]},
+    {
+        "messages": [
+            user(
+                text(),
+                {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
+            )
+        ],
+        "system": "Be brief.",
+    },
+    {
+        "messages": [
+            USER,
+            said(text(), call("a"), call("b")),
+            user(result("b"), result("a"), text()),
+        ],
+        "tools": [TOOL],
+    },
     {"messages": [USER, said(call()), user(result()), user(text())]},
-    {"messages": [USER, said(call()), user(result("a", content="")), said(call("b")), user(result("b", content=[text()]))]},
+    {
+        "messages": [
+            USER,
+            said(call()),
+            user(result("a", content="")),
+            said(call("b")),
+            user(result("b", content=[text()])),
+        ]
+    },
     {"messages": [USER, said(call()), said(text()), user(result())]},
-    {"messages": [USER], "tools": [{**TOOL, **MARK}], "system": [text("s", **MARK)], "tool_choice": {"type": "any"}, "model": FREE},
+    {
+        "messages": [USER],
+        "tools": [{**TOOL, **MARK}],
+        "system": [text("s", **MARK)],
+        "tool_choice": {"type": "any"},
+        "model": FREE,
+    },
     {"messages": [USER, said(thought(), text()), USER], "model": FREE},
-    {"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2000, "model": BUDGETED},
+    {
+        "messages": [USER],
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "max_tokens": 2000,
+        "model": BUDGETED,
+    },
     {"messages": [USER, said(text("So"))], "model": BUDGETED},
-    {"messages": [{"role": "user", "content": [text("l", cache_control={"type": "ephemeral", "ttl": "1h"}), text("s", **MARK)]}]},
+    {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    text("l", cache_control={"type": "ephemeral", "ttl": "1h"}),
+                    text("s", **MARK),
+                ],
+            }
+        ]
+    },
 ]
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -81,39 +125,117 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"messages": [user(text(" \n"))]}, "non-whitespace"),
     ({"messages": [{"role": "user", "content": ""}]}, "must be non-empty"),
     ({"messages": [user(thought())]}, "does not match any of the expected tags"),
-    ({"messages": [USER, said(call()), USER]}, "`tool_use` ids were found without `tool_result` blocks immediately after: a"),
+    (
+        {"messages": [USER, said(call()), USER]},
+        "`tool_use` ids were found without `tool_result` blocks immediately after: a",
+    ),
     ({"messages": [USER, said(call(), call("b")), user(result())]}, "immediately after: b"),
     ({"messages": [USER, said(call()), user(text(), result())]}, "unexpected `tool_use_id`"),
     ({"messages": [USER, said(call()), user(result("b"))]}, "unexpected `tool_use_id`"),
     ({"messages": [user(result())]}, "unexpected `tool_use_id`"),
-    ({"messages": [USER, said(call()), user(result()), user(result())]}, "unexpected `tool_use_id`"),
-    ({"messages": [USER, said(call()), user(result()), said(call()), user(result())]}, "ids must be unique"),
+    (
+        {"messages": [USER, said(call()), user(result()), user(result())]},
+        "unexpected `tool_use_id`",
+    ),
+    (
+        {"messages": [USER, said(call()), user(result()), said(call()), user(result())]},
+        "ids must be unique",
+    ),
     ({"messages": [USER, said(call("a:0")), user(result("a:0"))]}, "tool_use.id"),
     ({"messages": [USER, said(call(input="{}")), user(result())]}, "valid dictionary"),
-    ({"messages": [USER, said(call()), user(result("a", content=[text("")]))]}, "must be non-empty"),
+    (
+        {"messages": [USER, said(call()), user(result("a", content=[text("")]))]},
+        "must be non-empty",
+    ),
     ({"messages": [USER, said(text())]}, "prefill"),
-    ({"messages": [user(text("1", **MARK), text("2", **MARK))], "system": [text("s", **MARK)] * 3}, "Found 5"),
-    ({"messages": [user(text("1", **MARK), text("2", cache_control={"type": "ephemeral", "ttl": "1h"}))]}, "must not come after"),
-    ({"messages": [user(text("1", cache_control={"type": "ephemeral", "ttl": "2h"}))]}, "ttl of '5m' or '1h'"),
-    ({"messages": [USER, said({**thought(), **MARK}), USER], "model": FREE}, "cache_control: Extra inputs"),
-    ({"messages": [USER, said({"type": "thinking", "thinking": "x"}), USER], "model": FREE}, "signature: Field required"),
-    ({"messages": [USER, said({**thought(), "thinking": "Other."}), USER], "model": FREE}, "Invalid `signature`"),
+    (
+        {
+            "messages": [user(text("1", **MARK), text("2", **MARK))],
+            "system": [text("s", **MARK)] * 3,
+        },
+        "Found 5",
+    ),
+    (
+        {
+            "messages": [
+                user(text("1", **MARK), text("2", cache_control={"type": "ephemeral", "ttl": "1h"}))
+            ]
+        },
+        "must not come after",
+    ),
+    (
+        {"messages": [user(text("1", cache_control={"type": "ephemeral", "ttl": "2h"}))]},
+        "ttl of '5m' or '1h'",
+    ),
+    (
+        {"messages": [USER, said({**thought(), **MARK}), USER], "model": FREE},
+        "cache_control: Extra inputs",
+    ),
+    (
+        {"messages": [USER, said({"type": "thinking", "thinking": "x"}), USER], "model": FREE},
+        "signature: Field required",
+    ),
+    (
+        {"messages": [USER, said({**thought(), "thinking": "Other."}), USER], "model": FREE},
+        "Invalid `signature`",
+    ),
     ({"messages": [USER, said({"type": "redacted_thinking"}), USER]}, "data: Field required"),
     ({"messages": [USER, said(thought()), USER]}, "bound to a different conversation"),
-    ({"messages": [USER], "tool_choice": {"type": "auto"}}, "only be specified while providing tools"),
+    (
+        {"messages": [USER], "tool_choice": {"type": "auto"}},
+        "only be specified while providing tools",
+    ),
     ({"messages": [USER], "tools": [TOOL], "tool_choice": {"type": "required"}}, "'required'"),
-    ({"messages": [USER], "tools": [TOOL], "tool_choice": {"type": "tool", "name": "write"}}, "'write' not found"),
-    ({"messages": [USER], "tools": [TOOL], "tool_choice": {"type": "any"}}, "not supported for this model"),
+    (
+        {"messages": [USER], "tools": [TOOL], "tool_choice": {"type": "tool", "name": "write"}},
+        "'write' not found",
+    ),
+    (
+        {"messages": [USER], "tools": [TOOL], "tool_choice": {"type": "any"}},
+        "not supported for this model",
+    ),
     ({"messages": [USER], "tools": [TOOL, TOOL]}, "must be unique"),
-    ({"messages": [USER], "tools": [{"name": "größe", "input_schema": {"type": "object"}}]}, "should match pattern"),
+    (
+        {"messages": [USER], "tools": [{"name": "größe", "input_schema": {"type": "object"}}]},
+        "should match pattern",
+    ),
     ({"messages": [USER], "tools": [{"name": "read", "input_schema": {}}]}, "input_schema.type"),
-    ({"messages": [USER], "thinking": {"type": "disabled"}}, '"thinking.type.disabled" is not supported'),
-    ({"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 9}}, '"thinking.type.enabled" is not supported'),
-    ({"messages": [USER], "thinking": {"type": "adaptive"}, "model": BUDGETED}, '"thinking.type.adaptive" is not supported'),
-    ({"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 9}, "model": BUDGETED}, "greater than or equal to 1024"),
-    ({"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 1024}, "model": BUDGETED}, "must be greater than"),
-    ({"messages": [USER], "thinking": {"type": "adaptive", "block_binding": {}}}, "block_binding: Extra inputs"),
-    ({"messages": [USER], "output_config": {"effort": "xhigh"}, "model": "claude-opus-4-6"}, "'xhigh' is not supported"),
+    (
+        {"messages": [USER], "thinking": {"type": "disabled"}},
+        '"thinking.type.disabled" is not supported',
+    ),
+    (
+        {"messages": [USER], "thinking": {"type": "enabled", "budget_tokens": 9}},
+        '"thinking.type.enabled" is not supported',
+    ),
+    (
+        {"messages": [USER], "thinking": {"type": "adaptive"}, "model": BUDGETED},
+        '"thinking.type.adaptive" is not supported',
+    ),
+    (
+        {
+            "messages": [USER],
+            "thinking": {"type": "enabled", "budget_tokens": 9},
+            "model": BUDGETED,
+        },
+        "greater than or equal to 1024",
+    ),
+    (
+        {
+            "messages": [USER],
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+            "model": BUDGETED,
+        },
+        "must be greater than",
+    ),
+    (
+        {"messages": [USER], "thinking": {"type": "adaptive", "block_binding": {}}},
+        "block_binding: Extra inputs",
+    ),
+    (
+        {"messages": [USER], "output_config": {"effort": "xhigh"}, "model": "claude-opus-4-6"},
+        "'xhigh' is not supported",
+    ),
     (
         {
             "messages": [USER, said(call()), user(result())],
@@ -136,7 +258,9 @@ def test_a_request_in_order_is_taken(body: dict[str, Any]) -> None:
     check_messages(request(**body), VERSION, counts=False)
 
 
-@pytest.mark.parametrize(("body", "message"), BAD, ids=[f"{n} {case[1]}" for n, case in enumerate(BAD)])
+@pytest.mark.parametrize(
+    ("body", "message"), BAD, ids=[f"{n} {case[1]}" for n, case in enumerate(BAD)]
+)
 def test_a_request_with_one_fault_is_refused(body: dict[str, Any], message: str) -> None:
     with pytest.raises(IllFormedRequestError) as caught:
         check_messages(request(**body), VERSION, counts=False)
@@ -147,16 +271,22 @@ def test_sampling_belongs_to_the_older_version_of_the_api() -> None:
     check_messages(request(messages=[USER], temperature=0), OLDER, counts=False)
 
 
-@pytest.mark.parametrize(("counts", "kind"), [(False, MessageCreateParamsStreaming), (True, MessageCountTokensParams)])
+@pytest.mark.parametrize(
+    ("counts", "kind"), [(False, MessageCreateParamsStreaming), (True, MessageCountTokensParams)]
+)
 def test_every_parameter_that_the_sdk_has_is_known(counts: bool, kind: Any) -> None:
     body = {"model": MODEL, "messages": [USER], **({} if counts else {"max_tokens": 1000})}
-    for name in set(get_type_hints(kind)) - {*body, "user_profile_id", "workspace_id"}:  # these two are headers
+    # these two are headers
+    for name in set(get_type_hints(kind)) - {*body, "user_profile_id", "workspace_id"}:
         check_messages({**body, name: None}, VERSION, counts=counts)
 
 
 def without_empty(blocks: Any) -> list[dict[str, Any]]:
     """Blocks without what is None, which only one of the two ways names, and without their ids."""
-    return [{name: value for name, value in block.items() if value is not None and name != "id"} for block in blocks]
+    return [
+        {name: value for name, value in block.items() if value is not None and name != "id"}
+        for block in blocks
+    ]
 
 
 class TestPreservedThinking:
@@ -165,18 +295,45 @@ class TestPreservedThinking:
         return post(server, "/messages", body, headers=BETA).body
 
     def test_thoughts_are_accepted_behind_what_they_were_thought_of(self) -> None:
-        hm = Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "Hm."}, provider="anthropic"), "So."))
-        drop = {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}}
+        hm = Message(
+            role="assistant",
+            content=(
+                OpaquePart(value={"type": "thinking", "thinking": "Hm."}, provider="anthropic"),
+                "So.",
+            ),
+        )
+        drop = {
+            "thinking": {
+                "type": "adaptive",
+                "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+            }
+        }
         with serve(script=[hm, "Fine.", "Fine."]) as server:
             content = self.ask(server, USER)["content"]
-            assert self.ask(server, USER, said(*content), USER)["content"] == [text("Fine.", citations=None)]
+            assert self.ask(server, USER, said(*content), USER)["content"] == [
+                text("Fine.", citations=None)
+            ]
             refused = self.ask(server, USER, USER, said(*content), USER)
             assert "different conversation" in refused["error"]["message"]
-            dropped = self.ask(server, USER, USER, said(*content), USER, **drop)["input_transformations"]
-        assert dropped == [{"type": "thinking_dropped", "path": "messages.2.content.0", "reason": "prefix_binding_mismatch"}]
+            dropped = self.ask(server, USER, USER, said(*content), USER, **drop)[
+                "input_transformations"
+            ]
+        assert dropped == [
+            {
+                "type": "thinking_dropped",
+                "path": "messages.2.content.0",
+                "reason": "prefix_binding_mismatch",
+            }
+        ]
 
     def test_a_cache_breakpoint_is_no_change(self) -> None:
-        hm = Message(role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "Hm."}, provider="anthropic"), "So."))
+        hm = Message(
+            role="assistant",
+            content=(
+                OpaquePart(value={"type": "thinking", "thinking": "Hm."}, provider="anthropic"),
+                "So.",
+            ),
+        )
         with serve(script=[hm, "Fine."]) as server:
             content = self.ask(server, user(text("Hello.", **MARK)))["content"]
             assert "content" in self.ask(server, USER, said(*content), user(text("And?", **MARK)))
@@ -184,9 +341,15 @@ class TestPreservedThinking:
 
 class TestAnswers:
     def test_a_stream_adds_up_to_the_complete_message(self) -> None:
-        thinking = OpaquePart(value={"type": "thinking", "thinking": "It is long. " * 9}, tokens=20, provider="anthropic")
+        thinking = OpaquePart(
+            value={"type": "thinking", "thinking": "It is long. " * 9},
+            tokens=20,
+            provider="anthropic",
+        )
         reply = Message(
-            role="assistant", content=(thinking, "I look. " * 9), tool_calls=(ToolCall(id="", name="read", arguments='{"a": [1, 2]}'),)
+            role="assistant",
+            content=(thinking, "I look. " * 9),
+            tool_calls=(ToolCall(id="", name="read", arguments='{"a": [1, 2]}'),),
         )
         with serve(script=[reply, reply]) as server:
             sdk = anthropic.Anthropic(base_url=server.anthropic_url, api_key="none", max_retries=0)
@@ -202,7 +365,12 @@ class TestAnswers:
     def test_rules_and_messages_are_those_of_every_api(self) -> None:
         with serve(rules=[Rule(match="^Summarize", answer="A summary.")], after=echo) as server:
             for asked, answered in (("Summarize this", "A summary."), ("Hello", "Hello")):
-                answer = post(server, "/messages", request(messages=[user(text(asked))], system="Be brief."), headers=VERSION)
+                answer = post(
+                    server,
+                    "/messages",
+                    request(messages=[user(text(asked))], system="Be brief."),
+                    headers=VERSION,
+                )
                 assert answer.body["content"][0]["text"] == answered
                 assert answer.headers["request-id"] == f"req_{server.requests[-1].number}"
             assert server.requests[-1].messages == [
@@ -211,13 +379,32 @@ class TestAnswers:
             ]
 
     def test_calls_results_and_tools_are_shown_as_in_chat_completions(self) -> None:
-        messages = [USER, said(thought(), text("I look."), call(input={"a": 1})), user(result("a", content="1"), text("And?"))]
+        messages = [
+            USER,
+            said(thought(), text("I look."), call(input={"a": 1})),
+            user(result("a", content="1"), text("And?")),
+        ]
         with serve(after=echo) as server:
-            post(server, "/messages", request(messages=messages, tools=[TOOL], model=FREE), headers=VERSION)
+            post(
+                server,
+                "/messages",
+                request(messages=messages, tools=[TOOL], model=FREE),
+                headers=VERSION,
+            )
             shown = server.requests[0]
-        assert [message["role"] for message in shown.messages] == ["user", "assistant", "tool", "user"]
-        assert shown.messages[1]["tool_calls"][0]["function"] == {"name": "read", "arguments": '{"a": 1}'}
-        assert shown.chat["tools"] == [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
+        assert [message["role"] for message in shown.messages] == [
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
+        assert shown.messages[1]["tool_calls"][0]["function"] == {
+            "name": "read",
+            "arguments": '{"a": 1}',
+        }
+        assert shown.chat["tools"] == [
+            {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+        ]
 
     @pytest.mark.parametrize(
         ("answer", "status", "kind"),
@@ -230,31 +417,52 @@ class TestAnswers:
     def test_errors_have_anthropic_s_form(self, answer: Any, status: int, kind: str) -> None:
         with serve(script=[answer]) as server:
             answered = post(server, "/messages", request(messages=[USER]), headers=VERSION)
-        assert (answered.status, answered.body["type"], answered.error["type"]) == (status, "error", kind)
+        assert (answered.status, answered.body["type"], answered.error["type"]) == (
+            status,
+            "error",
+            kind,
+        )
         assert answered.body["request_id"] == "req_1"
 
     def test_refusals_are_counted(self) -> None:
         with serve(window=500) as server:
-            assert post(server, "/messages", request(messages=[]), headers=VERSION).error["type"] == "invalid_request_error"
-            long = post(server, "/messages", request(messages=[user(text("word " * 999))]), headers=VERSION)
+            assert (
+                post(server, "/messages", request(messages=[]), headers=VERSION).error["type"]
+                == "invalid_request_error"
+            )
+            long = post(
+                server, "/messages", request(messages=[user(text("word " * 999))]), headers=VERSION
+            )
             assert long.error["message"].startswith("prompt is too long: ")
             assert (server.stats.invalid, server.stats.overflows) == (1, 1)
 
     def test_a_reply_ends_at_its_limit(self) -> None:
         with serve(script=["word " * 300]) as server:
-            answer = post(server, "/messages", request(messages=[USER], max_tokens=50), headers=VERSION).body
+            answer = post(
+                server, "/messages", request(messages=[USER], max_tokens=50), headers=VERSION
+            ).body
         assert answer["stop_reason"] == "max_tokens"
         assert answer["usage"]["output_tokens"] <= 50
 
     def test_any_stop_reason_can_be_scripted(self) -> None:
-        paused = ScriptedReply(message=Message(role="assistant", content=("So far",)), finish="pause_turn")
+        paused = ScriptedReply(
+            message=Message(role="assistant", content=("So far",)), finish="pause_turn"
+        )
         with serve(script=[paused]) as server:
-            assert post(server, "/messages", request(messages=[USER]), headers=VERSION).body["stop_reason"] == "pause_turn"
+            assert (
+                post(server, "/messages", request(messages=[USER]), headers=VERSION).body[
+                    "stop_reason"
+                ]
+                == "pause_turn"
+            )
 
     def test_tokens_are_counted_without_an_answer(self) -> None:
         with serve() as server:
             counted = post(
-                server, "/messages/count_tokens", {"model": MODEL, "messages": [user(text("word " * 100))]}, headers=VERSION
+                server,
+                "/messages/count_tokens",
+                {"model": MODEL, "messages": [user(text("word " * 100))]},
+                headers=VERSION,
             ).body
             assert server.stats.answered == 0
         assert counted["input_tokens"] > 100
@@ -262,7 +470,9 @@ class TestAnswers:
 
 class TestCache:
     def use(self, server: Server, *blocks: Any, **more: Any) -> tuple[int, int]:
-        usage = post(server, "/messages", request(messages=[user(*blocks)], **more), headers=VERSION).body["usage"]
+        usage = post(
+            server, "/messages", request(messages=[user(*blocks)], **more), headers=VERSION
+        ).body["usage"]
         return usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]
 
     def test_the_longest_marked_prefix_is_read_and_the_rest_written(self) -> None:

@@ -22,20 +22,28 @@ COMMAND = [sys.executable, "-m", "promptkit.testing.server"]
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", keep_first(1, signal.SIGINT, signal.SIGTERM))
-def test_prints_its_url_and_runs_until_it_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+def test_prints_its_url_and_runs_until_it_is_interrupted(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps(["From the script."]), encoding="utf-8")
     command = [*COMMAND, "--window", "100", "--script", str(script), "--model", "mine"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         try:
             with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
                 assert [model.id for model in client.models.list()] == ["mine"]
-                done = client.chat.completions.create(model="mine", messages=[{"role": "user", "content": "Hello."}])
+                done = client.chat.completions.create(
+                    model="mine", messages=[{"role": "user", "content": "Hello."}]
+                )
                 assert done.choices[0].message.content == "From the script."
                 with pytest.raises(openai.BadRequestError, match="maximum context length is 100"):
-                    client.chat.completions.create(model="mine", messages=[{"role": "user", "content": "word " * 200}])
+                    client.chat.completions.create(
+                        model="mine", messages=[{"role": "user", "content": "word " * 200}]
+                    )
         finally:
             process.send_signal(number)
         rest, errors = process.communicate(timeout=20)

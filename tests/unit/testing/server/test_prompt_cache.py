@@ -19,7 +19,8 @@ from promptkit.tokens.request import count_request
 from tests.examples import examples
 from tests.unit.testing.server.posting import chat, post, responses
 
-SYSTEM = {"role": "system", "content": " ".join(f"rule{number}" for number in range(700))}  # some 2,000 tokens
+# some 2,000 tokens
+SYSTEM = {"role": "system", "content": " ".join(f"rule{number}" for number in range(700))}
 
 
 def user(text: str) -> dict[str, Any]:
@@ -47,18 +48,43 @@ class TestThePrompt:
         "messages",
         [
             [user("Hello.")],
-            [SYSTEM, user("Fix größe.py 👩‍👩‍👧"), {"role": "assistant", "content": "Done."}, user("<|endoftext|>")],
+            [
+                SYSTEM,
+                user("Fix größe.py 👩‍👩‍👧"),
+                {"role": "assistant", "content": "Done."},
+                user("<|endoftext|>"),
+            ],
             [{"role": "user", "content": "x", "name": "ada"}],
-            [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}],
-            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}]}],
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
+                }
+            ],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "image_url",
+                            "image_url": {"url": "https://example.org/a.png", "detail": "low"},
+                        }
+                    ],
+                }
+            ],
         ],
     )
     def test_has_the_tokens_that_are_counted(self, messages: list[dict[str, Any]]) -> None:
         assert len(encode_prompt(of(*messages))) == count_request(of(*messages)).tokens
 
     def test_has_the_tokens_that_are_counted_with_calls_and_results(self) -> None:
-        call = ToolCall(id="c1", name="read_file", arguments='{"path": "src/parser.py", "line": 12}')
-        round_ = [Message(role="assistant", tool_calls=(call,)), Message(role="tool", tool_call_id="c1", content=("x = 1",))]
+        call = ToolCall(
+            id="c1", name="read_file", arguments='{"path": "src/parser.py", "line": 12}'
+        )
+        round_ = [
+            Message(role="assistant", tool_calls=(call,)),
+            Message(role="tool", tool_call_id="c1", content=("x = 1",)),
+        ]
         both = [Message(role="assistant", content=("Look.",), tool_calls=(call, call)), *round_[1:]]
         for messages in (round_, both, [*round_, *round_]):
             request = of(*to_chat(messages))
@@ -70,13 +96,24 @@ class TestThePrompt:
             Message(role="user", content=("Read it.",)),
             Message(role="assistant", content=("I do.",), tool_calls=(call,)),
             Message(role="tool", tool_call_id="c1", content=("x = 1",)),
-            Message(role="assistant", tool_calls=(call, ToolCall(id="c2", name="read", arguments='{"a": 1}'))),
+            Message(
+                role="assistant",
+                tool_calls=(call, ToolCall(id="c2", name="read", arguments='{"a": 1}')),
+            ),
             Message(role="tool", tool_call_id="c1", content=("x = 2",)),
             Message(role="tool", tool_call_id="c2", content=("x = 3",)),
         ]
         offered = [ToolDefinition(name="read", description="Reads.", parameters={"type": "object"})]
-        asked: Any = {"model": "gpt-4.1", "input": to_responses(messages), "tools": tools_to_responses(offered)}
-        written: Any = {"model": "gpt-4.1", "messages": to_chat(messages), "tools": tools_to_chat(offered)}
+        asked: Any = {
+            "model": "gpt-4.1",
+            "input": to_responses(messages),
+            "tools": tools_to_responses(offered),
+        }
+        written: Any = {
+            "model": "gpt-4.1",
+            "messages": to_chat(messages),
+            "tools": tools_to_chat(offered),
+        }
         assert encode_prompt(convert_to_chat(asked)) == encode_prompt(written)
         assert count_request(convert_to_chat(asked)) == count_request(written)
 
@@ -86,7 +123,10 @@ class TestThePrompt:
 
     def test_an_image_is_another_with_another_url(self) -> None:
         def image(url: str) -> dict[str, Any]:
-            return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}]}
+            return {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}],
+            }
 
         assert common(of(image("a")), of(image("a"))) == len(encode_prompt(of(image("a"))))
         assert common(of(image("a")), of(image("b"))) < 10
@@ -95,7 +135,9 @@ class TestThePrompt:
 class TestTheRule:
     @settings(max_examples=examples(60))
     @given(st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=6))
-    def test_is_the_longest_common_prefix_with_any_earlier_request_in_steps(self, requests: list[list[int]]) -> None:
+    def test_is_the_longest_common_prefix_with_any_earlier_request_in_steps(
+        self, requests: list[list[int]]
+    ) -> None:
         asked = [of(*(user(f"{number} " * 450) for number in numbers)) for numbers in requests]
         cache = PromptCache()
         for place, request in enumerate(asked):
@@ -111,13 +153,22 @@ class TestTheRule:
 
     def test_scopes_do_not_share(self) -> None:
         cache = PromptCache()
-        assert [cache.read(scope, of(SYSTEM)) > 0 for scope in ("a", "b", "a", "b")] == [False, False, True, True]
+        assert [cache.read(scope, of(SYSTEM)) > 0 for scope in ("a", "b", "a", "b")] == [
+            False,
+            False,
+            True,
+            True,
+        ]
 
     def test_what_was_not_met_for_longest_is_forgotten_from_its_end(self) -> None:
-        first, second, third = (of({"role": "system", "content": f"{number} " * 1000}) for number in range(3))
+        first, second, third = (
+            of({"role": "system", "content": f"{number} " * 1000}) for number in range(3)
+        )
         assert len(encode_prompt(first)) // 128 == 15
         cache = PromptCache(max_blocks=40)
-        assert [cache.read("scope", request) // 128 for request in (first, second, first, third)] == [0, 0, 15, 0]
+        assert [
+            cache.read("scope", request) // 128 for request in (first, second, first, third)
+        ] == [0, 0, 15, 0]
         assert cache.read("scope", first) // 128 == 15
         assert cache.read("scope", second) // 128 == 10
 
@@ -126,7 +177,9 @@ class TestOverHttp:
     @pytest.mark.parametrize("ask", [chat, responses])
     def test_what_is_cached_is_said(self, ask: Any) -> None:
         with serve(after=lambda exchange: "ok") as server:
-            first, second = (ask(server, SYSTEM, user(text)).body["usage"] for text in ("one", "two"))
+            first, second = (
+                ask(server, SYSTEM, user(text)).body["usage"] for text in ("one", "two")
+            )
             assert server.stats.cached_tokens == cached(second) > 1024
             assert (server.stats.input_tokens, server.stats.cached_share) == (
                 sum(exchange.usage.input_tokens for exchange in server.requests if exchange.usage),
@@ -152,10 +205,14 @@ class TestOverHttp:
         with serve(after=lambda exchange: "ok") as server:
             for key in ("a", "b", "a"):
                 body = {"model": "gpt-4.1", "messages": [SYSTEM]}
-                last = post(server, "/chat/completions", body, headers={"Authorization": f"Bearer {key}"}).body["usage"]
+                last = post(
+                    server, "/chat/completions", body, headers={"Authorization": f"Bearer {key}"}
+                ).body["usage"]
                 assert (cached(last) > 0) is (len(server.requests) == 3)
 
-    @pytest.mark.parametrize("same", [{"temperature": 0}, {"max_completion_tokens": 5}, {"stream": False}], ids=str)
+    @pytest.mark.parametrize(
+        "same", [{"temperature": 0}, {"max_completion_tokens": 5}, {"stream": False}], ids=str
+    )
     def test_what_is_not_read_by_the_model_does_not_matter(self, same: dict[str, Any]) -> None:
         with serve(after=lambda exchange: "ok") as server:
             chat(server, SYSTEM)
@@ -171,7 +228,10 @@ class TestOverHttp:
             assert server.stats.invalid == 0
         for before, after in pairwise(sizes):
             assert before.input_tokens - after.cached_tokens < 128
-        assert sum(usage.cached_tokens for usage in sizes) / sum(usage.input_tokens for usage in sizes) > 0.9
+        assert (
+            sum(usage.cached_tokens for usage in sizes) / sum(usage.input_tokens for usage in sizes)
+            > 0.9
+        )
 
     def test_a_refused_request_caches_nothing(self) -> None:
         with serve(window=2000, after=lambda exchange: "ok") as server:
@@ -182,10 +242,14 @@ class TestOverHttp:
     def test_a_rendered_prompt_is_billed_as_it_was_rendered(self) -> None:
         rendered = render(UserMessage()["Hello there, how are you?"], budget=1000, model="gpt-4o")
         with serve(after=lambda exchange: "Fine.") as server:
-            usage = post(server, "/chat/completions", {"model": "gpt-4o", "messages": rendered.to_openai()}).body["usage"]
+            usage = post(
+                server, "/chat/completions", {"model": "gpt-4o", "messages": rendered.to_openai()}
+            ).body["usage"]
         assert usage["prompt_tokens"] == rendered.tokens
         assert usage["completion_tokens"] == tokenizer_for("gpt-4o").count("Fine.")
 
 
 def cached(usage: Any) -> int:
-    return int(usage.get("prompt_tokens_details", usage.get("input_tokens_details"))["cached_tokens"])
+    return int(
+        usage.get("prompt_tokens_details", usage.get("input_tokens_details"))["cached_tokens"]
+    )

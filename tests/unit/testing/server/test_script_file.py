@@ -40,18 +40,31 @@ def test_a_list_is_its_steps(tmp_path: Path) -> None:
 def test_everything_can_be_said(tmp_path: Path) -> None:
     said = {
         "steps": [
-            {"text": "Look.", "tool_calls": [{"name": "read", "arguments": {"a": 1}}, {"id": "c2", "name": "read", "arguments": "{ }"}]},
+            {
+                "text": "Look.",
+                "tool_calls": [
+                    {"name": "read", "arguments": {"a": 1}},
+                    {"id": "c2", "name": "read", "arguments": "{ }"},
+                ],
+            },
             {"text": "x", "finish": "length", "usage": {"input_tokens": 3, "cached_tokens": 2}},
         ],
         "rules": [{"match": "^x", "answer": {"fault": "hang"}}],
         "faults": {"3": {"fault": "reset"}},
         "after": "echo",
     }
-    calls = (ToolCall(id="", name="read", arguments='{"a": 1}'), ToolCall(id="c2", name="read", arguments="{ }"))
+    calls = (
+        ToolCall(id="", name="read", arguments='{"a": 1}'),
+        ToolCall(id="c2", name="read", arguments="{ }"),
+    )
     assert read(tmp_path, said) == Script(
         steps=(
             ScriptedReply(message=Message(role="assistant", content=("Look.",), tool_calls=calls)),
-            ScriptedReply(message=Message(role="assistant", content=("x",)), finish="length", usage=Usage(input_tokens=3, cached_tokens=2)),
+            ScriptedReply(
+                message=Message(role="assistant", content=("x",)),
+                finish="length",
+                usage=Usage(input_tokens=3, cached_tokens=2),
+            ),
         ),
         rules=(Rule(match="^x", answer=Hang()),),
         faults={3: ConnectionReset()},
@@ -74,7 +87,10 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
             HttpAnswer(status=418, body={"a": [1, None]}, headers={"X": "y"}),
         ),
         ({"fault": "delay", "seconds": 0.5}, Delay(seconds=0.5)),
-        ({"fault": "delay", "seconds": 1, "answer": {"fault": "hang"}}, Delay(seconds=1, answer=Hang())),
+        (
+            {"fault": "delay", "seconds": 1, "answer": {"fault": "hang"}},
+            Delay(seconds=1, answer=Hang()),
+        ),
     ],
 )
 def test_every_fault_has_its_word(tmp_path: Path, said: dict[str, Any], meant: object) -> None:
@@ -90,7 +106,10 @@ def test_every_fault_has_its_word(tmp_path: Path, said: dict[str, Any], meant: o
         ({"step": []}, r"\(step\) @ \$\."),
         ({"steps": ["a", {"txt": "b"}]}, r"\(txt\) @ \$\.steps\[1\]"),
         ({"steps": ["a", 5]}, r"@ \$\.steps\[1\]"),
-        ({"steps": [{"fault": "bang"}]}, r"a fault must be one of delay, .* not 'bang' @ \$\.steps\[0\]"),
+        (
+            {"steps": [{"fault": "bang"}]},
+            r"a fault must be one of delay, .* not 'bang' @ \$\.steps\[0\]",
+        ),
         ({"steps": [{"fault": "http"}]}, r"required field missing @ \$\.steps\[0\]\.status"),
         ({"steps": [{"text": "x", "finish": "done"}]}, r"@ \$\.steps\[0\]\.finish"),
         ({"rules": [{"answer": "x"}]}, r"required field missing @ \$\.rules\[0\]\.match"),

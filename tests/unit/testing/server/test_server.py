@@ -44,7 +44,12 @@ def said(body: Any) -> str:
     """The text of an answer of either API."""
     if "choices" in body:
         return str(body["choices"][0]["message"]["content"])
-    return "".join(part["text"] for item in body["output"] if item["type"] == "message" for part in item["content"])
+    return "".join(
+        part["text"]
+        for item in body["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+    )
 
 
 def raises(_: object) -> str:
@@ -57,7 +62,9 @@ def is_none(_: object) -> None:
 
 class TestScripts:
     @pytest.mark.slow
-    def test_steps_are_for_requests_in_the_order_in_which_they_came_also_where_the_first_takes_long_to_count(self) -> None:
+    def test_steps_are_for_requests_in_the_order_in_which_they_came_also_where_the_first_takes_long_to_count(
+        self,
+    ) -> None:
         long = "".join(f"word{number} " for number in range(200_000))
         with serve(script=["one", "two"]) as server, ThreadPoolExecutor(1) as pool:
             first = pool.submit(chat, server, {"role": "user", "content": long})
@@ -84,7 +91,10 @@ class TestScripts:
     @ASK
     def test_what_comes_after_the_script_can_be_said(self, ask: Any) -> None:
         with serve(script=["one"], after=echo) as server:
-            assert [said(ask(server, {"role": "user", "content": text}).body) for text in ("a", "b", "c")] == ["one", "b", "c"]
+            assert [
+                said(ask(server, {"role": "user", "content": text}).body)
+                for text in ("a", "b", "c")
+            ] == ["one", "b", "c"]
 
     @ASK
     def test_a_step_may_be_a_function_of_the_request(self, ask: Any) -> None:
@@ -93,41 +103,69 @@ class TestScripts:
 
         with serve(script=[count, count]) as server:
             assert (
-                said(ask(server, HELLO, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Bye."}).body)
+                said(
+                    ask(
+                        server,
+                        HELLO,
+                        {"role": "assistant", "content": "Hi."},
+                        {"role": "user", "content": "Bye."},
+                    ).body
+                )
                 == "3 messages, 'Bye.', 1"
             )
             assert said(ask(server).body) == "1 messages, 'Hello.', 2"
 
     @ASK
     def test_a_rule_answers_what_matches_it_and_uses_no_step(self, ask: Any) -> None:
-        rules = [Rule(match="^compact", answer="A summary."), Rule(match=lambda exchange: "tools" in exchange.body, answer="With tools.")]
+        rules = [
+            Rule(match="^compact", answer="A summary."),
+            Rule(match=lambda exchange: "tools" in exchange.body, answer="With tools."),
+        ]
         with serve(script=["step"], rules=rules) as server:
-            assert said(ask(server, {"role": "user", "content": "compact this"}).body) == "A summary."
+            assert (
+                said(ask(server, {"role": "user", "content": "compact this"}).body) == "A summary."
+            )
             assert said(ask(server).body) == "step"
-            assert said(ask(server, {"role": "user", "content": "compact that"}).body) == "A summary."
+            assert (
+                said(ask(server, {"role": "user", "content": "compact that"}).body) == "A summary."
+            )
             assert server.steps_left == 0
 
     @pytest.mark.parametrize("step", [raises, is_none], ids=["raises", "is no answer"])
-    def test_a_function_that_fails_is_told_to_the_client_who_need_not_ask_again(self, step: Any) -> None:
+    def test_a_function_that_fails_is_told_to_the_client_who_need_not_ask_again(
+        self, step: Any
+    ) -> None:
         with serve(script=[step]) as server:
             answer = chat(server)
         assert (answer.status, answer.error["code"]) == (500, "script_raised")
         assert answer.headers["x-should-retry"] == "false"
 
-    @pytest.mark.parametrize("step", [5, None, [], ["text"], Message(role="user", content=("Hi.",))], ids=repr)
+    @pytest.mark.parametrize(
+        "step", [5, None, [], ["text"], Message(role="user", content=("Hi.",))], ids=repr
+    )
     def test_what_is_no_step_is_refused_at_once(self, step: Any) -> None:
         with pytest.raises(TypeError, match="an answer must be text"):
             serve(script=[step])
 
     def test_a_call_without_an_id_gets_one_of_its_own(self) -> None:
-        with serve(after=lambda _: [ToolCall(id="", name="read"), ToolCall(id="", name="read")]) as server:
-            ids = [call["id"] for _ in range(2) for call in chat(server).body["choices"][0]["message"]["tool_calls"]]
+        with serve(
+            after=lambda _: [ToolCall(id="", name="read"), ToolCall(id="", name="read")]
+        ) as server:
+            ids = [
+                call["id"]
+                for _ in range(2)
+                for call in chat(server).body["choices"][0]["message"]["tool_calls"]
+            ]
         assert len(set(ids)) == 4
 
     @ASK
     def test_usage_is_what_a_reply_says(self, ask: Any) -> None:
         usage = Usage(input_tokens=7, output_tokens=8, cached_tokens=3)
-        with serve(script=[Reply(message=Message(role="assistant", content=("x",)), usage=usage, finish="stop")]) as server:
+        with serve(
+            script=[
+                Reply(message=Message(role="assistant", content=("x",)), usage=usage, finish="stop")
+            ]
+        ) as server:
             body = ask(server).body["usage"]
             assert server.requests[0].usage == usage
         assert body["total_tokens"] == 15
@@ -136,9 +174,12 @@ class TestScripts:
 class TestWindow:
     @pytest.mark.parametrize("room", [0, 10])
     @pytest.mark.parametrize(
-        ("ask", "limit", "param"), [(chat, "max_completion_tokens", "messages"), (responses, "max_output_tokens", "input")]
+        ("ask", "limit", "param"),
+        [(chat, "max_completion_tokens", "messages"), (responses, "max_output_tokens", "input")],
     )
-    def test_a_request_fits_up_to_the_last_token(self, ask: Any, limit: str, param: str, room: int) -> None:
+    def test_a_request_fits_up_to_the_last_token(
+        self, ask: Any, limit: str, param: str, room: int
+    ) -> None:
         more = {limit: room} if room else {}
         with serve(after=lambda _: "ok") as server:
             usage = ask(server).body["usage"]
@@ -147,21 +188,32 @@ class TestWindow:
             assert ask(server, **more).status == 200
         with serve(window=tokens + room - 1, script=["ok"]) as server:
             answer = ask(server, **more)
-            assert (server.stats.overflows, server.steps_left, server.requests[0].status) == (1, 1, 400)
+            assert (server.stats.overflows, server.steps_left, server.requests[0].status) == (
+                1,
+                1,
+                400,
+            )
         assert answer.status == 400
         assert answer.error["code"] == "context_length_exceeded"
         assert answer.error["param"] == param
 
-    @pytest.mark.parametrize(("ask", "limit"), [(chat, "max_completion_tokens"), (chat, "max_tokens"), (responses, "max_output_tokens")])
+    @pytest.mark.parametrize(
+        ("ask", "limit"),
+        [(chat, "max_completion_tokens"), (chat, "max_tokens"), (responses, "max_output_tokens")],
+    )
     def test_an_answer_is_cut_at_the_limit_of_the_request(self, ask: Any, limit: str) -> None:
         with serve(script=["one two three four five six"]) as server:
             body = ask(server, **{limit: 3}).body
         assert said(body) == "one two three"
-        assert "length" in json.dumps(body) or body["incomplete_details"] == {"reason": "max_output_tokens"}
+        assert "length" in json.dumps(body) or body["incomplete_details"] == {
+            "reason": "max_output_tokens"
+        }
 
     def test_tokens_can_be_counted_without_an_answer(self) -> None:
         with serve(window=5) as server:
-            counted = post(server, "/responses/input_tokens", {"model": "gpt-4.1", "input": "Hello."}).body
+            counted = post(
+                server, "/responses/input_tokens", {"model": "gpt-4.1", "input": "Hello."}
+            ).body
             assert server.stats.answered == 0
         assert counted == {"object": "response.input_tokens", "input_tokens": 9}
 
@@ -181,7 +233,10 @@ class TestFaults:
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_reset(self, stream: bool) -> None:
-        with serve(script=[ConnectionReset()]) as server, socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        with (
+            serve(script=[ConnectionReset()]) as server,
+            socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
+        ):
             connection.sendall(request_of({"stream": stream}))
             blocks: list[bytes] = []
             with pytest.raises(ConnectionResetError):
@@ -197,7 +252,9 @@ class TestFaults:
     def test_hang_lasts_until_the_client_goes(self) -> None:
         with serve(script=[Hang(), "there"]) as server:
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=0.2)
-            connection.request("POST", "/v1/chat/completions", json.dumps({"model": "m", "messages": [HELLO]}))
+            connection.request(
+                "POST", "/v1/chat/completions", json.dumps({"model": "m", "messages": [HELLO]})
+            )
             with pytest.raises(TimeoutError):
                 connection.getresponse()
             connection.close()
@@ -207,7 +264,10 @@ class TestFaults:
 
     def test_delay(self) -> None:
         with serve(
-            script=[Delay(seconds=0.2, answer="late"), Delay(seconds=0.1, answer=Delay(seconds=0.1, answer=lambda _: "later"))]
+            script=[
+                Delay(seconds=0.2, answer="late"),
+                Delay(seconds=0.1, answer=Delay(seconds=0.1, answer=lambda _: "later")),
+            ]
         ) as server:
             for expected in ("late", "later"):
                 start = time.monotonic()
@@ -234,13 +294,18 @@ class TestFaults:
         assert headers.items() <= answer.headers.items()
 
     def test_a_schedule_strikes_by_number_and_uses_no_step(self) -> None:
-        with serve(script=["one", "two"], faults={1: server_error(), 3: rate_limit_error(), 4: Delay(seconds=0.01)}) as server:
+        with serve(
+            script=["one", "two"],
+            faults={1: server_error(), 3: rate_limit_error(), 4: Delay(seconds=0.01)},
+        ) as server:
             assert [chat(server).status for _ in range(4)] == [500, 200, 429, 200]
             assert server.steps_left == 0
             assert (server.stats.faults, server.stats.answered) == (3, 2)
 
     def test_a_schedule_may_be_a_function(self) -> None:
-        with serve(after=lambda _: "ok", faults=lambda number: server_error() if number % 3 == 0 else None) as server:
+        with serve(
+            after=lambda _: "ok", faults=lambda number: server_error() if number % 3 == 0 else None
+        ) as server:
             assert [chat(server).status for _ in range(6)] == [200, 200, 500, 200, 200, 500]
 
 
@@ -250,7 +315,12 @@ class TestJournal:
         with serve(script=["ok"]) as server:
             post(server, "/chat/completions", raw, headers={"X-Mine": "yes"})
             (exchange,) = server.requests
-        assert (exchange.number, exchange.method, exchange.path, exchange.raw) == (1, "POST", "/v1/chat/completions", raw)
+        assert (exchange.number, exchange.method, exchange.path, exchange.raw) == (
+            1,
+            "POST",
+            "/v1/chat/completions",
+            raw,
+        )
         assert exchange.headers["x-mine"] == "yes"
         assert exchange.body == json.loads(raw)
         assert (exchange.status, exchange.problem, exchange.fault) == (200, None, None)
@@ -292,7 +362,9 @@ class TestHttp:
         with serve() as server:
             assert post(server, path, {}, method=method).status == status
 
-    @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000], ids=range(6))
+    @pytest.mark.parametrize(
+        "body", [b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000], ids=range(6)
+    )
     def test_what_is_no_json_object_is_refused(self, body: bytes) -> None:
         with serve(script=["never"]) as server:
             answer = post(server, "/chat/completions", body)
@@ -301,7 +373,12 @@ class TestHttp:
 
     def test_a_query_does_not_matter(self) -> None:
         with serve(script=["ok"]) as server:
-            assert post(server, "/chat/completions?api-version=1", {"model": "m", "messages": [HELLO]}).status == 200
+            assert (
+                post(
+                    server, "/chat/completions?api-version=1", {"model": "m", "messages": [HELLO]}
+                ).status
+                == 200
+            )
 
     def test_a_body_beyond_the_limit_is_not_read(self) -> None:
         with serve(max_body=100) as server:
@@ -312,24 +389,34 @@ class TestHttp:
     def test_a_body_without_a_length_is_refused(self, length: str | None) -> None:
         with serve() as server:
             head = "" if length is None else f"Content-Length: {length}\r\n"
-            assert raw(server, f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{head}\r\n").startswith(b"HTTP/1.1 411")
+            assert raw(
+                server, f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{head}\r\n"
+            ).startswith(b"HTTP/1.1 411")
 
     def test_headers_without_end_are_refused(self) -> None:
         with serve() as server:
             many = "".join(f"X-{number}: 1\r\n" for number in range(200))
             assert raw(server, f"POST / HTTP/1.1\r\n{many}\r\n").startswith(b"HTTP/1.1 431")
-            assert raw(server, f"POST / HTTP/1.1\r\nX: {'1' * 70_000}\r\n\r\n").startswith(b"HTTP/1.1 431")
+            assert raw(server, f"POST / HTTP/1.1\r\nX: {'1' * 70_000}\r\n\r\n").startswith(
+                b"HTTP/1.1 431"
+            )
 
     def test_a_client_that_stops_in_the_middle_does_no_harm(self) -> None:
         with serve(script=["ok"]) as server:
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
-                connection.sendall(b'POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"model"')
+                connection.sendall(
+                    b'POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"model"'
+                )
             until(lambda: server.connections == 0)
             assert (said(chat(server).body), server.stats.requests) == ("ok", 1)
 
-    def test_a_client_that_goes_before_its_answer_is_whole_is_no_news(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_client_that_goes_before_its_answer_is_whole_is_no_news(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         long = Message(role="assistant", content=("x" * 20_000_000,))
-        with serve(script=[Reply(message=long, usage=Usage(input_tokens=1), finish="stop")]) as server:
+        with serve(
+            script=[Reply(message=long, usage=Usage(input_tokens=1), finish="stop")]
+        ) as server:
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
                 connection.sendall(request_of({"stream": True}))
                 connection.recv(1)
@@ -337,7 +424,10 @@ class TestHttp:
         assert capsys.readouterr().err == ""
 
     def test_many_clients_at_once_are_all_answered(self) -> None:
-        with serve(after=lambda exchange: Delay(seconds=0.02, answer=exchange.text)) as server, ThreadPoolExecutor(40) as pool:
+        with (
+            serve(after=lambda exchange: Delay(seconds=0.02, answer=exchange.text)) as server,
+            ThreadPoolExecutor(40) as pool,
+        ):
             texts = [f"question {number}" for number in range(200)]
 
             def ask(text: str) -> str:
@@ -351,17 +441,32 @@ class TestHttp:
 
 class TestCompaction:
     def test_keeps_what_the_user_said_and_seals_the_rest(self) -> None:
-        with serve() as server, openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
-            items: Any = [HELLO, {"role": "assistant", "content": "Hi."}, {"role": "user", "content": "Bye."}]
+        with (
+            serve() as server,
+            openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+        ):
+            items: Any = [
+                HELLO,
+                {"role": "assistant", "content": "Hi."},
+                {"role": "user", "content": "Bye."},
+            ]
             compacted = client.responses.compact(model="gpt-4.1", input=items)
-            output: Any = [item.model_dump(exclude_none=True, warnings=False) for item in compacted.output]
+            output: Any = [
+                item.model_dump(exclude_none=True, warnings=False) for item in compacted.output
+            ]
             assert [item["type"] for item in output] == ["message", "message", "compaction"]
-            assert base64.b64decode(output[-1]["encrypted_content"]).decode().startswith("A conversation of 3 items")
+            assert (
+                base64.b64decode(output[-1]["encrypted_content"])
+                .decode()
+                .startswith("A conversation of 3 items")
+            )
             assert compacted.usage.input_tokens > 0
 
     def test_what_it_seals_is_taken_and_counted_again(self) -> None:
         with serve(after=echo) as server:
-            output = post(server, "/responses/compact", {"model": "gpt-4.1", "input": [HELLO]}).body["output"]
+            output = post(
+                server, "/responses/compact", {"model": "gpt-4.1", "input": [HELLO]}
+            ).body["output"]
             plain = responses(server, HELLO).body["usage"]["input_tokens"]
             with_it = responses(server, *output).body["usage"]["input_tokens"]
             assert server.stats.invalid == 0
@@ -370,8 +475,17 @@ class TestCompaction:
     def test_demands_an_orderly_conversation_that_fits(self) -> None:
         call = {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}"}
         with serve(window=100) as server:
-            assert post(server, "/responses/compact", {"model": "m", "input": [call]}).error["message"].startswith("No tool output")
-            assert post(server, "/responses/compact", {"model": "m", "input": "word " * 200}).error["code"] == "context_length_exceeded"
+            assert (
+                post(server, "/responses/compact", {"model": "m", "input": [call]})
+                .error["message"]
+                .startswith("No tool output")
+            )
+            assert (
+                post(server, "/responses/compact", {"model": "m", "input": "word " * 200}).error[
+                    "code"
+                ]
+                == "context_length_exceeded"
+            )
 
 
 class TestLife:
@@ -382,8 +496,13 @@ class TestLife:
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
     def test_listens_on_every_address_of_loopback(self, host: str) -> None:
-        with serve(host=host, script=["ok"]) as server, openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
-            done = client.chat.completions.create(model="gpt-4.1", messages=[{"role": "user", "content": "Hello."}])
+        with (
+            serve(host=host, script=["ok"]) as server,
+            openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+        ):
+            done = client.chat.completions.create(
+                model="gpt-4.1", messages=[{"role": "user", "content": "Hello."}]
+            )
         assert done.choices[0].message.content == "ok"
 
     def test_a_wider_address_has_to_be_meant(self) -> None:
@@ -413,12 +532,18 @@ class TestLife:
 
 class TestStreams:
     def test_what_the_sdk_reads_is_what_was_said(self) -> None:
-        message = Message(role="assistant", content=("Look: ", "größe"), tool_calls=(ToolCall(id="c", name="read", arguments='{"a": 1}'),))
+        message = Message(
+            role="assistant",
+            content=("Look: ", "größe"),
+            tool_calls=(ToolCall(id="c", name="read", arguments='{"a": 1}'),),
+        )
         tool: Any = {"type": "function", "function": {"name": "read", "parameters": {}}}
         with (
             serve(script=[message]) as server,
             openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
-            client.chat.completions.stream(model="gpt-4.1", messages=[{"role": "user", "content": "x"}], tools=[tool]) as stream,
+            client.chat.completions.stream(
+                model="gpt-4.1", messages=[{"role": "user", "content": "x"}], tools=[tool]
+            ) as stream,
         ):
             final = stream.get_final_completion()
         assert final.choices[0].message.content == "Look: größe"
@@ -429,7 +554,15 @@ class TestStreams:
     def test_and_of_a_response(self) -> None:
         message = Message(
             role="assistant",
-            content=(OpaquePart(value={"type": "reasoning", "id": "rs", "summary": []}, provider="responses", tokens=5), "Look: ", "größe"),
+            content=(
+                OpaquePart(
+                    value={"type": "reasoning", "id": "rs", "summary": []},
+                    provider="responses",
+                    tokens=5,
+                ),
+                "Look: ",
+                "größe",
+            ),
             tool_calls=(ToolCall(id="c", name="read", arguments='{"a": 1}'),),
         )
         tool: Any = {"type": "function", "name": "read", "parameters": {}, "strict": False}
@@ -447,15 +580,34 @@ class TestStreams:
     @pytest.mark.parametrize("wanted", [False, True])
     def test_usage_comes_only_to_those_who_ask(self, wanted: bool) -> None:
         more: Any = {"stream_options": {"include_usage": True}} if wanted else {}
-        with serve(script=["ok"]) as server, openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client:
-            chunks = list(client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True, **more))
-        assert [chunk.usage is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [wanted]
+        with (
+            serve(script=["ok"]) as server,
+            openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+        ):
+            chunks = list(
+                client.chat.completions.create(
+                    model="m", messages=[{"role": "user", "content": "x"}], stream=True, **more
+                )
+            )
+        assert [chunk.usage is not None for chunk in chunks] == [False] * (len(chunks) - 1) + [
+            wanted
+        ]
 
     def test_a_finish_reason_can_be_said(self) -> None:
-        with serve(script=[ScriptedReply(message=Message(role="assistant", content=("x",)), finish="content_filter")] * 2) as server:
+        with serve(
+            script=[
+                ScriptedReply(
+                    message=Message(role="assistant", content=("x",)), finish="content_filter"
+                )
+            ]
+            * 2
+        ) as server:
             assert chat(server).body["choices"][0]["finish_reason"] == "content_filter"
             body = responses(server).body
-        assert (body["status"], body["incomplete_details"]) == ("incomplete", {"reason": "content_filter"})
+        assert (body["status"], body["incomplete_details"]) == (
+            "incomplete",
+            {"reason": "content_filter"},
+        )
 
 
 def talk(server: Server, more: dict[str, Any]) -> tuple[dict[str, str], bytes]:
@@ -468,7 +620,9 @@ def talk(server: Server, more: dict[str, Any]) -> tuple[dict[str, str], bytes]:
 
 def request_of(more: dict[str, Any]) -> bytes:
     body = json.dumps({"model": "m", "messages": [HELLO], **more})
-    return f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    return (
+        f"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    )
 
 
 def raw(server: Server, request: str) -> bytes:

@@ -119,18 +119,27 @@ def test_a_new_wording_changes_the_file_in_one_place() -> None:
 
 
 def test_a_model_stands_for_its_window() -> None:
-    assert [line for line in document(PROMPT, 100, "gpt-5", words=False).split("\n") if line.startswith("# ")] == [
+    assert [
+        line
+        for line in document(PROMPT, 100, "gpt-5", words=False).split("\n")
+        if line.startswith("# ")
+    ] == [
         "# gpt-5",
         "# 100 tokens",
     ]
 
 
 def test_the_reserved_tokens_are_said() -> None:
-    assert "14 of 30 tokens, 10 reserved; 4 messages." in document((*PROMPT, Reserve(tokens=10)), 30)
+    assert "14 of 30 tokens, 10 reserved; 4 messages." in document(
+        (*PROMPT, Reserve(tokens=10)), 30
+    )
 
 
 def test_what_takes_the_place_of_the_gone_is_shown_in_full() -> None:
-    prompt = (UserMessage(fallback=UserMessage()["gone"])["one two three"], UserMessage(required=True)["now"])
+    prompt = (
+        UserMessage(fallback=UserMessage()["gone"])["one two three"],
+        UserMessage(required=True)["now"],
+    )
     assert document(prompt, 4, 3).endswith(
         "```diff\n- User: one two three\n+ User: gone\n  1 message stays\n```\n\n## User, new\n\n```\ngone\n```\n"
     )
@@ -147,7 +156,9 @@ def test_of_a_long_cut_the_ends_are_shown_and_how_much_lies_between() -> None:
 def test_of_a_cut_in_the_middle_what_is_the_same_before_it_is_left_out() -> None:
     log = "\n".join(f"line {number}" for number in range(1, 31))
     shown = document(UserMessage()[Truncate(keep="head", marker="\n[…]")[log]], 60, 41)
-    assert shown.split("## User, changed")[1].startswith("\n\n```diff\n…\n  line 19\n  line 20\n- line 21\n")
+    assert shown.split("## User, changed")[1].startswith(
+        "\n\n```diff\n…\n  line 19\n  line 20\n- line 21\n"
+    )
 
 
 def test_a_message_that_loses_one_of_its_calls_is_a_changed_one() -> None:
@@ -168,7 +179,10 @@ class Newest(PromptElement):
     count: int
 
     def render(self, sizing: Sizing) -> Child:
-        return tuple(UserMessage()[f"number {n}"] for n in range(self.count - sizing.token_budget // 2, self.count))
+        return tuple(
+            UserMessage()[f"number {n}"]
+            for n in range(self.count - sizing.token_budget // 2, self.count)
+        )
 
 
 def test_a_message_stays_itself_where_another_stood_in_its_place() -> None:
@@ -204,7 +218,9 @@ def test_twenty_thousand_messages_are_compared_in_good_time() -> None:
     assert "stay" in document(prompt, 60_000, 29_000)
 
 
-def message(role: type[SystemMessage | UserMessage | AssistantMessage], priority: int, text: str) -> PromptElement:
+def message(
+    role: type[SystemMessage | UserMessage | AssistantMessage], priority: int, text: str
+) -> PromptElement:
     return role(priority=priority)[text]
 
 
@@ -221,9 +237,15 @@ TREES = st.lists(
 
 
 @given(TREES, st.lists(st.integers(0, 24), min_size=1, max_size=4))
-def test_every_message_of_both_sides_is_accounted_for(prompt: list[PromptElement], budgets: list[int]) -> None:
+def test_every_message_of_both_sides_is_accounted_for(
+    prompt: list[PromptElement], budgets: list[int]
+) -> None:
     tokenizer = WordTokenizer()
-    levels = render_levels(prompt, SnapshotOptions(budgets=tuple(budgets), tokenizer=tokenizer), Stabilizer(StabilizeOptions()))
+    levels = render_levels(
+        prompt,
+        SnapshotOptions(budgets=tuple(budgets), tokenizer=tokenizer),
+        Stabilizer(StabilizeOptions()),
+    )
     sections = re.split(r"^# \d+ tokens$", format_prompt(levels), flags=re.MULTILINE)[1:]
     above: tuple[Message, ...] | None = None
     for level, section in zip(levels, sections, strict=True):
@@ -237,6 +259,11 @@ def test_every_message_of_both_sides_is_accounted_for(prompt: list[PromptElement
         else:
             lines = listed[2].split("\n")
             stay = sum(int(line.split()[0]) for line in lines if line.startswith("  "))
-            gone, new, changed = (sum(line.startswith(mark) for line in lines) for mark in ("- ", "+ ", "! "))
-            assert (stay + gone + changed, stay + new + changed) == (len(above), len(level.messages))
+            gone, new, changed = (
+                sum(line.startswith(mark) for line in lines) for mark in ("- ", "+ ", "! ")
+            )
+            assert (stay + gone + changed, stay + new + changed) == (
+                len(above),
+                len(level.messages),
+            )
         above = level.messages

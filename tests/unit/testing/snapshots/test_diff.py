@@ -51,18 +51,34 @@ def test_what_is_no_change_is_not_shown() -> None:
 
 
 def test_a_line_that_looks_like_the_head_of_a_diff_is_shown() -> None:
-    assert diff_lines("bye\n-- \nada\n", "bye\n++ \nada\n") == ["@@ line 1 @@", " bye", "--- ", "+++ ", " ada"]
+    assert diff_lines("bye\n-- \nada\n", "bye\n++ \nada\n") == [
+        "@@ line 1 @@",
+        " bye",
+        "--- ",
+        "+++ ",
+        " ada",
+    ]
 
 
 def test_each_place_has_its_own_headings() -> None:
     before = "# a\n\n## b\n\n## c\n" + "\n" * 9 + "one\n" + "\n" * 9 + "# d\n" + "\n" * 9 + "two\n"
-    places = [line for line in diff_lines(before, before.replace("one", "1").replace("two", "2")) if line.startswith("@@")]
+    places = [
+        line
+        for line in diff_lines(before, before.replace("one", "1").replace("two", "2"))
+        if line.startswith("@@")
+    ]
     assert places == ["@@ line 12 # a ## c @@", "@@ line 32 # d @@"]
 
 
 def test_a_small_change_of_a_long_text_costs_little() -> None:
     before = "\n".join(["same"] * 200_000)
-    assert diff_lines(before, f"{before}\nmore") == ["@@ line 199998 @@", " same", " same", " same", "+more"]
+    assert diff_lines(before, f"{before}\nmore") == [
+        "@@ line 199998 @@",
+        " same",
+        " same",
+        " same",
+        "+more",
+    ]
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "# c", "```", ""]), max_size=12).map("\n".join)
@@ -72,5 +88,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "# c", "```", ""]), max_size=12).map
 def test_the_lines_that_are_gone_and_new_are_those_of_a_plain_diff(before: str, after: str) -> None:
     shown = [line for line in diff_lines(before, after) if line[:1] in {"-", "+"}]
     one, other = before.removesuffix("\n").split("\n"), after.removesuffix("\n").split("\n")
-    assert sum(line.startswith("+") for line in shown) - sum(line.startswith("-") for line in shown) == len(other) - len(one)
+    assert sum(line.startswith("+") for line in shown) - sum(
+        line.startswith("-") for line in shown
+    ) == len(other) - len(one)
     assert bool(shown) == bool(list(unified_diff(one, other)))

@@ -74,15 +74,28 @@ I look at it.
 
 def test_every_part_of_a_conversation_has_its_form() -> None:
     messages = [
-        Message(role="system", content=("You are a coding agent.", CacheBreakpointPart(kind="ephemeral", ttl="5m"))),
+        Message(
+            role="system",
+            content=("You are a coding agent.", CacheBreakpointPart(kind="ephemeral", ttl="5m")),
+        ),
         Message(
             role="user",
             name="ada",
             content=(
                 "What is this?",
-                ImagePart(url=f"data:image/png;base64,{b64encode(PIXEL).decode()}", detail="low", width=3, height=2),
+                ImagePart(
+                    url=f"data:image/png;base64,{b64encode(PIXEL).decode()}",
+                    detail="low",
+                    width=3,
+                    height=2,
+                ),
                 ImagePart(url="https://example.org/a.png"),
-                DocumentPart(data=b64encode(b"%PD").decode(), media_type="application/pdf", name="a.pdf", tokens=70),
+                DocumentPart(
+                    data=b64encode(b"%PD").decode(),
+                    media_type="application/pdf",
+                    name="a.pdf",
+                    tokens=70,
+                ),
             ),
         ),
         Message(role="assistant", content=("I look at it.",), tool_calls=(CALL,)),
@@ -97,24 +110,40 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
 
 
 def test_opaque_parts_are_shown_as_json() -> None:
-    shown = format_markdown([Message(role="user", content=(OpaquePart(value={"type": "x", "of": [1]}, provider="anthropic", tokens=3),))])
+    shown = format_markdown(
+        [
+            Message(
+                role="user",
+                content=(
+                    OpaquePart(value={"type": "x", "of": [1]}, provider="anthropic", tokens=3),
+                ),
+            )
+        ]
+    )
     assert "Opaque part: anthropic, 3 tokens\n\n```json\n{" in shown
 
 
 @pytest.mark.parametrize("arguments", ["{not json", '{"a": 1e999}', "", "[" * 100_000])
 def test_arguments_that_are_no_plain_json_stand_as_they_are(arguments: str) -> None:
-    shown = format_markdown([Message(role="assistant", tool_calls=(ToolCall(id="c", name="f", arguments=arguments),))])
+    shown = format_markdown(
+        [Message(role="assistant", tool_calls=(ToolCall(id="c", name="f", arguments=arguments),))]
+    )
     assert shown == f"## Assistant\n\n### Call f (c), arguments as written\n\n```\n{arguments}\n```"
 
 
 def test_what_is_no_base64_says_so() -> None:
-    shown = format_markdown([Message(role="user", content=(DocumentPart(data="not base64!", media_type="text/plain"),))])
+    shown = format_markdown(
+        [Message(role="user", content=(DocumentPart(data="not base64!", media_type="text/plain"),))]
+    )
     assert "no base64" in shown
 
 
 def test_another_image_has_another_hash() -> None:
     one, two = (
-        format_markdown([Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{data}"),))]) for data in ("AAAA", "AAAB")
+        format_markdown(
+            [Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{data}"),))]
+        )
+        for data in ("AAAA", "AAAB")
     )
     assert one != two
 
@@ -126,7 +155,10 @@ def test_another_image_has_another_hash() -> None:
         (Message(role="user", content=("word " * 100,)), ("word " * 100)[:70] + "w…"),
         (Message(role="user", content=("\u202eevil",)), "\\u202eevil"),
         (Message(role="assistant", tool_calls=(CALL,)), f"calls read_file {CALL.arguments}"),
-        (Message(role="user", content=(ImagePart(url="https://example.org/a.png"),)), "Image: https://example.org/a.png"),
+        (
+            Message(role="user", content=(ImagePart(url="https://example.org/a.png"),)),
+            "Image: https://example.org/a.png",
+        ),
         (Message(role="tool", tool_call_id="c"), "(empty)"),
     ],
 )
@@ -134,17 +166,23 @@ def test_a_headline_is_one_short_line(message: Message, expected: str) -> None:
     assert format_headline(message) == expected
 
 
-ANYTHING = st.text(st.sampled_from("`#U \n\t-\\\r\0\u202e\udc80aé") | st.characters(exclude_categories=()))
+ANYTHING = st.text(
+    st.sampled_from("`#U \n\t-\\\r\0\u202e\udc80aé") | st.characters(exclude_categories=())
+)
 TEXT = st.one_of(
     ANYTHING,
-    st.lists(st.sampled_from(["```", "````", "## User", "---", "### Call f (c)", "(empty)", "", "text"])).map("\n".join),
+    st.lists(
+        st.sampled_from(["```", "````", "## User", "---", "### Call f (c)", "(empty)", "", "text"])
+    ).map("\n".join),
 )
 MESSAGES = st.lists(
     st.builds(
         Message,
         role=st.sampled_from(["system", "user", "assistant"]),
         content=st.lists(TEXT | st.just(CacheBreakpointPart()), max_size=3).map(tuple),
-        tool_calls=st.lists(st.builds(ToolCall, id=ANYTHING, name=ANYTHING, arguments=TEXT), max_size=2).map(tuple),
+        tool_calls=st.lists(
+            st.builds(ToolCall, id=ANYTHING, name=ANYTHING, arguments=TEXT), max_size=2
+        ).map(tuple),
     )
 )
 
@@ -180,12 +218,16 @@ def test_what_was_said_can_be_read_back_whatever_it_was(messages: list[Message])
     for message in messages:
         heading, parts = next(sections)
         assert heading == f"## {message.role.capitalize()}"
-        expected = [part if isinstance(part, str) else "--- cache boundary ---" for part in message.content]
+        expected = [
+            part if isinstance(part, str) else "--- cache boundary ---" for part in message.content
+        ]
         assert parts == (expected or ([] if message.tool_calls else ["(empty)"]))
         for call in message.tool_calls:
             heading, (arguments,) = next(sections)
             assert heading.startswith("### Call ")
-            assert arguments == call.arguments or json.loads(arguments) == json.loads(call.arguments)
+            assert arguments == call.arguments or json.loads(arguments) == json.loads(
+                call.arguments
+            )
     assert next(sections, None) is None
 
 

@@ -30,7 +30,10 @@ def project(tmp_path: Path) -> Project:
 def test_three_lines_of_test_give_a_snapshot(project: Project) -> None:
     project.write(THREE_LINES)
     missing = project.run()
-    assert "There is no such file yet. `pytest --snapshot-update` writes it, as shown below." in missing
+    assert (
+        "There is no such file yet. `pytest --snapshot-update` writes it, as shown below."
+        in missing
+    )
     assert SHOWN in missing
     assert project.counts("--snapshot-update") == {"passed": 1, "snapshot generated": 1}
     assert project.files() == {"test_prompt/test_review.md": SHOWN}
@@ -61,7 +64,9 @@ def test_a_changed_prompt_is_shown_as_a_diff(project: Project) -> None:
     project.write(THREE_LINES.replace("review code", "review Python code"))
     assert CHANGED in project.run()
     assert project.counts("--snapshot-update") == {"passed": 1, "snapshot updated": 1}
-    assert project.files() == {"test_prompt/test_review.md": SHOWN.replace("review code", "review Python code")}
+    assert project.files() == {
+        "test_prompt/test_review.md": SHOWN.replace("review code", "review Python code")
+    }
 
 
 @pytest.mark.slow
@@ -103,7 +108,9 @@ def test_review(kind, request):
 
 
 @pytest.mark.slow
-def test_a_prompt_that_cannot_be_rendered_keeps_its_snapshot(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_that_cannot_be_rendered_keeps_its_snapshot(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.write(BROKEN)
     project.run("--snapshot-update")
     before = project.files()
@@ -190,9 +197,20 @@ def test_all_kinds_live_in_one_session_with_other_snapshots(project: Project) ->
     assert project.files() == written
     assert set(written) == {
         "test_prompt.ambr",
-        *(f"test_prompt/test_kinds{number}.{kind}" for number in ("", ".1") for kind in ("md", "messages", "receipt", "json")),
-        *(f"test_prompt/test_budgets[{budget}].{kind}" for budget in (1000, 15) for kind in ("md", "messages", "receipt")),
-        *(f"test_prompt/TestForms.test_forms[{name}].messages" for name in ("openai", "responses", "anthropic", "options")),
+        *(
+            f"test_prompt/test_kinds{number}.{kind}"
+            for number in ("", ".1")
+            for kind in ("md", "messages", "receipt", "json")
+        ),
+        *(
+            f"test_prompt/test_budgets[{budget}].{kind}"
+            for budget in (1000, 15)
+            for kind in ("md", "messages", "receipt")
+        ),
+        *(
+            f"test_prompt/TestForms.test_forms[{name}].messages"
+            for name in ("openai", "responses", "anthropic", "options")
+        ),
     }
     options = written["test_prompt/TestForms.test_forms[options].messages"]
     assert '"content"' not in options
@@ -220,7 +238,9 @@ def test_stable(prompt_snapshot, messages_snapshot, receipt_snapshot, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_stable_snapshot_is_the_same_in_every_run_and_place(project: Project, tmp_path: Path) -> None:
+def test_a_stable_snapshot_is_the_same_in_every_run_and_place(
+    project: Project, tmp_path: Path
+) -> None:
     project.write(STABLE)
     project.run("--snapshot-update")
     shown = project.files()["test_prompt/test_stable.md"]
@@ -248,8 +268,14 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_without_the_extra_the_fixtures_say_what_to_install_and_all_else_works(project: Project) -> None:
-    project.write(THREE_LINES.replace("prompt_snapshot", "receipt_snapshot") + THREE_LINES + "\ndef test_other():\n    assert True\n")
+def test_without_the_extra_the_fixtures_say_what_to_install_and_all_else_works(
+    project: Project,
+) -> None:
+    project.write(
+        THREE_LINES.replace("prompt_snapshot", "receipt_snapshot")
+        + THREE_LINES
+        + "\ndef test_other():\n    assert True\n"
+    )
     project.write(BLOCKER, "without.py")
     # What is not installed has no entry point either; hypothesis is left out of all these runs.
     printed = project.run_script("without.py", "-p", "no:syrupy")
@@ -264,7 +290,12 @@ def test_a_session_that_takes_no_snapshot_pays_for_none() -> None:
         "import sys, pytest; before = set(sys.modules); import promptkit.testing.snapshots.plugin;"
         "print([name for name in set(sys.modules) - before if name.startswith(('syrupy', 'hypothesis', 'promptkit.rendering', 'tiktoken'))])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.slow

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from promptkit import KeepWith, Metadata, PrioritizedList, Reference, Reserve, SystemMessage, TextChunk, UserMessage
+from promptkit import (
+    KeepWith,
+    Metadata,
+    PrioritizedList,
+    Reference,
+    Reserve,
+    SystemMessage,
+    TextChunk,
+    UserMessage,
+)
 from promptkit.messages import Repair
 from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
 from promptkit.testing.snapshots.documents import format_receipt
@@ -14,12 +23,19 @@ from promptkit.testing.word_tokenizer import WordTokenizer
 
 def document(prompt: object, *budgets: int, ids: bool = False) -> str:
     stable = Stabilizer(StabilizeOptions(ids=ids))
-    return format_receipt(render_levels(prompt, SnapshotOptions(budgets=budgets or None, tokenizer=WordTokenizer()), stable), stable)
+    return format_receipt(
+        render_levels(
+            prompt, SnapshotOptions(budgets=budgets or None, tokenizer=WordTokenizer()), stable
+        ),
+        stable,
+    )
 
 
 PROMPT = (
     SystemMessage(required=True)["Be brief."],
-    PrioritizedList(priority=5, descending=False)[UserMessage()["one one one"], UserMessage()["two two"]],
+    PrioritizedList(priority=5, descending=False)[
+        UserMessage()["one one one"], UserMessage()["two two"]
+    ],
     KeepWith(group="pair", priority=1)[UserMessage(label="question")["three"]],
     KeepWith(group="pair", priority=7)[UserMessage()["four", Reference(to="four.md")]],
     Metadata(value=Repair(kind="missing result", detail="call c1 has none.")),
@@ -58,7 +74,11 @@ def test_says_at_each_budget_what_was_used_and_what_was_dropped_and_why() -> Non
 
 def test_one_more_removal_is_one_more_line() -> None:
     before, after = (document(PROMPT, budget).split("\n") for budget in (7, 5))
-    removals = [line for line in after if line not in before and not line.startswith(("== ", "budget", "4 of", "removed"))]
+    removals = [
+        line
+        for line in after
+        if line not in before and not line.startswith(("== ", "budget", "4 of", "removed"))
+    ]
     assert removals == ["        3         3  budget     PrioritizedList[1] > UserMessage[0]"]
 
 
@@ -67,13 +87,25 @@ def test_what_is_reserved_is_said() -> None:
 
 
 def test_ids_in_repairs_are_stable_too() -> None:
-    repair = Metadata(value=Repair(kind="missing result", detail="call 3fa85f64-5717-4562-b3fc-2c963f66afa6 has none."))
-    assert "missing result: call <id 1> has none." in document((UserMessage()["one"], repair), ids=True)
+    repair = Metadata(
+        value=Repair(
+            kind="missing result", detail="call 3fa85f64-5717-4562-b3fc-2c963f66afa6 has none."
+        )
+    )
+    assert "missing result: call <id 1> has none." in document(
+        (UserMessage()["one"], repair), ids=True
+    )
 
 
 def test_each_removal_is_one_line_whatever_its_name_is() -> None:
-    lines = document((UserMessage(label="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n")
-    assert len(lines) == len(document((UserMessage(priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split("\n"))
+    lines = document(
+        (UserMessage(label="a\nb\r", priority=1)["one two"], UserMessage(priority=2)["three"]), 1
+    ).split("\n")
+    assert len(lines) == len(
+        document((UserMessage(priority=1)["one two"], UserMessage(priority=2)["three"]), 1).split(
+            "\n"
+        )
+    )
     assert "\r" not in "".join(lines)
 
 

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from promptkit import AssistantMessage, Document, Image, PromptElement, SystemMessage, ToolCall, ToolMessage, UserMessage, render
+from promptkit import (
+    AssistantMessage,
+    Document,
+    Image,
+    PromptElement,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
 from promptkit.errors import EmitError
 from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
 from promptkit.testing.snapshots.documents import WireFormat, build_wire_json
@@ -18,7 +28,12 @@ PROMPT = (SystemMessage(required=True)["Be brief."], UserMessage(priority=1)["Wh
 
 
 def document(prompt: object, form: WireFormat, *budgets: int) -> Any:
-    return build_wire_json(render_levels(prompt, SnapshotOptions(budgets=budgets or None), Stabilizer(StabilizeOptions())), form)
+    return build_wire_json(
+        render_levels(
+            prompt, SnapshotOptions(budgets=budgets or None), Stabilizer(StabilizeOptions())
+        ),
+        form,
+    )
 
 
 def test_each_format_is_what_its_emitter_sends() -> None:
@@ -34,7 +49,9 @@ def test_each_format_is_what_its_emitter_sends() -> None:
 
 
 def test_keys_stand_in_the_order_in_which_they_are_sent() -> None:
-    assert json.dumps(document(UserMessage(name="ada")["Hi"], "openai")) == json.dumps(render(UserMessage(name="ada")["Hi"]).to_openai())
+    assert json.dumps(document(UserMessage(name="ada")["Hi"], "openai")) == json.dumps(
+        render(UserMessage(name="ada")["Hi"]).to_openai()
+    )
 
 
 def test_several_budgets_are_an_object_largest_first() -> None:
@@ -47,7 +64,10 @@ def test_several_budgets_are_an_object_largest_first() -> None:
 @pytest.mark.parametrize("form", ["openai", "responses", "anthropic"])
 def test_long_media_are_a_size_and_a_hash(form: WireFormat) -> None:
     data = b64encode(bytes(1_000)).decode()
-    media = (Image(src=f"data:image/png;base64,{data}"), Document(data=data, media_type="application/pdf", tokens=1))
+    media = (
+        Image(src=f"data:image/png;base64,{data}"),
+        Document(data=data, media_type="application/pdf", tokens=1),
+    )
     written = json.dumps(document(UserMessage()["See.", media], form))
     assert data not in written
     assert written.count("<1,000 bytes, sha256 541b3e9daa09>") == 2

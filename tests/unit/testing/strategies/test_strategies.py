@@ -49,7 +49,14 @@ pytest_plugins = ["pytester"]
 
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 QUICK = settings(deadline=None, max_examples=examples(40), suppress_health_check=SLOW)
-MANY = settings(deadline=None, max_examples=300, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=SLOW)
+MANY = settings(
+    deadline=None,
+    max_examples=300,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=SLOW,
+)
 AMPLE = 10_000
 
 
@@ -94,8 +101,15 @@ def elements(prompt: Child) -> Iterator[PromptElement]:
             stack += item.values()
 
 
-def smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> Any:  # Any: of prompts or messages
-    quiet = settings(deadline=None, max_examples=1_000, derandomize=True, database=None, suppress_health_check=SLOW)
+# Any stands for of prompts or messages
+def smallest(strategy: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> Any:
+    quiet = settings(
+        deadline=None,
+        max_examples=1_000,
+        derandomize=True,
+        database=None,
+        suppress_health_check=SLOW,
+    )
     return find(strategy, condition, settings=quiet)
 
 
@@ -121,9 +135,18 @@ def is_limit_with_text(element: PromptElement) -> bool:
     return isinstance(element, TokenLimit) and has_text(element)
 
 
-def smallest_with(features: list[strategies.Feature], condition: Callable[[PromptElement], bool]) -> list[PromptElement]:
+def smallest_with(
+    features: list[strategies.Feature], condition: Callable[[PromptElement], bool]
+) -> list[PromptElement]:
     """The elements of the smallest prompt that has one of a kind."""
-    return list(elements(smallest(strategies.prompts(features=features, size=5), lambda prompt: any(map(condition, elements(prompt))))))
+    return list(
+        elements(
+            smallest(
+                strategies.prompts(features=features, size=5),
+                lambda prompt: any(map(condition, elements(prompt))),
+            )
+        )
+    )
 
 
 def rendered(prompt: Child, budget: int, tokenizer: Tokenizer) -> Rendered | None:
@@ -137,14 +160,23 @@ def rendered(prompt: Child, budget: int, tokenizer: Tokenizer) -> Rendered | Non
 class TestPrompts:
     @QUICK
     @given(strategies.prompts(), tokenizers(), st.integers(0, 60))
-    def test_render_at_every_budget_or_say_what_does_not_fit(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
+    def test_render_at_every_budget_or_say_what_does_not_fit(
+        self, prompt: Child, tokenizer: Tokenizer, budget: int
+    ) -> None:
         made = rendered(prompt, budget, tokenizer)
         if made:
             assert made.tokens + made.reserved <= budget
             assert made.explain()
 
     @QUICK
-    @given(strategies.prompts(features=[feature for feature in strategies.FEATURES if feature not in {"limit", "isolate"}]), tokenizers())
+    @given(
+        strategies.prompts(
+            features=[
+                feature for feature in strategies.FEATURES if feature not in {"limit", "isolate"}
+            ]
+        ),
+        tokenizers(),
+    )
     def test_render_where_there_is_room(self, prompt: Child, tokenizer: Tokenizer) -> None:
         assert rendered(prompt, AMPLE, tokenizer)
 
@@ -158,7 +190,9 @@ class TestPrompts:
 
     @QUICK
     @given(strategies.prompts(), tokenizers(), st.integers(0, 40))
-    def test_are_sent_to_every_provider_or_refused_with_a_reason(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
+    def test_are_sent_to_every_provider_or_refused_with_a_reason(
+        self, prompt: Child, tokenizer: Tokenizer, budget: int
+    ) -> None:
         made = rendered(prompt, budget, tokenizer)
         for emit in (made.to_openai, made.to_responses, made.to_anthropic) if made else ():
             with suppress(promptkit.errors.EmitError):  # a system message may have an image
@@ -168,24 +202,46 @@ class TestPrompts:
     @given(strategies.prompts(), tokenizers(), st.integers(0, 60))
     def test_go_through_json(self, prompt: Child, tokenizer: Tokenizer, budget: int) -> None:
         tree = to_json(prompt, tokenizer=tokenizer, budget=budget)
-        assert to_json(from_json(json.loads(json.dumps(tree))), tokenizer=tokenizer, budget=budget)["version"] == tree["version"]
+        assert (
+            to_json(from_json(json.loads(json.dumps(tree))), tokenizer=tokenizer, budget=budget)[
+                "version"
+            ]
+            == tree["version"]
+        )
 
     @QUICK
     @given(strategies.prompts())
     def test_have_a_mark_of_its_own_in_every_text(self, prompt: Child) -> None:
         made = rendered(prompt, AMPLE, WordTokenizer())
         if made:
-            texts = [item for element in elements(prompt) for item in element.children if isinstance(item, str) and item.strip()]
+            texts = [
+                item
+                for element in elements(prompt)
+                for item in element.children
+                if isinstance(item, str) and item.strip()
+            ]
             marks = [mark for text in texts for mark in re.findall(r"w\d+", text)]
             assert len(marks) == len(set(marks))
-            assert all(re.search(r"w\d", text) or text in {"instead", "cut", "…", "short", "one ", "two"} for text in texts)
+            assert all(
+                re.search(r"w\d", text) or text in {"instead", "cut", "…", "short", "one ", "two"}
+                for text in texts
+            )
 
     @settings(MANY, max_examples=examples(100))
-    @given(st.integers(1, 20).flatmap(lambda size: st.tuples(st.just(size), strategies.prompts(features=["pass"], size=size))))
+    @given(
+        st.integers(1, 20).flatmap(
+            lambda size: st.tuples(st.just(size), strategies.prompts(features=["pass"], size=size))
+        )
+    )
     def test_are_no_larger_than_asked_for(self, drawn: tuple[int, Child]) -> None:
         size, prompt = drawn
         # A text is a piece, and so is what is left empty.
-        pieces = [child for element in elements(prompt) for child in (element.children or (None,)) if not isinstance(child, PromptElement)]
+        pieces = [
+            child
+            for element in elements(prompt)
+            for child in (element.children or (None,))
+            if not isinstance(child, PromptElement)
+        ]
         assert len(pieces) <= size + MAX_DEPTH  # what was begun is brought to its end
 
     @pytest.mark.slow
@@ -197,11 +253,17 @@ class TestPrompts:
         @MANY
         @given(strategies.prompts())
         def look(prompt: Child) -> None:
-            features.update(feature for feature, sign in SIGNS.items() if re.search(sign, repr(prompt)))
+            features.update(
+                feature for feature, sign in SIGNS.items() if re.search(sign, repr(prompt))
+            )
             for element in elements(prompt):
                 kinds.add(type(element).__name__)
                 defaults = {field.name: field.default for field in type(element).__attrs_attrs__}
-                props.update(name for name, default in defaults.items() if getattr(element, name) not in (default, {}))
+                props.update(
+                    name
+                    for name, default in defaults.items()
+                    if getattr(element, name) not in (default, {})
+                )
 
         look()
         grammar = {
@@ -213,13 +275,36 @@ class TestPrompts:
         }
         assert features == set(strategies.FEATURES)
         assert grammar - kinds == set()
-        assert {"priority", "pass_priority", "flex_grow", "flex_basis", "flex_reserve", "required", "fallback", "label", "name"} <= props
-        assert {"keep_with", "alt", "descending", "local", "break_on", "break_on_whitespace", "keep", "ttl"} <= props
+        assert {
+            "priority",
+            "pass_priority",
+            "flex_grow",
+            "flex_basis",
+            "flex_reserve",
+            "required",
+            "fallback",
+            "label",
+            "name",
+        } <= props
+        assert {
+            "keep_with",
+            "alt",
+            "descending",
+            "local",
+            "break_on",
+            "break_on_whitespace",
+            "keep",
+            "ttl",
+        } <= props
 
     @pytest.mark.parametrize("feature", keep_first(4, *strategies.FEATURES))
     def test_have_a_feature_only_where_it_is_asked_for(self, feature: strategies.Feature) -> None:
         @settings(MANY, max_examples=30)
-        @given(strategies.prompts(features=[other for other in strategies.FEATURES if other != feature]))
+        @given(
+            strategies.prompts(
+                features=[other for other in strategies.FEATURES if other != feature]
+            )
+        )
         def look(prompt: Child) -> None:
             assert not re.search(SIGNS[feature], repr(prompt))
 
@@ -227,7 +312,9 @@ class TestPrompts:
 
     def test_a_feature_that_is_none_is_refused(self) -> None:
         wrong: Any = "tool"  # a checker would refuse it
-        with pytest.raises(ValueError, match="unknown feature 'tool': use some of alternatives, attached"):
+        with pytest.raises(
+            ValueError, match="unknown feature 'tool': use some of alternatives, attached"
+        ):
             find(strategies.prompts(features=[wrong]), lambda _: True)
 
     @settings(MANY, max_examples=examples(150))
@@ -247,7 +334,10 @@ class TestPrompts:
         ],
     )
     def test_shrink_to_what_matters(
-        self, features: list[strategies.Feature], condition: Callable[[PromptElement], bool], most: int
+        self,
+        features: list[strategies.Feature],
+        condition: Callable[[PromptElement], bool],
+        most: int,
     ) -> None:
         assert len(smallest_with(features, condition)) <= most
 
@@ -319,7 +409,9 @@ class TestConversations:
 
 class TestMessages:
     @pytest.mark.parametrize("role", strategies.ROLES)
-    def test_have_the_role_asked_for_and_what_it_may_have(self, role: promptkit.messages.Role) -> None:
+    def test_have_the_role_asked_for_and_what_it_may_have(
+        self, role: promptkit.messages.Role
+    ) -> None:
         seen: set[str] = set()
 
         @settings(MANY, max_examples=80)
@@ -375,6 +467,10 @@ def test_a_failing_example_is_shown_with_its_children(pytester: pytest.Pytester)
 
 def test_prompts_are_values() -> None:
     one, two = (
-        smallest(strategies.prompts(), lambda prompt: any(isinstance(each, UserMessage) for each in elements(prompt))) for _ in range(2)
+        smallest(
+            strategies.prompts(),
+            lambda prompt: any(isinstance(each, UserMessage) for each in elements(prompt)),
+        )
+        for _ in range(2)
     )
     assert one == two

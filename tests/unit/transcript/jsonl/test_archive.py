@@ -28,7 +28,9 @@ def said(text: str) -> Message:
 
 
 def talk(path: Path, *texts: str) -> Transcript:
-    transcript = Transcript(JsonlStore(path), clock=lambda: 5.0, new_id=iter("abcdefghijklmnopqrstuvwxyz").__next__)
+    transcript = Transcript(
+        JsonlStore(path), clock=lambda: 5.0, new_id=iter("abcdefghijklmnopqrstuvwxyz").__next__
+    )
     for text in texts:
         transcript.append_messages(said(text))
     return transcript
@@ -49,8 +51,15 @@ def test_moves_the_lines_as_they_are(path: Path) -> None:
     talk(path, "one", "two", "three")
     lines = path.read_bytes().splitlines(keepends=True)
     segment = JsonlStore(path).archive(through="b")
-    assert (segment.file, segment.entries, segment.first, segment.last) == ("talk.0001.jsonl.gz", 2, "a", "b")
-    assert gzip.decompress(path.with_name(segment.file).read_bytes()) == HEADER + lines[1] + lines[2]
+    assert (segment.file, segment.entries, segment.first, segment.last) == (
+        "talk.0001.jsonl.gz",
+        2,
+        "a",
+        "b",
+    )
+    assert (
+        gzip.decompress(path.with_name(segment.file).read_bytes()) == HEADER + lines[1] + lines[2]
+    )
     assert path.read_bytes().splitlines(keepends=True)[1:] == [lines[3]]
     assert ids(path) == "abc"
 
@@ -58,7 +67,9 @@ def test_moves_the_lines_as_they_are(path: Path) -> None:
 def test_is_a_transcript_of_its_own(path: Path, tmp_path: Path) -> None:
     talk(path, "one", "two", "three")
     segment = JsonlStore(path).archive(through="b")
-    (tmp_path / "again.jsonl").write_bytes(gzip.decompress(path.with_name(segment.file).read_bytes()))
+    (tmp_path / "again.jsonl").write_bytes(
+        gzip.decompress(path.with_name(segment.file).read_bytes())
+    )
     assert ids(tmp_path / "again.jsonl") == "ab"
 
 
@@ -122,7 +133,11 @@ def test_of_an_entry_that_is_not_there_or_is_the_last_is_refused(path: Path) -> 
     transcript = talk(path, "one")
     transcript.append_messages(said("two"), said("three"))
     before = path.read_bytes()
-    for through, why in (("x", "there is no entry 'x'"), ("c", "no entry follows 'c'"), ("b", "no entry follows 'b'")):
+    for through, why in (
+        ("x", "there is no entry 'x'"),
+        ("c", "no entry follows 'c'"),
+        ("b", "no entry follows 'b'"),
+    ):
         with pytest.raises(TranscriptError, match=why):
             JsonlStore(path).archive(through=through)
     assert path.read_bytes() == before
@@ -145,7 +160,9 @@ def test_that_is_missing_is_reported_and_what_is_left_can_be_used(path: Path) ->
     path.with_name(JsonlStore(path).archive(through="b").file).unlink()
     transcript = Transcript(JsonlStore(path))
     assert [entry.id for entry in transcript.path()] == ["c"]
-    assert [problem.detail for problem in transcript.problems] == ["the archive talk.0001.jsonl.gz does not exist; missing entries: 2."]
+    assert [problem.detail for problem in transcript.problems] == [
+        "the archive talk.0001.jsonl.gz does not exist; missing entries: 2."
+    ]
     transcript.append_messages(said("four"))
 
 
@@ -155,13 +172,19 @@ def test_is_noticed_by_those_who_have_the_file_open(path: Path) -> None:
     lean = Transcript(JsonlStore(path, read_archives=False))
     JsonlStore(path).archive(through="b")
     assert other.refresh() == ()
-    assert transcript.append(MessageEntry(message=said("four")), expect="c"), "an archiving is no conflict"
-    assert [entry.id for entry in lean.refresh()] == [entry.id for entry in other.refresh()] == ["d"]
+    assert transcript.append(MessageEntry(message=said("four")), expect="c"), (
+        "an archiving is no conflict"
+    )
+    assert (
+        [entry.id for entry in lean.refresh()] == [entry.id for entry in other.refresh()] == ["d"]
+    )
     lean.append_messages(said("five"))
     assert len(ids(path)) == len("abcd") + 32
 
 
-def test_is_read_on_after_where_the_last_entry_that_was_read_is_in_the_middle_of_it(path: Path) -> None:
+def test_is_read_on_after_where_the_last_entry_that_was_read_is_in_the_middle_of_it(
+    path: Path,
+) -> None:
     talk(path, "one", "two")
     lean = Transcript(JsonlStore(path, read_archives=False))
     Transcript(JsonlStore(path), new_id=iter("cd").__next__).append_messages(said("three"))
@@ -175,11 +198,15 @@ def test_keeps_who_may_read_it(path: Path) -> None:
     talk(path, "one", "two")
     path.chmod(0o640)
     segment = JsonlStore(path).archive(through="a")
-    assert path.stat().st_mode & 0o777 == path.with_name(segment.file).stat().st_mode & 0o777 == 0o640
+    assert (
+        path.stat().st_mode & 0o777 == path.with_name(segment.file).stat().st_mode & 0o777 == 0o640
+    )
 
 
 @pytest.mark.parametrize("at", range(1, 8))
-def test_whenever_the_process_ends_nothing_is_lost_and_the_next_attempt_succeeds(path: Path, at: int) -> None:
+def test_whenever_the_process_ends_nothing_is_lost_and_the_next_attempt_succeeds(
+    path: Path, at: int
+) -> None:
     talk(path, "one", "two", "three")
     code = f"""
 import os
@@ -206,7 +233,11 @@ print(steps)
     assert ids(path) == "abc"
     segment = JsonlStore(path).archive(through="b")
     assert ids(path) == "abc"
-    assert sorted(place.name for place in path.parent.iterdir()) == [".talk.jsonl.lock", segment.file, "talk.jsonl"]
+    assert sorted(place.name for place in path.parent.iterdir()) == [
+        ".talk.jsonl.lock",
+        segment.file,
+        "talk.jsonl",
+    ]
 
 
 def test_does_not_overwrite_another_file(path: Path) -> None:
@@ -217,7 +248,9 @@ def test_does_not_overwrite_another_file(path: Path) -> None:
     assert ids(path) == "abc"
 
 
-def test_that_cannot_be_written_says_so_and_leaves_everything(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_cannot_be_written_says_so_and_leaves_everything(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     talk(path, "one", "two", "three")
     before = path.read_bytes()
 
@@ -226,7 +259,12 @@ def test_that_cannot_be_written_says_so_and_leaves_everything(path: Path, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fail)
-        with pytest.raises(TranscriptWriteError, match="nothing was archived: No space left on device"):
+        with pytest.raises(
+            TranscriptWriteError, match="nothing was archived: No space left on device"
+        ):
             JsonlStore(path).archive(through="b")
     assert path.read_bytes() == before
-    assert sorted(place.name for place in path.parent.iterdir()) == [".talk.jsonl.lock", "talk.jsonl"]
+    assert sorted(place.name for place in path.parent.iterdir()) == [
+        ".talk.jsonl.lock",
+        "talk.jsonl",
+    ]

@@ -26,7 +26,12 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json, message_from_json, message_to_json
+from promptkit.transcript.jsonl.records import (
+    entry_from_json,
+    entry_to_json,
+    message_from_json,
+    message_to_json,
+)
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -34,16 +39,34 @@ if TYPE_CHECKING:
 texts = st.text(max_size=8)
 numbers = st.integers(-5, 10**12)
 json_values: st.SearchStrategy[Any] = st.recursive(  # Any: JSON of any shape
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
 objects = st.dictionaries(texts, json_values, max_size=3)
 parts = st.one_of(
     texts,
-    st.builds(ImagePart, url=texts, detail=st.none() | texts, width=st.none() | numbers, height=st.none() | numbers),
-    st.builds(DocumentPart, data=texts, media_type=texts, name=st.none() | texts, tokens=st.none() | numbers),
-    st.builds(OpaquePart, value=json_values, tokens=st.none() | numbers, provider=st.none() | texts),
+    st.builds(
+        ImagePart,
+        url=texts,
+        detail=st.none() | texts,
+        width=st.none() | numbers,
+        height=st.none() | numbers,
+    ),
+    st.builds(
+        DocumentPart,
+        data=texts,
+        media_type=texts,
+        name=st.none() | texts,
+        tokens=st.none() | numbers,
+    ),
+    st.builds(
+        OpaquePart, value=json_values, tokens=st.none() | numbers, provider=st.none() | texts
+    ),
     st.builds(CacheBreakpointPart, kind=st.none() | texts, ttl=st.none() | texts),
 )
 contents = st.lists(parts, max_size=3).map(tuple)
@@ -52,12 +75,22 @@ messages = st.builds(
     role=st.sampled_from(["system", "user", "assistant", "tool"]),
     content=contents,
     name=st.none() | texts,
-    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(tuple),
+    tool_calls=st.lists(st.builds(ToolCall, id=texts, name=texts, arguments=texts), max_size=2).map(
+        tuple
+    ),
     tool_call_id=st.none() | texts,
 )
-usages = st.none() | st.builds(Usage, input_tokens=numbers, output_tokens=numbers, cached_tokens=numbers)
+usages = st.none() | st.builds(
+    Usage, input_tokens=numbers, output_tokens=numbers, cached_tokens=numbers
+)
 payloads = st.one_of(
-    st.builds(MessageEntry, message=messages, usage=usages, model=st.none() | texts, finish=st.none() | texts),
+    st.builds(
+        MessageEntry,
+        message=messages,
+        usage=usages,
+        model=st.none() | texts,
+        finish=st.none() | texts,
+    ),
     st.builds(
         Checkpoint,
         summary=texts,
@@ -102,7 +135,10 @@ def test_every_kind_has_a_word() -> None:
 
 
 def test_what_has_its_default_is_left_out() -> None:
-    assert message_to_json(Message(role="user", content=("hi",))) == {"role": "user", "content": ["hi"]}
+    assert message_to_json(Message(role="user", content=("hi",))) == {
+        "role": "user",
+        "content": ["hi"],
+    }
 
 
 def test_a_part_of_a_later_version_is_kept_and_sent_to_nobody() -> None:
@@ -120,8 +156,14 @@ def test_a_part_of_a_later_version_is_kept_and_sent_to_nobody() -> None:
         ({"role": "nobody"}, r"nobody not in literal .* @ \$\.role"),
         ({"role": ["user"]}, "not in literal"),
         ({}, r"required field missing @ \$\.role"),
-        ({"role": "user", "tool_calls": [{"id": None, "name": "x"}]}, r"None must be a text @ \$\.tool_calls\[0\]\.id"),
-        ({"role": "user", "content": [{"type": "image", "url": "u", "width": True}]}, "True must be a whole number"),
+        (
+            {"role": "user", "tool_calls": [{"id": None, "name": "x"}]},
+            r"None must be a text @ \$\.tool_calls\[0\]\.id",
+        ),
+        (
+            {"role": "user", "content": [{"type": "image", "url": "u", "width": True}]},
+            "True must be a whole number",
+        ),
         ({"role": "user", "content": {"x" * 100: 1}}, r"\{'x+… must be a list"),
     ],
 )
@@ -142,7 +184,10 @@ GOOD: dict[str, Json] = {"id": "a", "parent_id": None, "kind": "reset", "time": 
         ({"time": True}, "a field of the entry has an invalid value"),
         ({"time": float("inf")}, "a field of the entry has an invalid value"),
         ({"data": []}, "a field of the entry has an invalid value"),
-        ({"kind": "checkpoint"}, r"the data of the checkpoint cannot be read: required field missing @ \$\.summary"),
+        (
+            {"kind": "checkpoint"},
+            r"the data of the checkpoint cannot be read: required field missing @ \$\.summary",
+        ),
         ({"kind": "checkpoint", "data": {"summary": "s", "facts": 5}}, "5 must be an object"),
         ({"kind": "message", "data": {"message": []}}, "the data of the message cannot be read"),
     ],

@@ -16,7 +16,12 @@ import pytest
 from filelock import FileLock
 
 from promptkit import Message
-from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.errors import (
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptFormatError,
+    TranscriptWriteError,
+)
 from promptkit.transcript.entries import MessageEntry, UnknownEntry
 from promptkit.transcript.jsonl import reader
 from promptkit.transcript.jsonl.format import EntryLine, line_from_bytes
@@ -66,9 +71,14 @@ class TestTheFile:
 
     def test_says_of_each_entry_of_a_batch_where_it_stands_in_it(self, path: Path) -> None:
         opened(path).append_messages(said("one"), said("two"))
-        assert [json.loads(line)["batch"] for line in path.read_bytes().splitlines()[1:]] == [[1, 2], [2, 2]]
+        assert [json.loads(line)["batch"] for line in path.read_bytes().splitlines()[1:]] == [
+            [1, 2],
+            [2, 2],
+        ]
 
-    def test_is_made_when_the_first_entry_is_written_and_for_its_owner_alone(self, path: Path) -> None:
+    def test_is_made_when_the_first_entry_is_written_and_for_its_owner_alone(
+        self, path: Path
+    ) -> None:
         transcript = opened(path)
         assert not path.exists()
         transcript.append_messages(said("one"))
@@ -103,9 +113,18 @@ class TestWhatIsRefused:
             (b'{"id": "e1"}\n', "this is not a transcript"),
             (b'{"promptkit": "transcript", "version": true}\n', "this is not a transcript"),
             (b"\xff\xfe\n", "this is not a transcript"),
-            (b'{"promptkit": "transcript", "version": 2}\n', "version 2 of the format, and this promptkit reads up to 1"),
-            (b'{"promptkit": "transcript", "version": 0}\n', "version 0 of the format, which is unknown"),
-            (b'{"promptkit": "transcript", "version": 1, "archives": 3}\n', "list of archives in the header is damaged"),
+            (
+                b'{"promptkit": "transcript", "version": 2}\n',
+                "version 2 of the format, and this promptkit reads up to 1",
+            ),
+            (
+                b'{"promptkit": "transcript", "version": 0}\n',
+                "version 0 of the format, which is unknown",
+            ),
+            (
+                b'{"promptkit": "transcript", "version": 1, "archives": 3}\n',
+                "list of archives in the header is damaged",
+            ),
             (
                 b'{"promptkit":"transcript","version":1,"archives":[{"file":"../../x.jsonl.gz","entries":1,"first":"a","last":"b"}]}\n',
                 "list of archives in the header is damaged",
@@ -132,7 +151,9 @@ class TestWhatIsRefused:
 
     def test_is_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
         transcript = opened(tmp_path / "none" / "talk.jsonl")
-        with pytest.raises(TranscriptWriteError, match=r"there is no directory .*none: create it first"):
+        with pytest.raises(
+            TranscriptWriteError, match=r"there is no directory .*none: create it first"
+        ):
             transcript.append_messages(said("one"))
 
     def test_is_a_path_through_a_file(self, path: Path) -> None:
@@ -180,8 +201,12 @@ class TestAWriteThatWasCutShort:
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([*lines[:2], b"damaged\n", lines[3]]))
         transcript = opened(path)
-        assert texts(transcript) == ["one", "three"], "the batch was there once: what is intact of it stays"
-        assert [problem.line for problem in transcript.problems] == [3, 4], "and what is behind it stands where it can"
+        assert texts(transcript) == ["one", "three"], (
+            "the batch was there once: what is intact of it stays"
+        )
+        assert [problem.line for problem in transcript.problems] == [3, 4], (
+            "and what is behind it stands where it can"
+        )
         path.write_bytes(b"".join([*lines[:2], b"damaged\n"]))
         assert texts(opened(path)) == ["one"]
 
@@ -197,7 +222,13 @@ class TestWhatCannotBeRead:
         assert texts(opened(path)) == ["one", "two"]
 
     def test_is_kept_where_it_is_only_unknown(self, path: Path) -> None:
-        record = {"id": "n1", "parent_id": None, "kind": "novel", "time": 1, "data": {"a": [1, None]}}
+        record = {
+            "id": "n1",
+            "parent_id": None,
+            "kind": "novel",
+            "time": 1,
+            "data": {"a": [1, None]},
+        }
         path.write_bytes(HEADER + json.dumps(record).encode() + b"\n")
         transcript = opened(path)
         assert transcript.entries[0].payload == UnknownEntry(kind="novel", data={"a": [1, None]})
@@ -210,16 +241,24 @@ class TestWhatCannotBeRead:
         path.write_bytes(content + content[len(HEADER) :])
         transcript = opened(path)
         assert texts(transcript) == ["one"]
-        assert [(problem.line, "was used by an earlier entry" in problem.detail) for problem in transcript.problems] == [(3, True)]
+        assert [
+            (problem.line, "was used by an earlier entry" in problem.detail)
+            for problem in transcript.problems
+        ] == [(3, True)]
 
 
-FAILURES: dict[str, tuple[str, int]] = {"a full disk": ("write", errno.ENOSPC), "an error of the disk": ("fsync", errno.EIO)}
+FAILURES: dict[str, tuple[str, int]] = {
+    "a full disk": ("write", errno.ENOSPC),
+    "an error of the disk": ("fsync", errno.EIO),
+}
 
 
 class TestAFailedWrite:
     @pytest.mark.parametrize("failure", FAILURES)
     @pytest.mark.parametrize("first", [True, False], ids=["a new file", "a file"])
-    def test_leaves_memory_and_file_as_they_were(self, path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, first: bool) -> None:
+    def test_leaves_memory_and_file_as_they_were(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, first: bool
+    ) -> None:
         transcript = opened(path)
         if not first:
             transcript.append_messages(said("before"))
@@ -263,11 +302,15 @@ for number in range(10):
 transcript.append_messages(Message(role="user", content=("small",)))
 print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getrlimit(resource.RLIMIT_FSIZE)[0])
 """
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         assert done.stdout == f"3 {path}: nothing was written: File too large.\n4 4 3000\n"
         assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 3_000
 
-    def test_that_cannot_even_be_taken_back_is_a_torn_end(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_cannot_even_be_taken_back_is_a_torn_end(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         transcript = opened(path)
         transcript.append_messages(said("before"))
         write = os.write
@@ -287,7 +330,9 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         transcript.append_messages(said("after"))
         assert texts(opened(path)) == ["before", "after"]
 
-    def test_of_which_all_is_there_is_found_as_if_another_had_written_it(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_of_which_all_is_there_is_found_as_if_another_had_written_it(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         transcript = opened(path)
         transcript.append_messages(said("before"))
 
@@ -303,7 +348,9 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         assert [entry.message for entry in transcript.refresh()] == [said("there")]
         assert texts(opened(path)) == ["before", "there"]
 
-    def test_that_is_interrupted_leaves_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_that_is_interrupted_leaves_nothing(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         transcript = opened(path)
         transcript.append_messages(said("before"))
         before = path.read_bytes()
@@ -320,7 +367,9 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         assert texts(opened(path)) == ["before", "after"]
 
     @pytest.mark.parametrize("name", ["talk.jsonl", ".talk.jsonl.lock"])
-    def test_without_permission_says_so(self, path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def test_without_permission_says_so(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
         open_ = os.open
 
         def refuse(place: os.PathLike[str], flags: int, *more: int, **named: int) -> int:
@@ -348,7 +397,10 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
 
     def test_because_of_another_process_that_keeps_the_lock_says_so(self, path: Path) -> None:
         transcript = Transcript(JsonlStore(path, lock_timeout=0.05))
-        with FileLock(path.with_name(".talk.jsonl.lock")), pytest.raises(TranscriptWriteError, match=r"for more than 0\.05 seconds"):
+        with (
+            FileLock(path.with_name(".talk.jsonl.lock")),
+            pytest.raises(TranscriptWriteError, match=r"for more than 0\.05 seconds"),
+        ):
             transcript.append_messages(said("one"))
         transcript.append_messages(said("one"))
         assert texts(opened(path)) == ["one"]
@@ -364,7 +416,11 @@ class TestTwoWriters:
         other.append_messages(said("two"), said("three"))
         assert [entry.message for entry in one.refresh()] == [said("two"), said("three")]
         assert one.refresh() == ()
-        assert [entry.message for entry in opened(path).path()] == [said("one"), said("two"), said("three")]
+        assert [entry.message for entry in opened(path).path()] == [
+            said("one"),
+            said("two"),
+            said("three"),
+        ]
 
     def test_continue_from_what_the_other_wrote(self, path: Path) -> None:
         one, other = opened(path), opened(path)
@@ -375,7 +431,9 @@ class TestTwoWriters:
         assert one.refresh() == ()
         assert len(opened(path).leaves()) == 1
 
-    def test_do_not_lose_what_a_store_found_while_it_wrote_whatever_was_there(self, path: Path) -> None:
+    def test_do_not_lose_what_a_store_found_while_it_wrote_whatever_was_there(
+        self, path: Path
+    ) -> None:
         one, other = opened(path), opened(path)
         one.append_messages(said("one"))
         (two,) = other.append_messages(said("two"))
@@ -387,7 +445,9 @@ class TestTwoWriters:
         assert one.refresh() == (two,)
 
     @pytest.mark.parametrize("torn", [b"", b'{"id":"torn'])
-    def test_can_load_while_another_writes(self, path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes) -> None:
+    def test_can_load_while_another_writes(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes
+    ) -> None:
         opened(path).append_messages(said("one"))
         other = opened(path)
         path.write_bytes(path.read_bytes() + torn)
@@ -400,7 +460,9 @@ class TestTwoWriters:
 
         monkeypatch.setattr(reader, "line_from_bytes", meanwhile)
         loaded = JsonlStore(path).load()
-        assert list(loaded.entries) == list(other.entries), "and nothing that is half torn and half new"
+        assert list(loaded.entries) == list(other.entries), (
+            "and nothing that is half torn and half new"
+        )
         assert (len(other), loaded.torn_bytes, loaded.problems) == (2, 0, ())
 
     def test_get_a_conflict_only_if_they_ask_for_it(self, path: Path) -> None:
@@ -420,7 +482,9 @@ class TestTwoWriters:
     def test_can_expect_that_nothing_is_there(self, path: Path) -> None:
         one, other = opened(path), opened(path)
         one.append(MessageEntry(message=said("one")), expect="")
-        with pytest.raises(TranscriptConflictError, match="1 entry was appended to an empty transcript meanwhile"):
+        with pytest.raises(
+            TranscriptConflictError, match="1 entry was appended to an empty transcript meanwhile"
+        ):
             other.append(MessageEntry(message=said("two")), expect="")
 
     def test_on_a_file_without_a_last_line_break_go_on_counting_lines(self, path: Path) -> None:
@@ -438,10 +502,16 @@ class TestTwoWriters:
         length = path.stat().st_size
         transcript.append_messages(said("two"))
         content = path.read_bytes()
-        for spoil in (path.unlink, lambda: path.write_bytes(content[:length]), lambda: path.write_bytes(HEADER)):
+        for spoil in (
+            path.unlink,
+            lambda: path.write_bytes(content[:length]),
+            lambda: path.write_bytes(HEADER),
+        ):
             spoil()
             for attempt in (lambda: transcript.append_messages(said("three")), transcript.refresh):
-                with pytest.raises(TranscriptError, match="removed, cut or replaced since it was read"):
+                with pytest.raises(
+                    TranscriptError, match="removed, cut or replaced since it was read"
+                ):
                     attempt()
             assert texts(transcript) == ["one", "two"]
             path.write_bytes(content)
@@ -486,14 +556,18 @@ class TestOlderVersions:
         return lambda: JsonlStore(path, migrations={0: numbered})
 
     @pytest.mark.spec("E96")
-    def test_are_read_through_the_table_and_left_as_they_are(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    def test_are_read_through_the_table_and_left_as_they_are(
+        self, path: Path, store: Callable[[], JsonlStore]
+    ) -> None:
         transcript = Transcript(store())
         assert [entry.id for entry in transcript.path()] == ["old0", "old1", "old2"]
         assert [problem.line for problem in transcript.problems] == [3]
         assert path.read_bytes() == self.OLD
 
     @pytest.mark.spec("E96")
-    def test_are_rewritten_when_something_is_appended_and_kept(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    def test_are_rewritten_when_something_is_appended_and_kept(
+        self, path: Path, store: Callable[[], JsonlStore]
+    ) -> None:
         transcript = Transcript(store())
         transcript.append_messages(said("three"))
         assert path.read_bytes().startswith(HEADER)
@@ -503,15 +577,22 @@ class TestOlderVersions:
         assert again.problems == ()
 
     @pytest.mark.spec("E96")
-    def test_migrating_twice_gives_the_same_entries(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    def test_migrating_twice_gives_the_same_entries(
+        self, path: Path, store: Callable[[], JsonlStore]
+    ) -> None:
         once, twice = Transcript(store()), Transcript(store())
         assert once.entries == twice.entries
         once.append_messages(said("three"))
         twice.append_messages(said("four"))
         assert texts(opened(path)) == ["one", "two", "three", "four"]
-        assert sorted(place.name for place in path.parent.glob("talk*")) == ["talk.jsonl", "talk.jsonl.v0"]
+        assert sorted(place.name for place in path.parent.glob("talk*")) == [
+            "talk.jsonl",
+            "talk.jsonl.v0",
+        ]
 
-    def test_an_old_file_that_was_kept_before_is_not_overwritten(self, path: Path, store: Callable[[], JsonlStore]) -> None:
+    def test_an_old_file_that_was_kept_before_is_not_overwritten(
+        self, path: Path, store: Callable[[], JsonlStore]
+    ) -> None:
         path.with_name("talk.jsonl.v0").write_bytes(b"another")
         Transcript(store()).append_messages(said("three"))
         assert path.with_name("talk.jsonl.v0").read_bytes() == b"another"
@@ -525,7 +606,9 @@ class TestOlderVersions:
 
         transcript = Transcript(store())
         monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(TranscriptWriteError, match="version 0, and it cannot be rewritten: full"):
+        with pytest.raises(
+            TranscriptWriteError, match="version 0, and it cannot be rewritten: full"
+        ):
             transcript.append_messages(said("three"))
         assert path.read_bytes() == self.OLD
         assert [place.name for place in path.parent.glob("*talk*")] in [

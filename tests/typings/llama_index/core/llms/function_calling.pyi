@@ -6,5 +6,9 @@ from llama_index.core.tools import BaseTool
 
 class FunctionCallingLLM(LLM):
     def chat_with_tools(
-        self, tools: Sequence[BaseTool], *, chat_history: list[ChatMessage] | None = None, allow_parallel_tool_calls: bool = False
+        self,
+        tools: Sequence[BaseTool],
+        *,
+        chat_history: list[ChatMessage] | None = None,
+        allow_parallel_tool_calls: bool = False,
     ) -> ChatResponse: ...
