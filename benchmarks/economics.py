@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from promptkit.bench.plot import add_dark_mode
-from promptkit.engines import open_engine
-from promptkit.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
-from promptkit.replay.runner import sum_results
+from promptkit.lab.engines import open_engine
+from promptkit.lab.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
+from promptkit.lab.replay.runner import sum_results
 from promptkit.tokens import parse_tokens, read_prices
 
 if TYPE_CHECKING:

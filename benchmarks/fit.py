@@ -22,7 +22,7 @@ import attrs
 from promptkit import BudgetExceededError, History, Message, fit, render
 from promptkit.errors import PromptKitError
 from promptkit.fitting import describe_omitted
-from promptkit.replay.recordings import read_recordings
+from promptkit.lab.replay.recordings import read_recordings
 from promptkit.tokens import tokenizer_for
 from promptkit.tool_pairing import pair_tool_calls
 

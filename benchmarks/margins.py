@@ -25,9 +25,9 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from promptkit.errors import PromptKitError
+from promptkit.lab.recordings import read_recording
+from promptkit.lab.replay.recordings import read_recordings
 from promptkit.messages import OpaquePart
-from promptkit.recordings import read_recording
-from promptkit.replay.recordings import read_recordings
 from promptkit.tokens import OpenAITokenizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import Checkpoint, Edit, MessageEntry, Reset

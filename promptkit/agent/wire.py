@@ -12,10 +12,9 @@ from promptkit.emitters import messages_from_anthropic, messages_from_chat, mess
 from promptkit.emitters.wire import WireMessage, find_format
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, as_wire_object
-from promptkit.providers.anthropic.response import FINISHES, count_thinking
+from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.response import as_mapping, parse_chat_reply, parse_responses_reply
-from promptkit.recordings.reading.messages import usage_from_anthropic
 
 if TYPE_CHECKING:
     from promptkit.emitters.wire import WireRecord
@@ -114,7 +113,7 @@ def read_reply(
             reason = record.get("stop_reason")
             finish = FINISHES.get(reason) if isinstance(reason, str) else None
             answered = count_thinking(messages[0], as_mapping(record.get("usage")))
-            return answered, usage or usage_from_anthropic(record.get("usage")), finish
+            return answered, usage or _read_usage(record), finish
         case _:
             pass
     if isinstance(reply, Reply):
@@ -185,3 +184,9 @@ def _forget_tokens(message: Message) -> Message:
         for part in message.content
     ]
     return attrs.evolve(message, content=parts)
+
+
+def _read_usage(record: WireRecord) -> Usage | None:
+    """Read the usage that a reply of Anthropic reports. None if it has no input tokens."""
+    usage = as_mapping(record.get("usage"))
+    return read_usage(usage) if isinstance(usage.get("input_tokens"), int) else None

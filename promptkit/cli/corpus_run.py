@@ -15,8 +15,8 @@ from promptkit.cli.output.terminal import escape_control_chars
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from promptkit.corpus.job import CorpusJob
-    from promptkit.corpus.run import CorpusSummary
+    from promptkit.lab.corpus.job import CorpusJob
+    from promptkit.lab.corpus.run import CorpusSummary
     from promptkit.messages import Json
 
 __all__ = [
@@ -60,7 +60,7 @@ def engine_options(command: Command) -> Command:
 
 def check_inputs(files: Sequence[Path | str]) -> None:
     """End the command with a sentence if a file that is named does not exist."""
-    from promptkit.corpus.inputs import is_pattern
+    from promptkit.lab.corpus.inputs import is_pattern
 
     for file in files:
         if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
@@ -77,7 +77,7 @@ def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
 
     A file that is named twice is there once.
     """
-    from promptkit.corpus.inputs import is_pattern, list_inputs
+    from promptkit.lab.corpus.inputs import is_pattern, list_inputs
 
     found = [
         each
@@ -103,8 +103,8 @@ def run_on_files(  # noqa: PLR0913  # keywords
 
     An interrupt says how to go on.
     """
-    from promptkit.corpus.run import find_state, run_job
-    from promptkit.engines import open_engine
+    from promptkit.lab.corpus.run import find_state, run_job
+    from promptkit.lab.engines import open_engine
 
     place = state or find_state(output or "promptkit")
     progress = (0, 0)

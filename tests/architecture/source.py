@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("promptkit", "components")
 SINGLE_FILES = (
-    "promptkit.engines",
+    "promptkit.lab.engines",
     "promptkit.errors",
     "promptkit.messages",
     "promptkit.tool_pairing",

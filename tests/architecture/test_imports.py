@@ -97,7 +97,7 @@ SMALL = 80
 """Lines below which a module with one importer belongs into that importer."""
 SMALL_WITH_ONE_IMPORTER = {
     "promptkit.compaction.presets.*": "one file for each agent's way to compact",
-    "promptkit.recordings.formats.*": "one file for each format",
+    "promptkit.lab.recordings.formats.*": "one file for each format",
     "promptkit.testing.snapshots.plugin": "pytest loads it by its entry point",
     "promptkit.cli.chat.protected_paths": "a list of names, which grows by itself",
 }

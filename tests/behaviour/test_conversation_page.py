@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import Transcript
-from promptkit.replay import LogOptions, log_path
-from promptkit.replay.conversation_log import RECORDED
-from promptkit.replay.conversation_page import (
+from promptkit.lab.replay import LogOptions, log_path
+from promptkit.lab.replay.conversation_log import RECORDED
+from promptkit.lab.replay.conversation_page import (
     CONVERSATION,
     SCRIPTS,
     build_columns,
     conversation_to_html,
 )
-from promptkit.replay.request_log import expand_change
+from promptkit.lab.replay.request_log import expand_change
 from promptkit.tokens import read_prices
 from promptkit.transcript.view import build_view
 from tests.browser.chromium import browser, find, opened
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from promptkit.replay.request_log import ConversationLog
+    from promptkit.lab.replay.request_log import ConversationLog
 
 Answer = Any  # Any: what a page answers, JSON of any shape
 

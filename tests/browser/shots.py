@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from promptkit import Transcript, render
-from promptkit.replay import LogOptions, conversation_to_html, log_path
+from promptkit.lab.replay import LogOptions, conversation_to_html, log_path
 from promptkit.tokens import read_prices
 from promptkit.tracing import trace_to_html
 from tests.browser.chromium import browser, find, opened
@@ -17,7 +17,7 @@ from tests.browser.talks import work_talk
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
-    from promptkit.replay import ConversationLog
+    from promptkit.lab.replay import ConversationLog
 
 __all__ = ["IMAGES", "main"]
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit import Message, ToolCall, Transcript, Usage
-from promptkit.replay.conversation_log import RECORDED, LogOptions, log_path
-from promptkit.replay.request_log import ConversationLog, LoggedMessage, LogMessages, RequestLogger
+from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_path
+from promptkit.lab.replay.request_log import (
+    ConversationLog,
+    LoggedMessage,
+    LogMessages,
+    RequestLogger,
+)
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry

@@ -9,19 +9,19 @@ from typing import Any
 from hypothesis import strategies as st
 
 from promptkit.errors import EmitError, TranscriptError
-from promptkit.recordings.exporting import (
+from promptkit.lab.recordings.exporting import (
     encode_transcript,
     messages_from_entries,
     to_anthropic_json,
     to_openai_json,
 )
-from promptkit.recordings.importing import FORMATS
+from promptkit.lab.recordings.importing import FORMATS
 from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.redaction import redact_secrets
 from tests.behaviour.transcript_strategies import new_file
 from tests.fuzz.mutations import damaged, mutated
 from tests.fuzz.target import Target, check_sentence
-from tests.unit.recordings.samples import SAMPLES, packed, read_text
+from tests.unit.lab.recordings.samples import SAMPLES, packed, read_text
 
 __all__ = ["CODECS_BY_BYTES", "CODECS_BY_STRUCTURE"]
 

@@ -96,7 +96,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 
 def read_transcript(file: Path | str) -> Transcript:
     """Read a transcript or a recording, or end the program with a sentence."""
-    from promptkit.recordings.importing import read_recording
+    from promptkit.lab.recordings.importing import read_recording
     from promptkit.transcript.store import InMemoryStore
     from promptkit.transcript.transcript import Transcript
 
@@ -134,7 +134,7 @@ def _encode(
     full: bool,
     redact: Callable[[str], str] | None,
 ) -> Iterable[bytes]:
-    from promptkit.recordings.exporting import encode_transcript, messages_from_entries
+    from promptkit.lab.recordings.exporting import encode_transcript, messages_from_entries
 
     if to == "promptkit":
         return encode_transcript(transcript.entries if full else path, redact=redact)
@@ -143,7 +143,7 @@ def _encode(
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
     """Encode messages as JSON in the format `openai` or `anthropic`."""
-    from promptkit.recordings.exporting import to_anthropic_json, to_openai_json
+    from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
 
     converted = to_openai_json(messages) if to == "openai" else to_anthropic_json(messages)
     text = json.dumps(converted, ensure_ascii=False, indent=2)

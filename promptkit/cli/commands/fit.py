@@ -131,7 +131,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
             "give --budget, such as --budget 8k, or --model, whose window is then the budget."
         )
     if _is_corpus(files, output):
-        from promptkit.corpus.jobs import FitJob
+        from promptkit.lab.corpus.jobs import FitJob
 
         if leaf is not None:
             usage_error(
@@ -171,7 +171,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
 
 def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     """Return whether a row is written for each conversation, and not the messages of one."""
-    from promptkit.corpus.inputs import is_pattern
+    from promptkit.lab.corpus.inputs import is_pattern
 
     check_inputs(files)
     rows = output is not None and (
@@ -201,9 +201,9 @@ def _fit_one(  # noqa: PLR0913  # keywords
     fit: Callable[[Sequence[Message]], Fitted[Message]],
 ) -> None:
     """Write the messages of one conversation."""
-    from promptkit.recordings.exporting import messages_from_entries
-    from promptkit.recordings.importing import detect_format
-    from promptkit.recordings.reading.source import open_source
+    from promptkit.lab.recordings.exporting import messages_from_entries
+    from promptkit.lab.recordings.importing import detect_format
+    from promptkit.lab.recordings.reading.source import open_source
     from promptkit.transcript.entries import CustomEntry
 
     check_output(output, force=force)

@@ -23,10 +23,10 @@ from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars
 
 if TYPE_CHECKING:
-    from promptkit.corpus.run import CorpusSummary
+    from promptkit.lab.corpus.run import CorpusSummary
+    from promptkit.lab.replay.results import FailedFile, FileResult
+    from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.messages import Json
-    from promptkit.replay.results import FailedFile, FileResult
-    from promptkit.replay.runner import ReplayOptions
 
 __all__ = ["replay"]
 
@@ -54,7 +54,7 @@ MIN_WINDOW = 1_000
 def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's signature of a callback
     """Print the policies and end the command, before its arguments are looked at."""
     if wanted:
-        from promptkit.replay.policies.registry import describe_policies
+        from promptkit.lab.replay.policies.registry import describe_policies
 
         click.echo(describe_policies())
         ctx.exit()
@@ -201,11 +201,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
-    from promptkit.replay.policies.registry import parse_policy_names
-    from promptkit.replay.prompt_cache import cache_rule_for
-    from promptkit.replay.results import FailedFile
-    from promptkit.replay.runner import ReplayOptions
-    from promptkit.replay.simulate import ReplayRules
+    from promptkit.lab.replay.policies.registry import parse_policy_names
+    from promptkit.lab.replay.prompt_cache import cache_rule_for
+    from promptkit.lab.replay.results import FailedFile
+    from promptkit.lab.replay.runner import ReplayOptions
+    from promptkit.lab.replay.simulate import ReplayRules
     from promptkit.tokens.prices import read_prices
 
     windows = _check_windows(windows, several=give_advice)
@@ -251,7 +251,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(failures[0].describe())
     _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
-        from promptkit.replay.plot import draw_timeline
+        from promptkit.lab.replay.plot import draw_timeline
 
         _write(plot, draw_timeline(results, plot.suffix))
     for failure in failures:
@@ -288,9 +288,9 @@ def _advise(
     """Print a recommendation for each window."""
     import attrs
 
-    from promptkit.engines import open_engine
-    from promptkit.replay.advice import CANDIDATES, advise
-    from promptkit.replay.runner import replay_each
+    from promptkit.lab.engines import open_engine
+    from promptkit.lab.replay.advice import CANDIDATES, advise
+    from promptkit.lab.replay.runner import replay_each
 
     with open_engine(
         engine,
@@ -331,8 +331,8 @@ def _write_rows(  # noqa: PLR0913  # keywords
 ) -> CorpusSummary:
     """Write the rows, and print the table of all files together."""
     from promptkit.cli.output.replay_table import print_replay
-    from promptkit.corpus.jobs import ReplayJob
-    from promptkit.replay.runner import sum_results
+    from promptkit.lab.corpus.jobs import ReplayJob
+    from promptkit.lab.replay.runner import sum_results
 
     total: FileResult | None = None
     count = 0
@@ -368,8 +368,8 @@ def _play(
     files: list[Path | str], options: ReplayOptions, engine: str, workers: int | None
 ) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
-    from promptkit.engines import open_engine
-    from promptkit.replay.runner import replay as play
+    from promptkit.lab.engines import open_engine
+    from promptkit.lab.replay.runner import replay as play
 
     if engine == "local":
         workers = min(workers or os.cpu_count() or 1, len(files))
@@ -393,8 +393,8 @@ def _show(
     each: bool,
     json_file: Path | None,
 ) -> None:
-    from promptkit.replay.results import results_to_json
-    from promptkit.replay.runner import sum_results
+    from promptkit.lab.replay.results import results_to_json
+    from promptkit.lab.replay.runner import sum_results
 
     total = sum_results(
         results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
@@ -416,7 +416,7 @@ def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path |
 
     if plot:
         from promptkit.bench.plot import check_drawable
-        from promptkit.replay.plot import MAX_FILES
+        from promptkit.lab.replay.plot import MAX_FILES
 
         check_drawable(plot.suffix)
         if len(files) > MAX_FILES:

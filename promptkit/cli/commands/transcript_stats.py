@@ -19,8 +19,8 @@ from promptkit.transcript.view import build_view
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from promptkit.lab.replay.request_log import ConversationLog
     from promptkit.messages import Message
-    from promptkit.replay.request_log import ConversationLog
     from promptkit.transcript.entries import Entry
 
 __all__ = ["collect_recording_stats", "collect_stats", "print_stats"]
@@ -90,7 +90,7 @@ def collect_recording_stats(
     Raises:
         TranscriptError: The file is no recording that promptkit can import.
     """
-    from promptkit.replay.conversation_log import LogOptions, log_conversation
+    from promptkit.lab.replay.conversation_log import LogOptions, log_conversation
     from promptkit.tokens.prices import read_prices
 
     log = log_conversation(file, LogOptions(prices=read_prices(), model=model))
@@ -107,7 +107,7 @@ def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog |
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
     if not 0 < replies <= MAX_REQUESTS:
         return None
-    from promptkit.replay.conversation_log import LogOptions, log_path
+    from promptkit.lab.replay.conversation_log import LogOptions, log_path
     from promptkit.tokens.prices import read_prices
 
     return log_path(path, LogOptions(prices=read_prices(), model=model))

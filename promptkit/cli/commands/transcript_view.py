@@ -11,9 +11,9 @@ import click
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner
 from promptkit.files import write_output
-from promptkit.replay.conversation_log import RECORDED, LogOptions, log_conversation
-from promptkit.replay.conversation_page import conversation_to_html
-from promptkit.replay.policies.registry import find_policy
+from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_conversation
+from promptkit.lab.replay.conversation_page import conversation_to_html
+from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.tokens.prices import read_prices
 
 if TYPE_CHECKING:

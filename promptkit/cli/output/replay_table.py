@@ -14,8 +14,8 @@ from promptkit.cli.output.terminal import escape_control_chars, print_legend, pr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.results import FileResult, PolicyResult
-    from promptkit.replay.runner import ReplayOptions
+    from promptkit.lab.replay.results import FileResult, PolicyResult
+    from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.tokens.prices import BilledTokens
 
 __all__ = ["print_replay"]

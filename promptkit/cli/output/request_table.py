@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, read_width
-from promptkit.replay.request_log import PARTS
+from promptkit.lab.replay.request_log import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.replay.request_log import ConversationLog, LoggedRequest
+    from promptkit.lab.replay.request_log import ConversationLog, LoggedRequest
 
 __all__ = ["print_requests", "requests_to_json"]
 

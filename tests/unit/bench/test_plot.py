@@ -29,8 +29,8 @@ from promptkit.bench.plot import (
     select_largest,
 )
 from promptkit.bench.results import Element, Sweep, run_to_json
-from promptkit.replay.plot import draw_timeline
-from promptkit.replay.results import FileResult
+from promptkit.lab.replay.plot import draw_timeline
+from promptkit.lab.replay.results import FileResult
 from tests.examples import keep_first
 from tests.unit.bench.prompts import BUDGETS, run_of, sweep_of
 

@@ -11,7 +11,7 @@ import pytest
 from promptkit import count_request
 from promptkit.cli.main import main
 from tests.conversations import words
-from tests.unit.replay.conversations import long_conversation, write_transcript
+from tests.unit.lab.replay.conversations import long_conversation, write_transcript
 
 
 @pytest.fixture

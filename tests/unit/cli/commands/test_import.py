@@ -12,7 +12,7 @@ from promptkit import JsonlStore, Transcript
 from promptkit.cli.main import main
 from promptkit.transcript.jsonl.reader import TranscriptReader
 from promptkit.transcript.jsonl.validate import find_problems
-from tests.unit.recordings.samples import CLAUDE, SAMPLES, lines
+from tests.unit.lab.recordings.samples import CLAUDE, SAMPLES, lines
 
 if TYPE_CHECKING:
     from pathlib import Path

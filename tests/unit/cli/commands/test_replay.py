@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.cli.main import main
-from promptkit.replay.policies.registry import POLICY_GROUPS
+from promptkit.lab.replay.policies.registry import POLICY_GROUPS
 from promptkit.testing.server import serve
 from tests.conversations import summary_reply
 from tests.examples import keep_first
-from tests.unit.replay.conversations import long_conversation, write_transcript
+from tests.unit.lab.replay.conversations import long_conversation, write_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,207 @@
+"""The jobs that the command line runs over many files: replay, fit and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+import attrs
+import cattrs
+
+from promptkit.emitters.anthropic import tools_to_anthropic
+from promptkit.emitters.chat import tools_to_chat
+from promptkit.errors import PromptKitError, TranscriptWriteError
+from promptkit.fitting.fit import fit, format_ranges
+from promptkit.lab.corpus.job import FileRows
+from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
+from promptkit.lab.recordings.importing import AUTO, import_recording, read_recording
+from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.replay.recordings import read_recordings
+from promptkit.lab.replay.results import FileResult, result_rows
+from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.tokenizer import count_message
+from promptkit.transcript.addresses import is_url, open_store
+
+if TYPE_CHECKING:
+    from promptkit.lab.replay.recordings import Recording
+    from promptkit.lab.replay.runner import ReplayOptions
+    from promptkit.messages import Json
+
+__all__ = ["FitJob", "ImportJob", "ReplayJob"]
+
+
+@attrs.frozen(kw_only=True)
+class ReplayJob:
+    """Replay the conversations of each file: a row for each conversation and policy.
+
+    >>> run_job(ReplayJob(options=options), ["logs/*.jsonl"], "replay.jsonl", executor=engine)
+    """
+
+    options: ReplayOptions
+
+    def run(self, file: str) -> FileRows:
+        """Replay a file. Its totals are its `FileResult`, which `read_totals` reads."""
+        results = list(replay_conversations(file, self.options))
+        rows = [row for number, result in enumerate(results) for row in result_rows(result, number)]
+        total: Json = cattrs.unstructure(sum_results(results, self.options, file=file))
+        return FileRows(rows=rows, totals=total)
+
+    @staticmethod
+    def read_totals(totals: Json) -> FileResult:
+        """Return the result of a file from its totals."""
+        return cattrs.structure(totals, FileResult)
+
+
+@attrs.frozen(kw_only=True)
+class FitJob:
+    """Make a window of each conversation: a row with its messages, and a receipt of what was kept.
+
+    >>> run_job(FitJob(budget=8_000, model="gpt-5"), ["logs/*.jsonl"], "windows.jsonl", executor=engine)
+    """
+
+    budget: int | None = None
+    """The most tokens of a window. None: the context window of the model, less the tokens reserved
+    for the reply."""
+    model: str | None = None
+    """Decides the tokenizer. None: o200k_base with OpenAI's framing."""
+    to: Literal["openai", "anthropic"] = "openai"
+    """The format of the messages."""
+    keep: Literal["newest", "oldest"] = "newest"
+    """The rounds that stay longest."""
+    shorten: bool = True
+    """Whether messages may be shortened. Otherwise rounds are kept whole, or removed."""
+
+    def run(self, file: str) -> FileRows:
+        """Make the windows of a file.
+
+        A conversation that does not fit has a row with an `error`.
+        """
+        with fetch_file(file) as place:
+            source = {"file": file, "sha256": hash_recording(place)}
+            rows = [
+                {**source, "conversation": number, **self._make_window(recording)}
+                for number, recording in enumerate(read_recordings(place, address=file))
+            ]
+        return FileRows(rows=rows)
+
+    def _make_window(self, recording: Recording) -> dict[str, object]:
+        messages = (*recording.system, *recording.messages)
+        tokenizer = tokenizer_for(self.model)
+        try:
+            fitted = fit(
+                messages,
+                budget=self.budget,
+                model=self.model,
+                tools=recording.tools,
+                keep=self.keep,
+                shorten=self.shorten,
+            )
+            window = (
+                to_openai_json(fitted.messages)
+                if self.to == "openai"
+                else to_anthropic_json(fitted.messages)
+            )
+        except PromptKitError as error:
+            return {"error": str(error)}
+        instructions = next((message.text for message in recording.system), False)
+        overhead = tokenizer.count_overhead(recording.tools, system=instructions).tokens
+        row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
+        if recording.tools:
+            row["tools"] = (
+                tools_to_chat(recording.tools)
+                if self.to == "openai"
+                else tools_to_anthropic(recording.tools)
+            )
+        return {
+            **row,
+            "tokens": fitted.tokens,
+            # The tokenizer has counted most of these messages already, and keeps the counts.
+            "tokens_before": overhead
+            + sum(count_message(message, tokenizer) for message in messages),
+            "exact": fitted.exact,
+            "budget": fitted.budget,
+            "model": self.model,
+            "tokenizer": tokenizer.name,
+            "messages_before": len(messages),
+            "kept": format_ranges(fitted.kept),
+            "changed": format_ranges(fitted.changed),
+            "removed": format_ranges(fitted.removed),
+            "repairs": len(fitted.repairs),
+        }
+
+
+@attrs.frozen(kw_only=True)
+class ImportJob:
+    """Write each recording as a transcript: a row with its counts.
+
+    >>> run_job(ImportJob(out="talks", root="logs/"), ["logs/**/*.jsonl"], "counts.jsonl", executor=engine)
+    """
+
+    out: str | None = None
+    """The folder of the transcripts, which every worker must see, or the URL of a place for
+    conversations. None: only count."""
+    root: str = ""
+    """The beginning of the files' names that is left out of the names of the transcripts. See
+    `find_root`."""
+    format_name: str = AUTO
+    """The format of all files, a name in `FORMATS`. By default it is recognized."""
+
+    def run(self, file: str) -> FileRows:
+        """Import a file."""
+        target = self.find_target(file)
+        if isinstance(target, Path):
+            if not target.resolve().is_relative_to(Path(self.out or "").resolve()):
+                problem = f"a link leads out of {self.out}."
+                raise TranscriptWriteError(problem, file=str(target))
+            target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            result = import_recording(
+                file, target, format_name=self.format_name, overwrite=isinstance(target, Path)
+            )
+        except TranscriptWriteError:
+            # A worker that died after it wrote the conversation, and before it said so, has left
+            # the same entries.
+            if not isinstance(target, str) or open_store(target).load().entries != tuple(
+                _read_entries(file, self.format_name)
+            ):
+                raise
+            result = import_recording(file, format_name=self.format_name)
+        counts: dict[str, Json] = attrs.asdict(result.counts)
+        written = {} if target is None else {"transcript": str(target)}
+        row = {
+            "file": file,
+            **written,
+            "format": result.format,
+            "entries": result.entries,
+            **counts,
+        }
+        return FileRows(rows=[row], totals=counts)
+
+    def find_target(self, file: str) -> Path | str | None:
+        """Return where the transcript of a file is written; None if it is not."""
+        if self.out is None:
+            return None
+        name = self._make_name(file)
+        if is_url(self.out):
+            return f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
+        return Path(self.out, name)
+
+    def _make_name(self, file: str) -> str:
+        """Return the path of a transcript below the output. Nothing in it leads out of there."""
+        parts = [
+            part
+            for part in file.removeprefix(self.root).replace("\\", "/").replace("#", "/").split("/")
+            if part not in ("", ".")
+        ]
+        name = "/".join("__" if part == ".." else part.replace(":", "") for part in parts)
+        return name if name.endswith(".jsonl") else f"{name}.jsonl"
+
+
+def _read_entries(file: str, format_name: str) -> list[object]:
+    return [
+        entry
+        for _, batch in read_recording(file, format_name=format_name)
+        for entry in batch.entries
+    ]

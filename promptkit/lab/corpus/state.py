@@ -1,0 +1,264 @@
+"""The unfinished work of a run, in a file: the names of all files in their order, and what came of those that are done.
+
+It is a database of SQLite. So the results may come in any order and be more than the memory holds,
+a run that was killed goes on where it was, and the output is written in the order of the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+import stat
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import PromptKitError
+from promptkit.lab.corpus.job import FileOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+__all__ = ["CorpusError", "RunState", "open_state"]
+
+SAVE_EVERY = 1.0
+"""Seconds after which results are saved, at the latest: what a kill of the process may cost."""
+
+_OPEN = (
+    os.O_RDWR
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS run (identity TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS files (number INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT NULL, totals TEXT NOT NULL, errors TEXT NOT NULL);
+"""
+
+
+class CorpusError(PromptKitError):
+    """A run over many files cannot begin, go on, or write its output."""
+
+
+@contextmanager
+def open_state(
+    path: Path,
+    identity: str,
+    inputs: Iterable[Iterable[str]],
+    *,
+    find_target: Callable[[str], Path | str | None] | None = None,
+) -> Generator[RunState]:
+    """Open the state of a run, or begin one.
+
+    It is saved at the end of the block, also if the block fails.
+
+    Args:
+        path: The file. Whoever opens it has it alone. Only its owner may read it, and it is never
+            opened through a link.
+        identity: Tells this run from others: only a run of the same identity goes on.
+        inputs: For a run that begins, the names of the files, in groups. Those of a group are
+            sorted; one that comes twice counts once.
+        find_target: Returns the file that the work on a file writes. No two may write the same one,
+            and none an input.
+
+    Yields:
+        The state.
+
+    Raises:
+        CorpusError: The file belongs to another run or cannot be used, another process uses it, or
+            two files have one target.
+    """
+    is_new = _create(path)
+    try:
+        database = sqlite3.connect(path, timeout=0, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _error_of(path, error) from error
+    try:
+        try:
+            _begin(database, path, identity, inputs, find_target, is_new=is_new)
+            state = RunState(database)
+            try:
+                yield state
+            finally:
+                if database.in_transaction:
+                    database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _error_of(path, error) from error
+    finally:
+        database.close()
+
+
+def _create(path: Path) -> bool:
+    """Create the file if there is none, and return whether there was none.
+
+    What another user may have put in its place is refused.
+    """
+    is_new = True
+    try:
+        try:
+            descriptor = os.open(path, _OPEN | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            is_new = False
+            descriptor = os.open(path, _OPEN)
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            status, folder = os.fstat(file.fileno()), path.resolve().parent.stat()
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        problem = f"{path} cannot be used to keep unfinished work: {reason}."
+        raise CorpusError(problem) from error
+    if not stat.S_ISREG(status.st_mode):
+        problem = f"{path} cannot be used to keep unfinished work: it is not a regular file."
+        raise CorpusError(problem)
+    # Whoever owns the folder could replace the file anyway.
+    if os.name == "posix" and status.st_uid not in (os.geteuid(), folder.st_uid):
+        problem = f"{path} cannot be used to keep unfinished work: it belongs to another user."
+        raise CorpusError(problem)
+    return is_new
+
+
+def _begin(  # noqa: PLR0913  # keywords
+    database: sqlite3.Connection,
+    path: Path,
+    identity: str,
+    inputs: Iterable[Iterable[str]],
+    find_target: Callable[[str], Path | str | None] | None,
+    *,
+    is_new: bool,
+) -> None:
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute("BEGIN EXCLUSIVE")
+    found = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not found:
+        for statement in _TABLES.strip().split("\n"):
+            database.execute(statement)
+        database.execute("INSERT INTO run VALUES (?)", (identity,))
+        try:
+            _list_files(database, inputs)
+            if find_target is not None:
+                _check_targets(database, find_target)
+        except BaseException:
+            if is_new:
+                with suppress(OSError):  # a system that keeps open files
+                    path.unlink(missing_ok=True)
+            raise
+    elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
+        problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
+        raise CorpusError(problem)
+    database.execute("COMMIT")
+
+
+def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
+    database.execute("CREATE TEMP TABLE listed (name BLOB PRIMARY KEY) WITHOUT ROWID")
+    for group in inputs:
+        database.executemany(
+            "INSERT OR IGNORE INTO listed VALUES (?)", ((_encode(name),) for name in group)
+        )
+        database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
+        database.execute("DELETE FROM listed")
+
+
+def _check_targets(
+    database: sqlite3.Connection, find_target: Callable[[str], Path | str | None]
+) -> None:
+    """Check that no two files are written to the same place, and none over an input."""
+    database.execute(
+        "CREATE TEMP TABLE places (place BLOB PRIMARY KEY, name BLOB NOT NULL, is_input INTEGER NOT NULL) WITHOUT ROWID"
+    )
+    insert = "INSERT OR IGNORE INTO places VALUES (?, ?, ?)"
+    names = "SELECT name FROM files ORDER BY number"
+    database.executemany(
+        insert,
+        (
+            (_encode(os.path.realpath(_decode(name))), name, 1)
+            for (name,) in database.execute(names)
+        ),
+    )
+    for (name,) in database.execute(names):
+        target = find_target(_decode(name))
+        if target is None:
+            return
+        place = os.path.realpath(target) if isinstance(target, Path) else target
+        if not database.execute(insert, (_encode(place), name, 0)).rowcount:
+            other, is_input = database.execute(
+                "SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)
+            ).fetchone()
+            what = "which is an input" if is_input else f"and so would {_decode(other)}"
+            problem = f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
+            raise CorpusError(problem)
+
+
+def _encode(name: str) -> bytes:
+    """Return a name as the database keeps it. Names of files need not be UTF-8."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _decode(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
+
+
+def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
+    if "locked" in str(error):
+        return CorpusError(
+            f"another process works with {path}: wait until it has ended, or name another output."
+        )
+    return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.")
+
+
+@attrs.frozen
+class RunState:
+    """The state of a run that is open."""
+
+    _database: sqlite3.Connection
+    _saved: list[float] = attrs.field(factory=lambda: [time.monotonic()])
+
+    @property
+    def total(self) -> int:
+        """The number of files."""
+        return int(self._database.execute("SELECT count(*) FROM files").fetchone()[0])
+
+    @property
+    def done(self) -> int:
+        """The number of files that are done."""
+        return int(self._database.execute("SELECT count(*) FROM outcomes").fetchone()[0])
+
+    def list_missing(self) -> Iterator[tuple[int, str]]:
+        """Yield the number and name of each file that is not done, in order."""
+        last = 0
+        query = (
+            "SELECT number, name FROM files WHERE number > ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.number = files.number) "
+            "ORDER BY number LIMIT 1000"
+        )
+        while page := self._database.execute(query, (last,)).fetchall():
+            yield from ((number, _decode(name)) for number, name in page)
+            last = page[-1][0]
+
+    def save(self, number: int, outcome: FileOutcome) -> None:
+        """Keep what came of a file.
+
+        It is on the disk a second later, or when the state is closed.
+        """
+        database = self._database
+        if not database.in_transaction:
+            database.execute("BEGIN")
+        values = (number, outcome.lines, outcome.totals, json.dumps(outcome.errors))
+        database.execute("INSERT INTO outcomes VALUES (?, ?, ?, ?)", values)
+        if time.monotonic() - self._saved[0] >= SAVE_EVERY:
+            database.execute("COMMIT")
+            self._saved[0] = time.monotonic()
+
+    def read(self) -> Iterator[tuple[str, FileOutcome]]:
+        """Yield the name of each file, and what came of it, in order."""
+        query = "SELECT name, lines, totals, errors FROM files JOIN outcomes USING (number) ORDER BY number"
+        for name, lines, totals, errors in self._database.execute(query):
+            yield (
+                _decode(name),
+                FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors))),
+            )

@@ -1,0 +1,165 @@
+"""Export of a conversation: as OpenAI chat messages, as an Anthropic request, or as a transcript without the other branches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.emitters.anthropic import to_anthropic
+from promptkit.emitters.chat import to_chat
+from promptkit.emitters.parts import parse_arguments
+from promptkit.lab.recordings.reading.json_values import dump_json
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.transcript.entries import Checkpoint, Edit, Reset
+from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
+from promptkit.transcript.redaction import redact_json, redact_message
+from promptkit.transcript.view import build_view
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from promptkit.emitters.anthropic import AnthropicRequest
+    from promptkit.emitters.parts import Payload, WireFormat
+    from promptkit.transcript.entries import Entry
+
+__all__ = ["encode_transcript", "messages_from_entries", "to_anthropic_json", "to_openai_json"]
+
+MEDIA_REFERENCE = "[{name}, shown in the message behind the results]"
+
+
+def messages_from_entries(
+    path: Sequence[Entry], *, full: bool = False, redact: Callable[[str], str] | None = None
+) -> list[Message]:
+    """Return the messages that a model would be shown of a path.
+
+    Tool calls and results are paired, as in every view.
+
+    Args:
+        path: The entries, root first.
+        full: Whether to return all messages of the path, as if the conversation had not been
+            compacted, reset or edited.
+        redact: Remove secrets from a text, for example `redact_secrets`. None: redact nothing.
+
+    Returns:
+        The messages, oldest first.
+    """
+    visible = (
+        [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)]
+        if full
+        else path
+    )
+    messages = build_view(visible).messages
+    return [redact_message(message, redact) for message in messages] if redact else list(messages)
+
+
+def to_openai_json(messages: Iterable[Message]) -> Payload:
+    """Convert messages to those of OpenAI's Chat Completions API.
+
+    Texts that stand apart in a message are blocks of their own.
+
+    An image or a document of a tool result goes into a user message after the tool results.
+    Thinking and other parts of one provider are dropped, because chat messages cannot hold them.
+    """
+    moved = _move_media(messages, {"tool", "assistant", "system"})
+    return to_chat([_separate_texts(message, "chat") for message in moved], cache=False)
+
+
+def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
+    """Convert messages to a request for Anthropic's Messages API.
+
+    Texts that stand apart in a message are blocks of their own.
+
+    Arguments that are not a JSON object go into one, as `arguments`.
+    """
+    moved = _move_media(messages, {"assistant", "system"})
+    return to_anthropic(
+        [_wrap_arguments(_separate_texts(message, "anthropic")) for message in moved]
+    )
+
+
+def encode_transcript(
+    entries: Iterable[Entry], *, redact: Callable[[str], str] | None = None
+) -> Iterator[bytes]:
+    """Yield the lines of a transcript file with these entries, which keep their ids and parents.
+
+    `redact` removes secrets from a text.
+    """
+    yield encode_header(Header())
+    for entry in entries:
+        record = entry_to_json(entry)
+        if redact:
+            record["data"] = redact_json(record["data"], redact)
+            entry = entry_from_json(record)  # noqa: PLW2901  # the same entry without secrets
+        yield encode_batch([entry])
+
+
+def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
+    """Move images and documents out of the messages of these roles, into a user message after them."""
+    moved: list[Part] = []
+    for message in messages:
+        if moved and message.role != "tool":
+            yield Message(role="user", content=tuple(moved))
+            moved = []
+        media = (
+            [part for part in message.content if isinstance(part, ImagePart | DocumentPart)]
+            if message.role in roles
+            else []
+        )
+        if not media:
+            yield message
+            continue
+        moved += media
+        content = tuple(
+            MEDIA_REFERENCE.format(name=_media_name(part))
+            if isinstance(part, ImagePart | DocumentPart)
+            else part
+            for part in message.content
+        )
+        yield attrs.evolve(message, content=content)
+    if moved:
+        yield Message(role="user", content=tuple(moved))
+
+
+def _separate_texts(message: Message, target: WireFormat) -> Message:
+    """Put a border between neighbouring texts of a message, such as the blocks of a recorded one, which are sent as one text otherwise."""
+    border = OpaquePart(value={}, tokens=0, provider=f"{target}.part")
+    parts: list[Part] = []
+    for part in message.content:
+        if parts and isinstance(part, str) and isinstance(parts[-1], str):
+            parts.append(border)
+        parts.append(part)
+    return (
+        message
+        if len(parts) == len(message.content)
+        else attrs.evolve(message, content=tuple(parts))
+    )
+
+
+def _media_name(part: ImagePart | DocumentPart) -> str:
+    return (
+        "an image"
+        if isinstance(part, ImagePart)
+        else f"the document {part.name}"
+        if part.name
+        else "a document"
+    )
+
+
+def _wrap_arguments(message: Message) -> Message:
+    calls = tuple(
+        call
+        if _is_object(call.arguments)
+        else attrs.evolve(call, arguments=dump_json({"arguments": call.arguments}))
+        for call in message.tool_calls
+    )
+    return message if calls == message.tool_calls else attrs.evolve(message, tool_calls=calls)
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        parse_arguments(arguments)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,141 @@
+"""Anthropic messages as JSON: a request with its system prompt, a list of messages, or one of these per line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from promptkit.errors import TranscriptFormatError
+from promptkit.lab.recordings.formats.openai_chat import find_layout
+from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
+from promptkit.lab.recordings.reading.format import read_head
+from promptkit.lab.recordings.reading.json_values import as_object, as_text, omit_fields
+from promptkit.lab.recordings.reading.messages import (
+    ANTHROPIC,
+    read_anthropic_content,
+    usage_from_anthropic,
+)
+from promptkit.messages import Message
+from promptkit.providers.anthropic.response import FINISHES
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.conversations import PathPattern
+    from promptkit.lab.recordings.reading.format import Batch, FileHead
+    from promptkit.lab.recordings.reading.json_stream import JsonPath
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["AnthropicFormat"]
+
+NAME = ANTHROPIC
+MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
+BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")
+BLOCK_PATHS = (
+    "content.item.type",
+    "item.content.item.type",
+    "messages.item.content.item.type",
+    "item.messages.item.content.item.type",
+)
+OPENAI_ROLES = {"system", "developer", "tool", "function"}
+
+
+class AnthropicFormat:
+    """Read Anthropic messages."""
+
+    name = NAME
+    description = "Anthropic messages JSON"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether messages have Anthropic's blocks or a separate system prompt, and none of OpenAI's roles."""
+        if find_layout(head) is None or any(
+            path.rpartition("role=")[2] in OPENAI_ROLES
+            for path in head.json_paths
+            if "role=" in path
+        ):
+            return False
+        has_blocks = any(
+            f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS
+        )
+        return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, message by message."""
+        pattern, depth = find_layout(read_head(source)) or ((None,), 0)
+        late_prompts = _find_late_prompts(source, pattern, depth)
+        writer = ConversationWriter(NAME)
+        previous: JsonPath | None = None
+        for member in walk_members(source, [pattern], depth=depth):
+            writer.switch(member.conversation)
+            if member.conversation != previous and member.conversation in late_prompts:
+                yield writer.add([_system_message(late_prompts[member.conversation])])
+            previous = member.conversation
+            if member.pattern is None and member.key == "system":
+                if member.conversation not in late_prompts:
+                    yield writer.add([_system_message(member.value)])
+            elif member.pattern is None:
+                yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
+            elif not isinstance(member.value, Mapping):
+                yield writer.keep_unreadable(member, "no JSON object.")
+            elif payloads := _read_message(member.value):
+                yield writer.add(payloads, messages=1)
+            else:
+                yield writer.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
+
+
+def _find_late_prompts(
+    source: RecordingSource, pattern: PathPattern, depth: int
+) -> dict[JsonPath, Json]:
+    """Find the system prompts that are after their messages in the file.
+
+    This reads the file one more time.
+    """
+    late: dict[JsonPath, Json] = {}
+    if pattern != ("messages", None):
+        return late
+    seen: JsonPath | None = None
+    with suppress(TranscriptFormatError):  # reading the messages will report it
+        for member in walk_members(source, [pattern], depth=depth):
+            if member.pattern is not None:
+                seen = member.conversation
+            elif member.key == "system" and member.conversation == seen:
+                late[member.conversation] = member.value
+    return late
+
+
+def _system_message(value: Json) -> EntryPayload:
+    return MessageEntry(
+        message=Message(role="system", content=tuple(read_anthropic_content(value).parts))
+    )
+
+
+def _read_message(record: JsonObject) -> list[EntryPayload]:
+    role = record.get("role")
+    if role not in ("user", "assistant", "system"):
+        return []
+    blocks = read_anthropic_content(record.get("content"))
+    payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
+    if blocks.parts or blocks.calls or not payloads:
+        reason = as_text(record.get("stop_reason"))
+        message = Message(
+            role="assistant" if role == "assistant" else "system" if role == "system" else "user",
+            content=tuple(blocks.parts),
+            tool_calls=tuple(blocks.calls) if role == "assistant" else (),
+        )
+        usage = usage_from_anthropic(as_object(record.get("usage")))
+        payloads.append(
+            MessageEntry(
+                message=message,
+                usage=usage,
+                model=as_text(record.get("model")),
+                finish=FINISHES.get(reason or "", reason),
+            )
+        )
+    if extra := omit_fields(record, MESSAGE_FIELDS):
+        payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
+    return payloads

@@ -1,0 +1,575 @@
+"""Claude Code's project files: one JSON object per line, each naming its parent line.
+
+A line is a message or a part of one, a mark (a compaction, a file snapshot, the progress of a
+tool), or something that a later version added. A line without a message becomes a custom entry in
+the tree, because later lines may follow it; one with something that the model was shown (an
+attachment, a queued command) becomes a message, too. Subagents are in the same file, as lines of a
+side chain or inside the progress of the call that runs them, and become branches of their own. The
+last answer of one is beside the result of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.lab.recordings.formats.claude_code_attachments import (
+    QUEUED,
+    read_attachment,
+    read_queued_command,
+)
+from promptkit.lab.recordings.formats.claude_code_tree import (
+    ConversationIndex,
+    HeldAnswer,
+    PendingCheckpoint,
+    SessionTree,
+)
+from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_text,
+    keep_bad_line,
+    omit_fields,
+    parse_object,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import read_anthropic_content, usage_from_anthropic
+from promptkit.messages import Message
+from promptkit.providers.anthropic.response import FINISHES
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
+from promptkit.transcript.store import ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.formats.claude_code_tree import Conversation, LinePlace
+    from promptkit.lab.recordings.reading.format import FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["ClaudeCodeFormat"]
+
+NAME = "claude_code"
+
+SESSION_FIELDS = ("cwd", "entrypoint", "gitBranch", "sessionId", "slug", "userType", "version")
+"""Fields about the session. They become a setting, which is written when they change."""
+
+LINE_FIELDS = {
+    "uuid",
+    "parentUuid",
+    "logicalParentUuid",
+    "isSidechain",
+    "timestamp",
+    "type",
+    "message",
+    *SESSION_FIELDS,
+}
+MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
+
+
+class ClaudeCodeFormat:
+    """Read Claude Code's project files."""
+
+    name = NAME
+    description = "Claude Code project JSONL"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether lines have a type and name a session or a parent."""
+        return any(
+            isinstance(record.get("type"), str) and _is_line(record) for record in head.records
+        )
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, line by line."""
+        reader = _Reader()
+        for number, line in source.lines():
+            yield reader.read_line(number, line)
+        yield reader.finish()
+
+
+def _is_line(record: JsonObject) -> bool:
+    return (
+        "parentUuid" in record
+        or "leafUuid" in record
+        or "snapshot" in record
+        or "sessionId" in record
+    )
+
+
+class _Reader:
+    """One pass through a file."""
+
+    def __init__(self) -> None:
+        self._tree = SessionTree()
+        self._conversations = ConversationIndex()
+        self._message_ids: set[str] = set()  # ids of the model's answers
+        self._time = 0.0
+        self._number = 0
+        self._messages = 0
+        self._attachments = 0
+        self._queue: list[Json] = []  # commands that were queued while the model worked
+        self._taken: list[Json] = []  # those that it was shown
+        self._relocated: list[ReadProblem] = []
+
+    def read_line(self, number: int, line: bytes) -> Batch:
+        """Return the entries that are complete after a line.
+
+        There may be none, or earlier ones that were held.
+        """
+        self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
+        conversations = self._conversations.count
+        record = parse_object(line)
+        skipped: tuple[ReadProblem, ...] = ()
+        if isinstance(record, str):
+            skipped = (ReadProblem(line=number, detail=record),)
+            self._append_to_main(keep_bad_line(NAME, number, line, record))
+        else:
+            self._read_record(record, len(line))
+        batch = Batch(
+            entries=self._tree.take(),
+            messages=self._messages,
+            conversations=self._conversations.count - conversations,
+        )
+        return attrs.evolve(
+            batch, skipped=skipped, relocated=tuple(self._relocated), attachments=self._attachments
+        )
+
+    def finish(self) -> Batch:
+        """Return the entries that were held to the end."""
+        self._tree.finish(list(self._conversations))
+        return Batch(entries=self._tree.take())
+
+    def _read_record(self, record: JsonObject, size: int) -> None:
+        self._time = parse_time(record.get("timestamp")) or self._time
+        uuid = as_text(record.get("uuid"))
+        if record.get("type") == "progress" and isinstance(
+            as_object(record.get("data")).get("message"), Mapping
+        ):
+            self._read_subagent_line(record, uuid, size)
+        elif uuid or isinstance(record.get("message"), Mapping):
+            self._read_tree_line(record, uuid or f"line-{self._number}", size)
+        else:
+            self._read_line_without_place(record)
+
+    def _read_subagent_line(self, record: JsonObject, uuid: str | None, size: int) -> None:
+        """Read a subagent's line inside a progress line.
+
+        The children of the progress line become children of its parent.
+        """
+        parent = self._find_parent(record)
+        if parent and uuid:
+            self._tree.places[uuid] = parent
+        subagent = self._conversations.find_subagent(_subagent_name(record))
+        line = _unwrap_subagent_line(
+            record, subagent.last_uuid if subagent else None, begins=subagent is None
+        )
+        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
+
+    def _read_line_without_place(self, record: JsonObject) -> None:
+        """Read a line that has no place in the tree. It is written where it is in the file."""
+        leaf = as_text(record.get("leafUuid")) or ""
+        title = as_text(record.get("summary"))
+        if record.get("type") == "summary" and leaf in self._tree.places and title:
+            conversation, _ = self._tree.places[leaf]
+            self._append(
+                conversation,
+                Label(target=self._tree.entry_of(leaf), label=title),
+                f"line-{self._number}",
+            )
+        else:
+            if record.get("type") == "queue-operation":
+                self._read_queue_operation(record)
+            self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
+
+    def _read_queue_operation(self, record: JsonObject) -> None:
+        """Follow the queue of commands.
+
+        One that is removed while the model works is shown to it; older versions write nothing else
+        of it.
+        """
+        content, operation = record.get("content"), record.get("operation")
+        if operation == "enqueue":
+            self._queue.append(content)
+        elif operation == "popAll":
+            self._queue.clear()
+        elif operation in ("dequeue", "remove") and self._queue:
+            taken = self._queue.pop(self._queue.index(content) if content in self._queue else 0)
+            main = self._tree.main
+            is_shown = (
+                operation == "remove"
+                and main is not None
+                and main.answer is not None
+                and not str(taken).startswith("/")
+            )
+            is_prompt = not str(taken).startswith("<task-notification>")
+            if is_shown and (payload := read_queued_command(taken, NAME, is_prompt=is_prompt)):
+                self._taken.append(taken)
+                self._attachments += 1
+                self._append_to_main(payload)
+
+    def _append_to_main(self, payload: EntryPayload) -> None:
+        """Append an entry to the main conversation."""
+        self._tree.main = self._tree.main or self._conversations.first()
+        self._append(self._tree.main, payload, f"line-{self._number}")
+
+    def _append(self, conversation: Conversation, payload: EntryPayload, preferred_id: str) -> None:
+        self._tree.append(conversation, payload, time=self._time, preferred_id=preferred_id)
+
+    def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
+        """Read a line with a place in the tree."""
+        is_subagent = record.get("isSidechain") is True
+        message = record.get("message")
+        parent = self._find_parent(record)
+        conversation = self._conversations.find(record, parent, self._number)
+        begins = conversation.first is None and conversation.answer is None
+        conversation.has_parents = conversation.has_parents or parent is not None
+        if not is_subagent:
+            self._tree.main = conversation
+        match record.get("type"):
+            case "assistant" if isinstance(message, Mapping):
+                self._read_answer(record, message, uuid, conversation)
+            case "user" if isinstance(message, Mapping) and record.get("isCompactSummary") is True:
+                self._read_summary(record, message, uuid, conversation)
+            case "user" if isinstance(message, Mapping):
+                self._read_user_message(record, message, uuid, conversation)
+            case "system" if record.get("subtype") == "compact_boundary":
+                self._read_compact_boundary(record, uuid, conversation)
+            case _:
+                self._read_other_line(record, uuid, conversation)
+        conversation.last_uuid = uuid
+        if conversation.answer:
+            conversation.answer.bytes_read += size
+        if begins and (
+            first := conversation.first or (conversation.answer and conversation.answer.entry_id)
+        ):
+            self._label(record, uuid, conversation, first)
+        self._tree.limit_answer(conversation)
+
+    def _label(self, record: JsonObject, uuid: str, conversation: Conversation, first: str) -> None:
+        """Label a conversation that begins with the entry `first`."""
+        if record.get("isSidechain") is True:
+            self._append(
+                conversation,
+                Label(target=first, label=f"subagent {record.get('agentId') or uuid}"),
+                f"{first}-label",
+            )
+            return
+        for labelled, target, label in self._conversations.label(conversation, first):
+            self._append(labelled, Label(target=target, label=label), f"{target}-label")
+
+    def _find_parent(self, record: JsonObject) -> LinePlace | None:
+        """Return where the parent of a line went."""
+        return self._tree.places.get(
+            as_text(record.get("parentUuid")) or as_text(record.get("logicalParentUuid")) or ""
+        )
+
+    def _parent_id(
+        self, record: JsonObject, conversation: Conversation, *, may_be_root: bool
+    ) -> str | None:
+        """Return the id of the entry that a line follows.
+
+        `may_be_root`: the line may begin a branch of its own.
+        """
+        parent_uuid = as_text(record.get("parentUuid"))
+        if parent := self._find_parent(record):
+            return self._tree.parent_at(parent)
+        if parent_uuid is None and may_be_root and conversation.first and conversation.has_parents:
+            return None
+        tail = self._tree.flush(conversation)
+        if parent_uuid is not None:
+            place = f"after {tail!r}" if tail else "at the beginning"
+            detail = f"its parent line {parent_uuid!r} is not in this file; it was placed {place}."
+            self._relocated.append(ReadProblem(line=self._number, detail=detail))
+        return tail
+
+    def _write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        parent: str | None,
+        preferred_id: str,
+    ) -> str:
+        return self._tree.write(
+            conversation, payload, parent=parent, time=self._time, preferred_id=preferred_id
+        )
+
+    def _write_session_setting(
+        self, record: JsonObject, conversation: Conversation, parent: str | None
+    ) -> str | None:
+        """Write a setting if the session fields have changed.
+
+        Returns the id of the entry that the line follows then.
+        """
+        session = _session_fields(record)
+        if not session or session == conversation.session_fields:
+            return parent
+        conversation.session_fields = session
+        return self._write(
+            conversation,
+            Setting(name=f"{NAME}.session", value=session),
+            parent,
+            f"line-{self._number}-session",
+        )
+
+    def _read_answer(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
+        """Read a line of an answer of the model.
+
+        All lines of an answer have the same message id.
+        """
+        message_id = as_text(message.get("id"))
+        self._messages = int(message_id is None or message_id not in self._message_ids)
+        self._message_ids.update([message_id] if message_id else [])
+        answer = conversation.answer
+        if (
+            answer is None
+            or message_id is None
+            or answer.message_id != message_id
+            or uuid in self._tree.places
+        ):
+            parent = self._parent_id(record, conversation, may_be_root=False)
+            self._tree.write_answer(conversation)
+            parent = self._write_session_setting(record, conversation, parent)
+            answer = conversation.answer = HeldAnswer(
+                parent, self._tree.ids.allocate(uuid), self._time, message_id
+            )
+        answer.add(
+            read_anthropic_content(message.get("content")),
+            usage=usage_from_anthropic(message.get("usage")),
+            model=as_text(message.get("model")),
+            finish=_read_finish(record, message),
+        )
+        if fields := _read_extra_fields(record, message):
+            self._append(conversation, fields, f"{uuid}-fields")
+        self._tree.places[uuid] = (conversation, answer)
+
+    def _read_user_message(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
+        """Read a user message or tool results."""
+        self._messages = 1
+        blocks = read_anthropic_content(message.get("content"))
+        call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
+        answer = conversation.answer
+        follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
+        payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
+        if blocks.parts or not payloads:
+            payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
+        if fields := _read_extra_fields(record, message):
+            payloads.append(fields)
+        target: str | HeldAnswer
+        if answer is not None and (
+            any(call.id in call_ids for call in answer.calls)
+            or (follows_answer and (call_ids or not answer.is_answered))
+        ):
+            answer.answered_calls |= call_ids
+            for payload in payloads:
+                self._append(
+                    conversation,
+                    payload,
+                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
+                )
+            target = answer
+        else:
+            self._tree.write_answer(conversation)
+            parent = self._parent_id(record, conversation, may_be_root=not call_ids)
+            parent = self._write_session_setting(record, conversation, parent)
+            for payload in payloads:
+                parent = self._write(
+                    conversation,
+                    payload,
+                    parent,
+                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
+                )
+            target = parent or uuid
+        self._tree.places[uuid] = (conversation, target)
+        self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
+
+    def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
+        """Read the last answer of a subagent from the result of its call, if the subagent's own lines end with a tool's result."""
+        subagent = self._conversations.find_subagent(as_text(result.get("agentId")) or "")
+        parts = (
+            read_anthropic_content(result.get("content")).parts
+            if result.get("status") == "completed"
+            else []
+        )
+        if (
+            subagent is None
+            or subagent.answer is None
+            or not (subagent.answer.calls and subagent.answer.is_answered)
+            or not parts
+        ):
+            return
+        usage = usage_from_anthropic(result.get("usage"))
+        payload = MessageEntry(
+            message=Message(role="assistant", content=tuple(parts)),
+            usage=usage,
+            model=subagent.answer.model,
+        )
+        entry_id = self._write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
+        subagent.last_uuid = entry_id
+        self._tree.places[entry_id] = (subagent, entry_id)
+        self._attachments += 1
+
+    def _read_other_line(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
+        """Read a line without a message, or with what the model was shown beside its messages.
+
+        Its children are its children here.
+        """
+        entry = CustomEntry(name=_entry_name(record), data=record)
+        shown = self._read_shown(record)
+        payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
+            for payload, preferred_id in payloads:
+                self._append(conversation, payload, preferred_id)
+            self._tree.places[uuid] = (conversation, conversation.answer)
+        else:
+            parent = self._parent_id(record, conversation, may_be_root=False)
+            for payload, preferred_id in payloads:
+                parent = self._write(conversation, payload, parent, preferred_id)
+            self._tree.places[uuid] = (conversation, parent or uuid)
+
+    def _read_shown(self, record: JsonObject) -> EntryPayload | None:
+        """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
+        attachment = as_object(record.get("attachment"))
+        if attachment.get("type") == QUEUED and attachment.get("prompt") in self._taken:
+            self._taken.remove(attachment.get("prompt"))
+            return None
+        shown = read_attachment(record, NAME)
+        self._attachments += shown is not None
+        return shown
+
+    def _read_compact_boundary(
+        self, record: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
+        """Read the line that begins a compaction. The summary is on a line of its own."""
+        place = self._find_parent(record)
+        parent = self._tree.parent_at(place) if place else None
+        tail = self._tree.flush(conversation)
+        kept = _find_kept_lines(record)
+        first_kept = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
+        boundary = CustomEntry(name=_entry_name(record), data=record)
+        parent = self._write(conversation, boundary, parent or tail, f"{uuid}-boundary")
+        entry_id = self._tree.ids.allocate(uuid)
+        checkpoint = _read_checkpoint(record, first_kept)
+        conversation.pending = PendingCheckpoint(
+            entry_id=entry_id, parent=parent, time=self._time, checkpoint=checkpoint
+        )
+        self._tree.places[uuid] = (conversation, entry_id)
+        if kept:
+            # a line that follows the last kept one is shown after the summary
+            self._tree.places[kept[1]] = (conversation, entry_id)
+
+    def _read_summary(
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+    ) -> None:
+        """Read the summary of a compaction. Older versions wrote it without a boundary line."""
+        self._messages = 1
+        text = "\n\n".join(
+            part
+            for part in read_anthropic_content(message.get("content")).parts
+            if isinstance(part, str)
+        )
+        entry_id = self._tree.write_checkpoint(conversation, text)
+        if entry_id is None:
+            parent = self._parent_id(record, conversation, may_be_root=True)
+            parent = self._write_session_setting(record, conversation, parent)
+            entry_id = self._write(
+                conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid
+            )
+        if fields := _read_extra_fields(record, message):
+            entry_id = self._write(conversation, fields, entry_id, f"{uuid}-fields")
+        self._tree.places[uuid] = (conversation, entry_id)
+
+
+def _entry_name(record: JsonObject) -> str:
+    """Return the name of the custom entry for a line without a message."""
+    kind = as_text(record.get("type")) or "unknown"
+    inner = as_object(record.get("data")) or as_object(record.get("attachment"))
+    subtype = as_text(record.get("subtype")) or as_text(inner.get("type"))
+    return f"{NAME}.{kind}.{subtype}" if subtype else f"{NAME}.{kind}"
+
+
+def _session_fields(record: JsonObject) -> dict[str, Json]:
+    return {name: record[name] for name in SESSION_FIELDS if record.get(name) is not None}
+
+
+def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
+    """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
+    data = omit_fields(record, LINE_FIELDS)
+    if extra := omit_fields(message, MESSAGE_FIELDS):
+        data["message"] = extra
+    return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
+
+
+def _read_finish(record: JsonObject, message: JsonObject) -> str | None:
+    if record.get("isApiErrorMessage") is True:
+        return "error"
+    reason = as_text(message.get("stop_reason"))
+    return FINISHES.get(reason or "", reason)
+
+
+def _read_checkpoint(record: JsonObject, first_kept: str | None) -> Checkpoint:
+    """Return the checkpoint that a boundary line begins, without its summary."""
+    metadata = as_object(record.get("compactMetadata"))
+    return Checkpoint(
+        summary="",
+        first_kept=first_kept,
+        trigger=as_text(metadata.get("trigger")) or "unknown",
+        tokens_before=as_count(metadata.get("preTokens")),
+        tokens_after=as_count(metadata.get("postTokens")),
+    )
+
+
+def _find_kept_lines(record: JsonObject) -> tuple[str, str] | None:
+    """Return the uuids of the first and the last line that a compaction kept; None if it kept none."""
+    metadata = as_object(record.get("compactMetadata"))
+    segment = as_object(metadata.get("preservedSegment"))
+    first, last = as_text(segment.get("headUuid")), as_text(segment.get("tailUuid"))
+    if first and last:
+        return first, last
+    uuids = [
+        uuid
+        for uuid in as_list(as_object(metadata.get("preservedMessages")).get("uuids"))
+        if isinstance(uuid, str)
+    ]
+    return (uuids[0], uuids[-1]) if uuids else None
+
+
+def _subagent_name(record: JsonObject) -> str:
+    data = as_object(record.get("data"))
+    return as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
+
+
+def _unwrap_subagent_line(
+    record: JsonObject, parent_uuid: str | None, *, begins: bool
+) -> JsonObject:
+    """Return the subagent's line inside a progress line.
+
+    The first line of a subagent also gets the fields of the progress.
+    """
+    data = as_object(record.get("data"))
+    origin = (
+        {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})}
+        if begins
+        else {}
+    )
+    line = {
+        **origin,
+        **_session_fields(record),
+        "timestamp": record.get("timestamp"),
+        **as_object(data.get("message")),
+    }
+    return {
+        **line,
+        "agentId": _subagent_name(record),
+        "isSidechain": True,
+        "parentUuid": parent_uuid,
+    }

@@ -1,0 +1,336 @@
+"""Codex CLI's rollout files: a line for each item of the conversation, for each event, and for each compaction.
+
+Messages are in these files twice, as items and as events. Items are read, events become custom
+entries. The items of one answer (reasoning, text, calls) are one message here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
+from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.json_values import (
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    dump_json,
+    keep_bad_line,
+    omit_fields,
+    parse_object,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
+from promptkit.messages import ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
+from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
+from promptkit.transcript.store import ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.format import FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["CodexFormat"]
+
+NAME = "codex"
+PROVIDER = "responses"
+LINE_TYPES = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
+CALL_TYPES = {"function_call", "custom_tool_call", "local_shell_call"}
+OUTPUT_TYPES = {
+    "function_call_output",
+    "custom_tool_call_output",
+    "local_shell_call_output",
+    "mcp_tool_call_output",
+}
+ROLES: Mapping[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+
+MAX_USER_CHARACTERS = 80_000
+"""Characters of the latest user messages that a compaction of older versions keeps with its
+summary: 20,000 tokens of four characters."""
+
+
+class CodexFormat:
+    """Read Codex CLI's rollout files."""
+
+    name = NAME
+    description = "Codex CLI rollout JSONL"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether lines have a known type and a payload, or, in old files, are items themselves."""
+        return any(
+            (
+                as_text(record.get("type")) in LINE_TYPES
+                and isinstance(record.get("payload"), Mapping)
+            )
+            or _is_item(record)
+            or "record_type" in record
+            for record in head.records
+        )
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, line by line."""
+        reader = _Reader()
+        for number, line in source.lines():
+            yield reader.read_line(number, line)
+        yield reader.finish()
+
+
+def _is_item(record: JsonObject) -> bool:
+    kind = as_text(record.get("type"))
+    return "payload" not in record and (
+        (kind in CALL_TYPES | OUTPUT_TYPES and "call_id" in record)
+        or (kind == "message" and "role" in record)
+    )
+
+
+@attrs.define
+class _HeldAnswer:
+    """An answer of the model, as far as it was read, and the entries after it."""
+
+    time: float | None
+    parts: list[Part] = attrs.field(factory=list[Part])
+    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    usage: Usage | None = None
+    followers: list[EntryPayload] = attrs.field(factory=list["EntryPayload"])
+
+
+class _Reader:
+    """One pass through a file."""
+
+    def __init__(self) -> None:
+        self._chain = EntryChain(IdAllocator())
+        self._answer: _HeldAnswer | None = None
+        self._entries: list[Entry] = []
+        self._messages = 0
+        self._model: str | None = None
+        self._has_begun = False
+        self._time: float | None = None
+        self._user_texts: list[str] = []  # the latest user messages, as many as a compaction keeps
+
+    def read_line(self, number: int, line: bytes) -> Batch:
+        """Return the entries that are complete after a line.
+
+        There may be none, or an earlier answer that was held.
+        """
+        record = parse_object(line)
+        if isinstance(record, str):
+            self._keep(keep_bad_line(NAME, number, line, record))
+            return attrs.evolve(
+                self._take_batch(), skipped=(ReadProblem(line=number, detail=record),)
+            )
+        begins, self._has_begun = not self._has_begun, True
+        self._time = parse_time(record.get("timestamp")) or self._time
+        payload = record.get("payload")
+        if isinstance(payload, Mapping):
+            self._read_typed(record, payload)
+        elif _is_item(record) or record.get("type") == "reasoning":
+            self._read_item(record)
+        elif "instructions" in record and "type" not in record:
+            self._write(Setting(name=f"{NAME}.session_meta", value=dict(record)))
+        else:
+            self._keep(
+                CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record)
+            )
+        return attrs.evolve(self._take_batch(), conversations=int(begins))
+
+    def finish(self) -> Batch:
+        """Return the answer that was held to the end."""
+        self._write_answer()
+        return self._take_batch()
+
+    def _take_batch(self) -> Batch:
+        batch = Batch(entries=tuple(self._entries), messages=self._messages)
+        self._entries, self._messages = [], 0
+        return batch
+
+    def _read_typed(self, record: JsonObject, payload: JsonObject) -> None:
+        match record.get("type"):
+            case "response_item":
+                self._read_item(payload)
+            case "compacted":
+                self._read_compaction(payload)
+            case "session_meta" | "turn_context" as kind:
+                self._model = as_text(payload.get("model")) or self._model
+                self._write(Setting(name=f"{NAME}.{kind}", value=dict(payload)))
+            case "event_msg":
+                if payload.get("type") == "token_count" and self._answer:
+                    self._answer.usage = (
+                        usage_from_openai(as_object(payload.get("info")).get("last_token_usage"))
+                        or self._answer.usage
+                    )
+                self._keep(
+                    CustomEntry(
+                        name=f"{NAME}.event_msg.{as_text(payload.get('type')) or 'unknown'}",
+                        data=payload,
+                    )
+                )
+            case _:
+                self._keep(
+                    CustomEntry(
+                        name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record
+                    )
+                )
+
+    def _read_item(self, item: JsonObject) -> None:
+        """Read an item of the conversation."""
+        kind = as_text(item.get("type")) or "unknown"
+        role = ROLES.get(as_text(item.get("role")) or "")
+        if kind == "message" and role == "assistant":
+            self._hold_answer().parts.extend(_read_parts(item.get("content")))
+        elif kind == "message" and role:
+            message = Message(role=role, content=_read_parts(item.get("content")))
+            self._write(MessageEntry(message=message))
+            self._messages += 1
+            if role == "user" and message.text:
+                self._add_user_text(message.text)
+        elif kind in CALL_TYPES:
+            self._hold_answer().calls.append(_read_call(item))
+        elif kind in OUTPUT_TYPES:
+            message = _read_result(item)
+            self._write(MessageEntry(message=message))
+            self._messages += 1
+        elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
+            self._hold_answer().parts.append(OpaquePart(value=item, provider=PROVIDER))
+        else:
+            self._keep(CustomEntry(name=f"{NAME}.{kind}", data=item))
+
+    def _read_compaction(self, payload: JsonObject) -> None:
+        text = as_text(payload.get("message")) or ""
+        history = payload.get("replacement_history")
+        if isinstance(history, list):
+            replacement = tuple(
+                message for item in as_objects(history) if (message := _read_history_item(item))
+            )
+        else:
+            user_messages = tuple(
+                Message(role="user", content=(user_text,)) for user_text in self._user_texts
+            )
+            replacement = (
+                (*user_messages, Message(role="user", content=(text,))) if text else user_messages
+            )
+        extra = omit_fields(payload, {"message", "replacement_history"})
+        self._write(
+            Checkpoint(
+                summary=text,
+                replacement=replacement,
+                trigger="unknown",
+                model=self._model,
+                facts=extra,
+            )
+        )
+        self._messages += bool(text)
+
+    def _add_user_text(self, text: str) -> None:
+        self._user_texts.append(text[:MAX_USER_CHARACTERS])
+        while sum(map(len, self._user_texts)) > MAX_USER_CHARACTERS:
+            del self._user_texts[0]
+
+    def _hold_answer(self) -> _HeldAnswer:
+        if self._answer is None:
+            self._answer = _HeldAnswer(time=self._time)
+            self._messages += 1
+        return self._answer
+
+    def _keep(self, payload: EntryPayload) -> None:
+        """Add a payload that does not end an answer. It is written after the answer."""
+        if self._answer:
+            self._answer.followers.append(payload)
+        else:
+            self._entries += self._chain.add(payload, time=self._time)
+
+    def _write(self, payload: EntryPayload) -> None:
+        self._write_answer()
+        self._entries += self._chain.add(payload, time=self._time)
+
+    def _write_answer(self) -> None:
+        answer, self._answer = self._answer, None
+        if answer:
+            message = Message(
+                role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+            )
+            finish = "tool_calls" if answer.calls else None
+            self._entries += self._chain.add(
+                MessageEntry(message=message, usage=answer.usage, model=self._model, finish=finish),
+                time=answer.time,
+            )
+            self._entries += self._chain.add(*answer.followers)
+
+
+def _read_call(item: JsonObject) -> ToolCall:
+    kind, call_id = item.get("type"), as_text(item.get("call_id")) or as_text(item.get("id")) or ""
+    match kind:
+        case "local_shell_call":
+            return ToolCall(
+                id=call_id, name="local_shell", arguments=dump_json(item.get("action") or {})
+            )
+        case "custom_tool_call":
+            return ToolCall(
+                id=call_id,
+                name=as_text(item.get("name")) or "",
+                arguments=dump_json({"input": item.get("input")}),
+            )
+        case _:
+            return ToolCall(
+                id=call_id,
+                name=as_text(item.get("name")) or "",
+                arguments=dump_arguments(item.get("arguments")),
+            )
+
+
+def _read_result(item: JsonObject) -> Message:
+    output = item.get("output")
+    message = Message(
+        role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output)
+    )
+    return mark_error(message, failed=as_object(output).get("success") is False)
+
+
+def _read_output(output: Json) -> tuple[Part, ...]:
+    """Read the output of a tool: a text, items of content, or in older files an object that contains one of them."""
+    match output:
+        case {"content": str() | list() as content}:
+            return _read_parts(content)
+        case str() | list() | None:
+            return _read_parts(output)
+        case _:
+            return (dump_json(output),)
+
+
+def _read_history_item(item: JsonObject) -> Message | None:
+    """Read an item of the history that replaces the messages before a compaction."""
+    kind, role = as_text(item.get("type")) or "unknown", ROLES.get(as_text(item.get("role")) or "")
+    if role and kind in {"message", "unknown"}:
+        return Message(role=role, content=_read_parts(item.get("content")))
+    if kind in CALL_TYPES:
+        return Message(role="assistant", tool_calls=(_read_call(item),))
+    if kind in OUTPUT_TYPES:
+        return _read_result(item)
+    return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
+
+
+def _read_parts(content: Json) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for block in as_list(content) if isinstance(content, list) else [content]:
+        match block:
+            case None | "" | {"text": ""}:
+                continue
+            case str(text) | {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+                parts.append(text)
+            case {"type": "input_image", "image_url": str(url)}:
+                parts.append(ImagePart(url=url, detail=as_text(as_object(block).get("detail"))))
+            case _:
+                parts.append(OpaquePart(value=block, provider=PROVIDER))
+    return tuple(parts)

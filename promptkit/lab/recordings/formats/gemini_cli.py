@@ -1,0 +1,401 @@
+"""Gemini CLI's session files and checkpoints.
+
+A session holds the tool calls of an answer together with their results. Older sessions are one JSON
+object. Newer ones have a line for each message, written again when the message grows, and lines
+that take messages back. Checkpoints hold Google's contents: turns of parts, in which calls and
+results may have no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    EntryChain,
+    IdAllocator,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, read_head
+from promptkit.lab.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    dump_json,
+    keep_bad_line,
+    omit_fields,
+    parse_object,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import mark_error
+from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
+from promptkit.transcript.store import ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.conversations import PathPattern
+    from promptkit.lab.recordings.reading.format import FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["GeminiCliFormat"]
+
+NAME = "gemini_cli"
+MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}
+CALL_FIELDS = {"id", "name", "args", "result"}
+MESSAGE_TYPES = ("user", "gemini")
+"""The types of messages that the model is shown."""
+
+
+class GeminiCliFormat:
+    """Read Gemini CLI's session files and checkpoints."""
+
+    name = NAME
+    description = "Gemini CLI session JSON"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
+        if _has_lines(head) or _find_turns(head):
+            return True
+        types = {"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths
+        return (
+            "sessionId" in head.json_paths
+            and bool(types)
+            and "messages.item.role" not in head.json_paths
+        )
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, message by message."""
+        head = read_head(source)
+        if _has_lines(head):
+            yield from _LineReader().read(source)
+        elif pattern := _find_turns(head):
+            yield from _read_turns(source, pattern)
+        else:
+            yield from _read_session(source)
+
+
+def _has_lines(head: FileHead) -> bool:
+    """Return whether the file has a line for each message."""
+    session = any(
+        isinstance(record.get("sessionId"), str) and "projectHash" in record
+        for record in head.records[:1]
+    )
+    return session and any(
+        _is_message(record) or "$set" in record or "$rewindTo" in record
+        for record in head.records[1:]
+    )
+
+
+def _is_message(record: JsonObject) -> bool:
+    return isinstance(record.get("id"), str) and isinstance(record.get("type"), str)
+
+
+def _find_turns(head: FileHead) -> PathPattern | None:
+    """Return the path of a checkpoint's turns: the file is a list of Google's contents, or has one as `history`.
+
+    None: no checkpoint.
+    """
+    for path, pattern in (("item", (None,)), ("history.item", ("history", None))):
+        if f"{path}.parts" in head.json_paths and f"{path}.role" in head.json_paths:
+            return pattern
+    return None
+
+
+def _read_session(source: RecordingSource) -> Iterator[Batch]:
+    """Read a session that is one JSON object."""
+    writer = ConversationWriter(NAME)
+    for member in walk_members(source, [("messages", None)]):
+        writer.switch(member.conversation)
+        if member.pattern is None:
+            yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
+        elif isinstance(member.value, Mapping):
+            record = member.value
+            payloads = _read_message(record)
+            is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
+            time, entry_id = parse_time(record.get("timestamp")), as_text(record.get("id"))
+            yield writer.add(payloads, messages=int(is_message), time=time, entry_id=entry_id)
+        else:
+            yield writer.keep_unreadable(member, "no JSON object.")
+
+
+class _LineReader:
+    """One pass through a file of lines.
+
+    The latest messages are held, because they may be written again until the next turn begins.
+    """
+
+    def __init__(self) -> None:
+        self._chain = EntryChain(IdAllocator())
+        # for each id of a message the entry that it follows
+        self._parents: dict[str, str | None] = {}
+        self._held: list[JsonObject] = []
+        self._has_begun = False
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of the file."""
+        for number, line in source.lines():
+            record = parse_object(line)
+            if isinstance(record, str):
+                yield from self._release()
+                entries = self._chain.add(keep_bad_line(NAME, number, line, record))
+                yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))
+            elif _is_message(record):
+                yield from self._hold(record)
+            else:
+                yield from self._read_session_line(record)
+        yield from self._release()
+
+    def _hold(self, record: JsonObject) -> Iterator[Batch]:
+        """Hold a message. Yields earlier messages that are complete now."""
+        for index, held in enumerate(self._held):
+            if held.get("id") == record.get("id"):
+                self._held[index] = record
+                return
+        if record.get("id") in self._parents:
+            yield Batch(entries=self._chain.add(CustomEntry(name=f"{NAME}.update", data=record)))
+            return
+        if record.get("type") in MESSAGE_TYPES:
+            yield from self._release()
+        self._held.append(record)
+
+    def _read_session_line(self, record: JsonObject) -> Iterator[Batch]:
+        """Read a line about the session, or one that takes back a message and all after it.
+
+        The line itself is kept as well.
+        """
+        patch, target = as_object(record.get("$set")), record.get("$rewindTo")
+        if not isinstance(target, str) and "messages" not in patch:
+            name = "set" if "$set" in record else "session"
+            yield Batch(entries=self._chain.add(Setting(name=f"{NAME}.{name}", value=record)))
+            return
+        yield from self._release()
+        yield Batch(
+            entries=self._chain.add(
+                CustomEntry(name=f"{NAME}.{'set' if patch else 'rewind'}", data=record)
+            )
+        )
+        if isinstance(target, str):
+            self._chain.tail = self._parents.get(target)
+        for message in as_objects(patch.get("messages")):
+            if _is_message(message) and message["id"] not in self._parents:
+                yield from self._hold(message)
+
+    def _release(self) -> Iterator[Batch]:
+        """Yield the messages that are held."""
+        for record in self._held:
+            message_id = str(record["id"])
+            self._parents.setdefault(message_id, self._chain.tail)
+            payloads = _read_message(record)
+            is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
+            entries = self._chain.add(
+                *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
+            )
+            yield Batch(
+                entries=entries,
+                messages=int(is_message),
+                conversations=int(is_message and not self._has_begun),
+            )
+            self._has_begun |= is_message
+        self._held = []
+
+
+def _read_message(record: JsonObject) -> list[EntryPayload]:
+    """Read a message and the results of its tool calls.
+
+    What the program showed the user only becomes a custom entry.
+    """
+    extra = omit_fields(record, MESSAGE_FIELDS)
+    match record.get("type"):
+        case "user":
+            content = tuple(_read_parts(record.get("content")))
+            payloads: list[EntryPayload] = [
+                MessageEntry(message=Message(role="user", content=content))
+            ]
+        case "gemini":
+            calls = as_objects(record.get("toolCalls"))
+            payloads = [_read_answer(record, calls)]
+            payloads += [
+                MessageEntry(message=result) for call in calls if (result := _read_result(call))
+            ]
+            extra_by_call = {
+                as_text(call.get("id")) or "": fields
+                for call in calls
+                if (fields := omit_fields(call, CALL_FIELDS))
+            }
+            extra = {
+                **omit_fields(extra, {"toolCalls", "thoughts", "model"}),
+                **({"calls": extra_by_call} if extra_by_call else {}),
+            }
+        case kind:
+            return [
+                CustomEntry(
+                    name=f"{NAME}.{kind if isinstance(kind, str) else 'message'}", data=record
+                )
+            ]
+    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+
+
+def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
+    thoughts = [
+        OpaquePart(value={"type": "thought", **thought}, provider=NAME)
+        for thought in as_objects(record.get("thoughts"))
+    ]
+    tool_calls = tuple(
+        ToolCall(
+            id=as_text(call.get("id")) or "",
+            name=as_text(call.get("name")) or "",
+            arguments=dump_json(call.get("args") or {}),
+        )
+        for call in calls
+    )
+    message = Message(
+        role="assistant",
+        content=(*thoughts, *_read_parts(record.get("content"))),
+        tool_calls=tool_calls,
+    )
+    return MessageEntry(
+        message=message,
+        usage=_read_usage(as_object(record.get("tokens"))),
+        model=as_text(record.get("model")),
+    )
+
+
+def _read_usage(tokens: JsonObject) -> Usage | None:
+    input_tokens = as_count(tokens.get("input"))
+    if input_tokens is None:
+        return None
+    output_tokens = (as_count(tokens.get("output")) or 0) + (as_count(tokens.get("thoughts")) or 0)
+    cached_tokens = min(as_count(tokens.get("cached")) or 0, input_tokens)
+    return Usage(
+        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens
+    )
+
+
+def _read_result(call: JsonObject) -> Message | None:
+    """Read the result of a tool call; None if there is none yet."""
+    result = call.get("result")
+    if result in (None, []):
+        return None
+    parts: list[Part] = []
+    for part in as_list(result) if isinstance(result, list) else [result]:
+        parts += _read_result_parts(part)
+    message = Message(
+        role="tool",
+        tool_call_id=as_text(call.get("id")) or "",
+        name=as_text(call.get("name")),
+        content=tuple(parts),
+    )
+    return mark_error(message, failed=call.get("status") == "error")
+
+
+def _read_turns(source: RecordingSource, pattern: PathPattern) -> Iterator[Batch]:
+    """Read a checkpoint."""
+    writer, turns = ConversationWriter(NAME), _TurnReader()
+    for member in walk_members(source, [pattern]):
+        writer.switch(member.conversation)
+        if member.pattern is None:
+            yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
+        elif isinstance(member.value, Mapping):
+            payloads = turns.read(member.value)
+            yield writer.add(
+                payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
+                messages=int(bool(payloads)),
+            )
+        else:
+            yield writer.keep_unreadable(member, "no JSON object.")
+
+
+class _TurnReader:
+    """Read turns of Google's contents one after the other, and give calls without ids one that their results get as well."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._open_calls: dict[str, list[str]] = {}  # names of tools → ids of calls, oldest first
+
+    def read(self, turn: JsonObject) -> list[EntryPayload]:
+        """Read the messages of a turn: tool results first. Empty for what is not a turn."""
+        role, parts = turn.get("role"), turn.get("parts")
+        if role not in ("user", "model") or not isinstance(parts, list):
+            return []
+        payloads: list[EntryPayload] = []
+        calls: list[ToolCall] = []
+        content: list[Part] = []
+        for part in as_list(parts):
+            match part:
+                case {"functionCall": Mapping() as call} if role == "model":
+                    calls.append(self._read_call(as_object(call)))
+                case {"functionResponse": Mapping() as response}:
+                    payloads.append(
+                        MessageEntry(message=self._read_result(as_object(response), part))
+                    )
+                case _:
+                    content += _read_parts(part)
+        if content or calls or not payloads:
+            message = Message(
+                role="user" if role == "user" else "assistant",
+                content=tuple(content),
+                tool_calls=tuple(calls),
+            )
+            payloads.append(MessageEntry(message=message))
+        extra = omit_fields(turn, {"role", "parts"})
+        return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+
+    def _read_call(self, call: JsonObject) -> ToolCall:
+        self._calls += 1
+        name, call_id = as_text(call.get("name")) or "", as_text(call.get("id"))
+        if not call_id:
+            call_id = f"call-{self._calls}"
+            self._open_calls.setdefault(name, []).append(call_id)
+        return ToolCall(id=call_id, name=name, arguments=dump_json(call.get("args") or {}))
+
+    def _read_result(self, response: JsonObject, part: Json) -> Message:
+        name, call_id = as_text(response.get("name")), as_text(response.get("id"))
+        open_calls = self._open_calls.get(name or "")
+        if not call_id:
+            call_id = open_calls.pop(0) if open_calls else ""
+        message = Message(
+            role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part))
+        )
+        return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
+
+
+def _read_result_parts(part: Json) -> list[Part]:
+    """Read the content of a tool result: a part with a `functionResponse`, or any other part."""
+    response = as_object(as_object(as_object(part).get("functionResponse")).get("response"))
+    if not response:
+        return _read_parts(part)
+    if len(response) == 1 and (text := as_text(next(iter(response.values())))) is not None:
+        return [text] if text else []  # `output`, or `error`
+    return [dump_json(response)]
+
+
+def _read_parts(content: Json) -> list[Part]:
+    """Read content: a text, or Google's parts."""
+    parts: list[Part] = []
+    for part in as_list(content) if isinstance(content, list) else [content]:
+        match part:
+            case None | "" | {"text": ""}:
+                continue
+            case str(text):
+                parts.append(text)
+            case {"text": str(text)} if as_object(part).get("thought") is not True:
+                parts.append(text)
+            case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith(
+                "image/"
+            ):
+                parts.append(ImagePart(url=f"data:{kind};base64,{data}", media_type=kind))
+            case {"thought": True}:
+                parts.append(
+                    OpaquePart(value={"type": "thought", **as_object(part)}, provider=NAME)
+                )
+            case _:
+                parts.append(OpaquePart(value=part, provider=NAME))
+    return parts

@@ -1,0 +1,135 @@
+"""mini-swe-agent's trajectories: chat messages with the agent's notes, alone or together with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
+from promptkit.lab.recordings.reading.json_values import (
+    as_object,
+    as_objects,
+    as_text,
+    omit_fields,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
+from promptkit.messages import Message, OpaquePart, Part, ToolCall
+from promptkit.transcript.entries import CustomEntry, MessageEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.format import Batch, FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["MiniSweAgentFormat"]
+
+NAME = "mini_swe_agent"
+PROVIDER = "responses"
+
+
+class MiniSweAgentFormat:
+    """Read mini-swe-agent's trajectories."""
+
+    name = NAME
+    description = "mini-swe-agent trajectory JSON"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
+        named = any(fact.startswith("trajectory_format=mini-swe-agent") for fact in head.json_paths)
+        settings = "messages.item.role" in head.json_paths and bool(
+            {"info.config", "info.mini_version", "info.exit_status"} & head.json_paths
+        )
+        listed = head.name.endswith(".traj.json") and bool(
+            {"item.role", "messages.item.role"} & head.json_paths
+        )
+        return named or settings or listed
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, message by message."""
+        writer = ConversationWriter(NAME)
+        for member in walk_members(source, [(None,), ("messages", None)]):
+            writer.switch(member.conversation)
+            if member.pattern is None:
+                yield writer.keep(member)
+            elif isinstance(member.value, Mapping):
+                time = parse_time(as_object(member.value.get("extra")).get("timestamp"))
+                payloads = _read_responses_item(member.value)
+                is_message = bool(payloads) or isinstance(member.value.get("role"), str)
+                yield writer.add(
+                    payloads or _read_message(member.value), messages=int(is_message), time=time
+                )
+            else:
+                yield writer.keep_unreadable(member, "no JSON object.")
+
+
+def _read_message(record: JsonObject) -> list[EntryPayload]:
+    """Read a message.
+
+    The agent's exit, the last message, is one of the user, as it was before the agent had a role
+    for it.
+    """
+    response = as_object(as_object(record.get("extra")).get("response"))
+    choices = as_objects(response.get("choices"))
+    finish = as_text(choices[0].get("finish_reason")) if choices else None
+    usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
+    if record.get("role") == "exit":
+        message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, NAME)
+        return [message, CustomEntry(name=f"{NAME}.exit", data=omit_fields(record, {"content"}))]
+    payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
+    return payloads or [
+        CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)
+    ]
+
+
+def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
+    """Read a reply of several items or the output of a call, as OpenAI's Responses API has them.
+
+    Empty for any other record.
+    """
+    if record.get("type") == "function_call_output":
+        text, call = as_text(record.get("output")), as_text(record.get("call_id"))
+        if text is None or call is None:
+            return []
+        payloads: list[EntryPayload] = [
+            MessageEntry(
+                message=Message(role="tool", tool_call_id=call, content=(text,) if text else ())
+            )
+        ]
+        extra = omit_fields(record, {"type", "output", "call_id"})
+    elif record.get("object") == "response" and isinstance(record.get("output"), list):
+        message = _read_reply(as_objects(record.get("output")))
+        usage = usage_from_openai(record.get("usage"))
+        payloads = [MessageEntry(message=message, usage=usage, model=as_text(record.get("model")))]
+        extra = omit_fields(record, {"object", "output", "model"})
+    else:
+        return []
+    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+
+
+def _read_reply(items: list[JsonObject]) -> Message:
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    for item in items:
+        match item:
+            case {
+                "type": "function_call",
+                "call_id": str(call),
+                "name": str(name),
+                "arguments": str(arguments),
+            }:
+                calls.append(ToolCall(id=call, name=name, arguments=arguments))
+            case {"type": "message", "content": list()}:
+                for block in as_objects(item.get("content")):
+                    text = (
+                        as_text(block.get("text")) if block.get("type") == "output_text" else None
+                    )
+                    content.append(
+                        OpaquePart(value=block, provider=PROVIDER) if text is None else text
+                    )
+            case _:
+                content.append(OpaquePart(value=item, provider=PROVIDER))
+    return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))

@@ -1,0 +1,201 @@
+"""OpenHands' files: the log of one request to a model with its reply, or the events of a session.
+
+A completion log contains the conversation as it was sent. Its reply becomes an observation and no
+message, because the next log of the session contains it as a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
+from promptkit.lab.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    dump_json,
+    omit_fields,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import (
+    mark_error,
+    read_chat_message,
+    usage_from_openai,
+)
+from promptkit.messages import ImagePart, Message, Part, ToolCall
+from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.format import Batch, FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["OpenHandsFormat"]
+
+NAME = "openhands"
+EVENTS = (
+    "item.action",
+    "item.observation",
+    "history.item.action",
+    "history.item.observation",
+    "history.item.item.action",
+)
+INTERNAL_ACTIONS = {"null", "change_agent_state", "recall", "condensation", "condensation_request"}
+"""Actions that are no tool calls of the model."""
+
+
+class OpenHandsFormat:
+    """Read OpenHands' completion logs and event lists."""
+
+    name = NAME
+    description = "OpenHands completion log or events JSON"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file has messages, a response and the request's arguments, or events with an action or an observation."""
+        logged = (
+            "messages.item.role" in head.json_paths
+            and "response" in head.json_paths
+            and bool({"kwargs", "args", "cost"} & head.json_paths)
+        )
+        acted = (
+            any(fact in head.json_paths for fact in EVENTS) and "trajectory" not in head.json_paths
+        )
+        sourced = {
+            "item.source",
+            "history.item.source",
+            "history.item.item.source",
+        } & head.json_paths
+        return logged or (acted and bool(sourced))
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, message by message."""
+        writer = ConversationWriter(NAME)
+        for member in walk_members(source, [("messages", None), (None,), ("history", None)]):
+            writer.switch(member.conversation)
+            if member.pattern == ("messages", None) and isinstance(member.value, Mapping):
+                payloads = read_chat_message(member.value, NAME)
+                yield writer.add(
+                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
+                    messages=int(bool(payloads)),
+                )
+            elif member.pattern is None:
+                yield _keep_log_field(writer, member.key, member.value)
+            elif isinstance(member.value, Mapping | list):
+                # In older files an action and its observation are one list.
+                for event in as_objects(
+                    member.value if isinstance(member.value, list) else [member.value]
+                ):
+                    payloads = _read_event(event)
+                    is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
+                    yield writer.add(
+                        payloads, messages=int(is_message), time=parse_time(event.get("timestamp"))
+                    )
+            else:
+                yield writer.keep_unreadable(member, "no JSON object.")
+
+
+def _keep_log_field(writer: ConversationWriter, key: str, value: Json) -> Batch:
+    if key == "response":
+        response = as_object(value)
+        usage = usage_from_openai(response.get("usage"))
+        data: dict[str, Json] = {"response": value}
+        if usage:
+            data["usage"] = {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "cached_tokens": usage.cached_tokens,
+            }
+        return writer.add([Observation(name=f"{NAME}.response", data=data)])
+    if key in ("kwargs", "args"):
+        return writer.add([Setting(name=f"{NAME}.{key}", value=value)])
+    return writer.add([CustomEntry(name=f"{NAME}.{key}", data=value)])
+
+
+def _read_event(event: JsonObject) -> list[EntryPayload]:
+    """Read an event: a message, a tool call, a tool result, or a custom entry."""
+    action, args = as_text(event.get("action")), as_object(event.get("args"))
+    payloads: list[EntryPayload] = []
+    if action == "system" and (text := as_text(args.get("content"))):
+        payloads = [MessageEntry(message=Message(role="system", content=(text,)))]
+    elif action == "message":
+        text = as_text(args.get("content")) or as_text(event.get("message")) or ""
+        images = [
+            ImagePart(url=url) for url in as_list(args.get("image_urls")) if isinstance(url, str)
+        ]
+        content: tuple[Part, ...] = (*([text] if text else []), *images)
+        payloads = [
+            MessageEntry(
+                message=Message(
+                    role="assistant" if event.get("source") == "agent" else "user", content=content
+                )
+            )
+        ]
+    elif action is not None and action not in INTERNAL_ACTIONS and event.get("source") == "agent":
+        payloads = [_read_action(event, action, args)]
+    elif "observation" in event and (call_id := _find_tool_call_id(event)):
+        text = as_text(event.get("content")) or ""
+        result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
+        payloads = [
+            MessageEntry(message=mark_error(result, failed=event.get("observation") == "error"))
+        ]
+    elif event.get("observation") == "error" and (text := as_text(event.get("content"))):
+        # the model is told of it as by the user
+        payloads = [MessageEntry(message=Message(role="user", content=(text,)))]
+    if not payloads:
+        return [
+            CustomEntry(
+                name=f"{NAME}.{action or as_text(event.get('observation')) or 'event'}", data=event
+            )
+        ]
+    extra = omit_fields(event, {"timestamp", "content", "source"})
+    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+
+
+def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPayload:
+    """Read a tool call.
+
+    If the event does not have the call's id, the id is made of the event's number.
+    """
+    metadata = as_object(event.get("tool_call_metadata"))
+    response = as_object(metadata.get("model_response"))
+    call_id, arguments = as_text(metadata.get("tool_call_id")), None
+    for choice in as_objects(response.get("choices")):
+        for call in as_objects(as_object(choice.get("message")).get("tool_calls")):
+            if call_id is not None and call.get("id") == call_id:
+                arguments = as_text(as_object(call.get("function")).get("arguments"))
+    thought = as_text(args.get("thought"))
+    message = Message(
+        role="assistant",
+        content=(thought,) if thought else (),
+        tool_calls=(
+            ToolCall(
+                id=call_id or f"event-{as_count(event.get('id'))}",
+                name=as_text(metadata.get("function_name")) or action,
+                arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+            ),
+        ),
+    )
+    return MessageEntry(
+        message=message,
+        usage=usage_from_openai(response.get("usage")),
+        model=as_text(response.get("model")),
+    )
+
+
+def _find_tool_call_id(event: JsonObject) -> str | None:
+    """Return the id of the tool call that an observation answers; None for an observation without a call."""
+    call_id = as_text(as_object(event.get("tool_call_metadata")).get("tool_call_id"))
+    cause = as_count(event.get("cause"))
+    if call_id is not None or event.get("observation") in (
+        *INTERNAL_ACTIONS,
+        "agent_state_changed",
+    ):
+        return call_id
+    return None if cause is None else f"event-{cause}"

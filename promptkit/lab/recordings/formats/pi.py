@@ -1,0 +1,385 @@
+"""pi's session files, versions 1 to 3: one JSON object per line.
+
+Since version 2 each line names its parent.
+
+Version 1 has no ids: each line follows the one before it, and a compaction names the first kept
+line by its index in the file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
+from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    keep_bad_line,
+    omit_fields,
+    parse_object,
+    parse_time,
+)
+from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
+from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.transcript.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomEntry,
+    CustomMessage,
+    Label,
+    MessageEntry,
+    Setting,
+)
+from promptkit.transcript.store import ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.lab.recordings.reading.format import FileHead
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = ["PiFormat"]
+
+NAME = "pi"
+LINE_FIELDS = {"type", "id", "parentId", "timestamp"}
+FINISHES = {
+    "stop": "stop",
+    "length": "length",
+    "toolUse": "tool_calls",
+    "error": "error",
+    "aborted": "aborted",
+}
+SETTING_TYPES = ("model_change", "thinking_level_change", "session_info")
+MAX_KEPT_MESSAGES = 500
+"""Messages that a compaction may keep by their number."""
+
+
+class PiFormat:
+    """Read pi's session files."""
+
+    name = NAME
+    description = "pi session JSONL, versions 1 to 3"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file has a session header, or messages on lines that name no session."""
+        return any(
+            (
+                record.get("type") == "session"
+                and isinstance(record.get("id"), str)
+                and "message" not in record
+            )
+            or (
+                record.get("type") == "message"
+                and isinstance(record.get("message"), Mapping)
+                and "sessionId" not in record
+            )
+            for record in head.records
+        )
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, line by line."""
+        reader = _Reader()
+        for number, line in source.lines():
+            yield reader.read_line(number, line)
+
+
+class _Reader:
+    """One pass through a file."""
+
+    def __init__(self) -> None:
+        self._chain = EntryChain(IdAllocator())
+        self._by_index: list[str | None] = []  # for version 1: the first entry of each line
+        # the first and the last entry of each line
+        self._by_line_id: dict[str, tuple[str, str]] = {}
+        self._latest_messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
+        self._has_begun = False
+        self._session = 0
+        self._relocated: list[ReadProblem] = []
+
+    def read_line(self, number: int, line: bytes) -> Batch:
+        """Return the entries of a line."""
+        record = parse_object(line)
+        if isinstance(record, str):
+            entries = self._chain.add(keep_bad_line(NAME, number, line, record))
+            return Batch(
+                entries=entries,
+                skipped=(ReadProblem(line=number, detail=record),),
+                call_id_scope=str(self._session),
+            )
+        self._relocated = []
+        begins = not self._has_begun and record.get("type") != "session"
+        if record.get("type") == "session":
+            if self._has_begun:
+                self._chain.tail = None
+                self._by_line_id.clear()
+            self._by_index.clear()
+            self._session += 1
+            self._has_begun, begins = True, True
+        self._has_begun = True
+        own = as_text(record.get("id"))
+        if own is not None and record.get("type") != "session":
+            self._chain.tail = self._find_parent(record, number)
+        payloads = self._read_payloads(record)
+        entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=own)
+        is_message = any(
+            isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
+            for entry in entries
+        )
+        is_message = is_message or (
+            record.get("type") == "message" and isinstance(record.get("message"), Mapping)
+        )
+        if own is not None:
+            self._by_line_id[own] = (entries[0].id, entries[-1].id)
+        self._by_index.append(entries[0].id)
+        if is_message:
+            self._latest_messages.append(entries[0].id)
+        return Batch(
+            entries=entries,
+            messages=int(is_message),
+            conversations=int(begins),
+            call_id_scope=str(self._session),
+            relocated=tuple(self._relocated),
+        )
+
+    def _find_parent(self, record: JsonObject, number: int) -> str | None:
+        """Return the id of the entry that a line follows."""
+        parent_id = record.get("parentId")
+        if parent_id is None and "parentId" in record and self._by_line_id:
+            return None
+        if isinstance(parent_id, str) and parent_id in self._by_line_id:
+            return self._by_line_id[parent_id][1]
+        if parent_id is not None:
+            place = f"after {self._chain.tail!r}" if self._chain.tail else "at the beginning"
+            self._relocated.append(
+                ReadProblem(
+                    line=number,
+                    detail=f"its parent {parent_id!r} is not before it; it was placed {place}.",
+                )
+            )
+        return self._chain.tail
+
+    def _read_payloads(self, record: JsonObject) -> list[EntryPayload]:
+        """Read the payloads of a line. What is not understood becomes a custom entry."""
+        kind = as_text(record.get("type")) or "unknown"
+        extra = omit_fields(record, LINE_FIELDS)
+        if kind == "session":
+            return [Setting(name=f"{NAME}.session", value=dict(record))]
+        if kind in SETTING_TYPES:
+            return [Setting(name=f"{NAME}.{kind}", value=extra)]
+        return (
+            self._read_visible(record, extra)
+            or self._read_reference(record)
+            or [CustomEntry(name=f"{NAME}.{kind}", data=record)]
+        )
+
+    def _read_visible(self, record: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
+        """Read a line that the model is shown. Empty for any other line."""
+        message, summary = record.get("message"), as_text(record.get("summary"))
+        match record.get("type"):
+            case "message" if isinstance(message, Mapping):
+                return _read_message(message)
+            case "compaction" if summary is not None:
+                return [
+                    self._read_checkpoint(record, summary),
+                    *_keep_fields(
+                        omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
+                    ),
+                ]
+            case "custom_message":
+                name = as_text(record.get("customType")) or NAME
+                custom = Message(role="user", content=_read_parts(record.get("content"), ""))
+                return [
+                    CustomMessage(name=name, message=custom),
+                    *_keep_fields(omit_fields(extra, {"customType", "content"})),
+                ]
+            case _:
+                return []
+
+    def _read_reference(self, record: JsonObject) -> list[EntryPayload]:
+        """Read a line about another line: a label or the summary of a branch.
+
+        Empty for any other line.
+        """
+        target = self._by_line_id.get(
+            as_text(record.get("targetId")) or as_text(record.get("fromId")) or ""
+        )
+        label, summary = as_text(record.get("label")), as_text(record.get("summary"))
+        if target and record.get("type") == "branch_summary" and summary is not None:
+            return [
+                BranchSummary(
+                    summary=summary, leaf=target[1], facts=as_object(record.get("details"))
+                )
+            ]
+        if target and record.get("type") == "label" and label is not None:
+            return [Label(target=target[0], label=label)]
+        return []
+
+    def _read_checkpoint(self, record: JsonObject, summary: str) -> Checkpoint:
+        index, last = (
+            as_count(record.get("firstKeptEntryIndex")),
+            as_count(record.get("keepLastMessages")),
+        )
+        first = None
+        if (first_kept_id := as_text(record.get("firstKeptEntryId"))) is not None:
+            first = (
+                self._by_line_id[first_kept_id][0] if first_kept_id in self._by_line_id else None
+            )
+        elif index is not None:
+            first = self._by_index[index] if 0 < index < len(self._by_index) else None
+        elif last and self._latest_messages:
+            first = self._latest_messages[-min(last, len(self._latest_messages))]
+        return Checkpoint(
+            summary=summary,
+            first_kept=first,
+            trigger="extension"
+            if record.get("fromHook") is True or record.get("fromExtension") is True
+            else "unknown",
+            tokens_before=as_count(record.get("tokensBefore")),
+            facts=as_object(record.get("details")),
+        )
+
+
+def _read_message(message: JsonObject) -> list[EntryPayload]:
+    """Read a message of the conversation."""
+    extra = omit_fields(message, {"role", "content", "timestamp"})
+    content = message.get("content")
+    match message.get("role"):
+        case "user":
+            return [
+                MessageEntry(message=Message(role="user", content=_read_parts(content, ""))),
+                *_keep_fields(extra),
+            ]
+        case "assistant":
+            return _read_reply(message, extra)
+        case "toolResult":
+            call_id, name = as_text(message.get("toolCallId")), as_text(message.get("toolName"))
+            result = Message(
+                role="tool", content=_read_parts(content, ""), tool_call_id=call_id or "", name=name
+            )
+            result = mark_error(result, failed=message.get("isError") is True)
+            return [
+                MessageEntry(message=result),
+                *_keep_fields(omit_fields(extra, {"toolCallId", "toolName"})),
+            ]
+        case "custom" | "hookMessage":
+            name = as_text(message.get("customType")) or NAME
+            return [
+                CustomMessage(
+                    name=name, message=Message(role="user", content=_read_parts(content, ""))
+                ),
+                *_keep_fields(omit_fields(extra, {"customType"})),
+            ]
+        case "bashExecution" if message.get("excludeFromContext") is not True:
+            return [
+                MessageEntry(
+                    message=Message(role="user", content=(_format_shell_command(message),))
+                ),
+                *_keep_fields(extra),
+            ]
+        case _:
+            return [CustomEntry(name=f"{NAME}.message", data=message)]
+
+
+def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
+    api = as_text(message.get("api")) or "unknown"
+    calls: list[ToolCall] = []
+    extra_by_call: dict[str, Json] = {}
+    for block in as_objects(message.get("content")):
+        if block.get("type") == "toolCall":
+            name, arguments = (
+                as_text(block.get("name")) or "",
+                dump_arguments(block.get("arguments")),
+            )
+            calls.append(
+                ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments)
+            )
+            if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
+                extra_by_call[calls[-1].id] = call_extra
+    reply = MessageEntry(
+        message=Message(
+            role="assistant",
+            content=_read_parts(message.get("content"), api),
+            tool_calls=tuple(calls),
+        ),
+        usage=_read_usage(as_object(message.get("usage"))),
+        model=as_text(message.get("model")),
+        finish=FINISHES.get(
+            as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
+        ),
+    )
+    return [
+        reply,
+        *_keep_fields(
+            {
+                **omit_fields(extra, {"model", "stopReason"}),
+                **({"calls": extra_by_call} if extra_by_call else {}),
+            }
+        ),
+    ]
+
+
+def _read_parts(content: Json, api: str) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for block in as_list(content) if isinstance(content, list) else [content]:
+        match block:
+            case None | "" | {"type": "toolCall"} | {"type": "text", "text": ""}:
+                continue
+            case str(text) | {"type": "text", "text": str(text)}:
+                parts.append(text)
+            case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
+                parts.append(
+                    ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
+                )
+            case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
+                signature = as_object(block).get("thinkingSignature")
+                value: JsonObject = {
+                    "type": "thinking",
+                    "thinking": thinking,
+                    **({"signature": signature} if signature else {}),
+                }
+                parts.append(OpaquePart(value=value, provider=ANTHROPIC))
+            case _:
+                parts.append(OpaquePart(value=block, provider=f"{NAME}.{api}"))
+    return tuple(parts)
+
+
+def _read_usage(data: JsonObject) -> Usage | None:
+    uncached = as_count(data.get("input"))
+    if uncached is None:
+        return None
+    cached, written = as_count(data.get("cacheRead")) or 0, as_count(data.get("cacheWrite")) or 0
+    return Usage(
+        input_tokens=uncached + cached + written,
+        output_tokens=as_count(data.get("output")) or 0,
+        cached_tokens=cached,
+        written_tokens=written,
+    )
+
+
+def _format_shell_command(message: JsonObject) -> str:
+    """Format a command that the user ran as the model was shown it."""
+    output, code = as_text(message.get("output")), as_count(message.get("exitCode"))
+    lines = [
+        f"Ran `{as_text(message.get('command')) or ''}`",
+        f"```\n{output}\n```" if output else "(no output)",
+    ]
+    if message.get("cancelled") is True:
+        lines.append("\n(command cancelled)")
+    elif code:
+        lines.append(f"\nCommand exited with code {code}")
+    if message.get("truncated") is True and (path := as_text(message.get("fullOutputPath"))):
+        lines.append(f"\n[Output truncated. Full output: {path}]")
+    return "\n".join(lines)
+
+
+def _keep_fields(extra: dict[str, Json]) -> list[EntryPayload]:
+    return [CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else []

@@ -1,0 +1,80 @@
+"""promptkit's own transcripts, so that they can be counted and copied like recordings of other agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from promptkit.lab.recordings.reading.format import Batch
+from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
+from promptkit.transcript.jsonl.format import header_from_line
+from promptkit.transcript.jsonl.reader import (
+    LineScanner,
+    ReadPosition,
+    StoredEntry,
+    TranscriptReader,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from promptkit.lab.recordings.reading.format import FileHead
+    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.store import ReadProblem
+
+__all__ = ["PromptkitFormat", "batches_from_items"]
+
+
+class PromptkitFormat:
+    """Read promptkit's transcripts with their archives. Each root is a conversation."""
+
+    name = "promptkit"
+    description = "promptkit transcript"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the first line is the header of a transcript."""
+        return bool(head.records) and head.records[0].get("promptkit") == "transcript"
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, one by one."""
+        return batches_from_items(_read_items(source))
+
+
+def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[Batch]:
+    """Yield the entries of a transcript, one by one, each once."""
+    seen: set[str] = set()
+    roots: set[str] = set()  # ids of entries without a message on their path
+    for item in items:
+        if not isinstance(item, StoredEntry):
+            yield Batch(skipped=(item,))
+            continue
+        entry = item.entry
+        if entry.id in seen:
+            continue
+        seen.add(entry.id)
+        is_message = _is_message(entry)
+        at_root = entry.parent_id is None or entry.parent_id in roots
+        if at_root and not is_message:
+            roots.add(entry.id)
+        yield Batch(
+            entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message)
+        )
+
+
+def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
+    """Read the entries of a file. A compressed file is read without the archives that it names."""
+    if not source.is_compressed:
+        return iter(TranscriptReader(Path(source.path)))
+    file = source.open()
+    line = file.readline()
+    header = header_from_line(line, source.path)
+    after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+    return LineScanner(after_header).scan(iter(file.readline, b""))
+
+
+def _is_message(entry: Entry) -> bool:
+    payload = entry.payload
+    return isinstance(payload, MessageEntry | CustomMessage) or (
+        isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
+    )

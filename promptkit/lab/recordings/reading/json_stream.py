@@ -1,0 +1,280 @@
+"""JSON files that are too large for memory, parsed piece by piece.
+
+This is the only module that imports ijson.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import math
+import sys
+from contextlib import contextmanager, suppress
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import ijson  # type: ignore[import-untyped]  # it has no types
+
+from promptkit.errors import TranscriptFormatError
+from promptkit.files import MAX_LINE_BYTES
+from promptkit.lab.recordings.reading.json_values import is_too_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from promptkit.lab.recordings.reading.source import Readable, RecordingSource
+    from promptkit.messages import Json
+
+__all__ = ["JsonPath", "split_members", "walk_paths"]
+
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""The path of a value: the index of the JSON text in the file, then the keys and list indices that
+lead to the value."""
+
+CHUNK_BYTES = 1 << 16
+"""Bytes that the parser reads at once. Within a long text they double, because the parser scans the
+text again from its beginning."""
+
+MAX_CHUNK_BYTES = 1 << 25
+
+SEARCH_CHUNK_BYTES = 1 << 20
+"""Bytes that are searched for long numbers at once."""
+
+_DIGITS = bytes(
+    ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256)
+)
+"""Makes every digit a 0, and every other byte a space."""
+
+MAX_WALK_DEPTH = 8
+"""Levels of nested lists and objects that `walk_paths` reports. No format needs more to be
+recognized."""
+
+STARTS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
+
+
+def split_members(
+    source: RecordingSource, split: Callable[[JsonPath], bool]
+) -> Iterator[tuple[JsonPath, Json]]:
+    """Yield the values of a file with their paths, in file order.
+
+    A value that is nested too deeply is replaced by a text that says so.
+
+    Args:
+        source: The file. It may hold several JSON texts, one after the other.
+        split: Return whether the list or object at a path is to be yielded member by member instead
+            of as a whole.
+
+    Raises:
+        TranscriptFormatError: The text stops being JSON. All values before were yielded.
+    """
+    place = _Place()
+    value = _ValueBuilder()
+    for event, token in _parse_events(source):
+        if value.is_open:
+            value.add(event, token)
+            if not value.is_open:
+                yield place.path, value.take()
+        elif event == "map_key":
+            place.set_key(str(token))
+        elif event in ENDS:
+            place.leave()
+        elif event not in STARTS:
+            yield place.advance(), token
+        elif split(place.advance()):
+            place.enter(is_list=event == "start_array")
+        else:
+            value.add(event, token)
+
+
+class _Place:
+    """The path of the next value."""
+
+    def __init__(self) -> None:
+        # an index is that of the previous member until `advance` is called
+        self._parts: list[str | int] = [-1]
+
+    @property
+    def path(self) -> JsonPath:
+        return tuple(self._parts)
+
+    def advance(self) -> JsonPath:
+        """Return the path of the value that begins now."""
+        last = self._parts[-1]
+        if isinstance(last, int):
+            self._parts[-1] = last + 1
+        return self.path
+
+    def set_key(self, key: str) -> None:
+        self._parts[-1] = key
+
+    def enter(self, *, is_list: bool) -> None:
+        self._parts.append(-1 if is_list else "")
+
+    def leave(self) -> None:
+        self._parts.pop()
+
+
+class _ValueBuilder:
+    """Build a list or an object from the events of the parser."""
+
+    def __init__(self) -> None:
+        self._open: list[dict[str, Json] | list[Json]] = []  # containers, outermost first
+        self._key = ""
+        self._value: Json = None
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._open)
+
+    def take(self) -> Json:
+        """Return the value that is complete, and forget it."""
+        value, self._value = self._value, None
+        return "nested too deeply" if is_too_deep(value) else value
+
+    def add(self, event: str, token: Json) -> None:
+        if event == "map_key":
+            self._key = str(token)
+        elif event in ENDS:
+            self._value = self._open.pop()
+        elif event in STARTS:
+            container: dict[str, Json] | list[Json] = {} if event == "start_map" else []
+            self._insert(container)
+            self._open.append(container)
+        else:
+            self._insert(token)
+
+    def _insert(self, value: Json) -> None:
+        container = self._open[-1] if self._open else None
+        if isinstance(container, dict):
+            container[self._key] = value
+        elif container is not None:
+            container.append(value)
+
+
+def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
+    """Yield the paths in a file, such as `messages.item.role`, with the value of each scalar, down to `MAX_WALK_DEPTH`.
+
+    Raises TranscriptFormatError where the text stops being JSON.
+    """
+    path: list[str] = []
+    depth = 0
+    for event, value in _parse_events(source):
+        if event == "map_key":
+            if depth <= MAX_WALK_DEPTH:
+                path[-1] = str(value)
+            continue
+        if event in ENDS:
+            if depth <= MAX_WALK_DEPTH:
+                path.pop()
+            depth -= 1
+            continue
+        if depth <= MAX_WALK_DEPTH:
+            yield ".".join(path), value
+        if event in STARTS:
+            depth += 1
+            if depth <= MAX_WALK_DEPTH:
+                path.append("item" if event == "start_array" else "")
+
+
+def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
+    """Yield the events of the parser (`start_map`, `map_key`, `string` and so on) with their values.
+
+    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it
+    stops being JSON, or where one text or number has more than `MAX_LINE_BYTES`.
+    """
+    with _translate_errors(source):
+        # ijson has no types: an event comes with a JSON value, or with a Decimal that has all
+        # digits of a number.
+        events: list[tuple[str, Json | Decimal]] = ijson.sendable_list()
+        parser = _backend(source).basic_parse_coro(events, multiple_values=True)
+        reader = _Utf8Reader(source.open())
+        size, waiting = CHUNK_BYTES, 0
+        while chunk := reader.read(size):
+            failure = _send(parser, chunk)
+            size, waiting = (
+                (CHUNK_BYTES, 0)
+                if events
+                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            )
+            yield from _take(events)
+            if failure is not None:
+                raise failure
+            if waiting > MAX_LINE_BYTES:
+                problem = f"one value has more than {MAX_LINE_BYTES:,} bytes."
+                raise TranscriptFormatError(problem, file=source.path)
+        parser.close()  # raises an error if the text ends too early
+        yield from _take(events)
+
+
+def _send(parser: Any, chunk: bytes) -> Exception | None:  # noqa: ANN401  # Any: ijson has no types
+    """Give the parser a chunk.
+
+    Returns its error, which is raised when the events before it were taken.
+    """
+    try:
+        parser.send(chunk)
+    except (ijson.JSONError, ValueError) as error:
+        return error
+    return None
+
+
+def _take(events: list[tuple[str, Json | Decimal]]) -> Iterator[tuple[str, Json]]:
+    """Yield the events so far, and forget them."""
+    for event, value in events:
+        yield event, _convert_number(value) if isinstance(value, Decimal) else value
+    del events[:]
+
+
+def _backend(source: RecordingSource) -> Any:  # noqa: ANN401  # Any: a module without types
+    """Return the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
+    if source.has_long_number is None:
+        source.has_long_number = _has_long_number(source.open())
+    return importlib.import_module("ijson.backends.python") if source.has_long_number else ijson
+
+
+def _has_long_number(file: Readable) -> bool:
+    limit = sys.get_int_max_str_digits()
+    if not limit:
+        return False
+    long_number, before = b"0" * limit, b""
+    with suppress(TranscriptFormatError):  # the parser will report it
+        while chunk := file.read(SEARCH_CHUNK_BYTES):
+            searched = before + chunk.translate(_DIGITS)
+            if long_number in searched:
+                return True
+            before = searched[-limit:]
+    return False
+
+
+@contextmanager
+def _translate_errors(source: RecordingSource) -> Generator[None]:
+    """Turn an error of the parser into one that names the file."""
+    try:
+        yield
+    except (ijson.JSONError, ValueError) as error:
+        reason = " ".join(str(error).split("\n", maxsplit=1)[0].split())
+        problem = f"the file stops being JSON ({reason}) at byte {source.position:,} or before."
+        raise TranscriptFormatError(problem, file=source.path) from error
+
+
+class _Utf8Reader:
+    """Read the bytes of a file with replacement characters instead of invalid UTF-8, which the parser would refuse."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """Return some bytes; none at the end.
+
+        Continues reading if a chunk holds only a part of a character.
+        """
+        while size and (chunk := self._file.read(size)):
+            if text := self._decoder.decode(chunk):
+                return text.encode()
+        return self._decoder.decode(b"", final=True).encode() if size else b""
+
+
+def _convert_number(value: Decimal) -> float | str:
+    number = float(value)
+    return number if math.isfinite(number) else str(value)

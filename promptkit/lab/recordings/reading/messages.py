@@ -1,0 +1,387 @@
+"""Messages of providers as promptkit's messages: OpenAI's chat messages and their variants, Anthropic's content blocks, usage."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.lab.recordings.reading.json_values import (
+    as_count,
+    as_list,
+    as_object,
+    as_objects,
+    as_text,
+    dump_json,
+    omit_fields,
+)
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    ToolCall,
+    Usage,
+)
+from promptkit.providers.anthropic.response import read_usage
+from promptkit.tools import ERROR_MARK
+from promptkit.transcript.entries import CustomEntry, MessageEntry
+
+if TYPE_CHECKING:
+    from promptkit.lab.recordings.reading.json_values import JsonObject
+    from promptkit.messages import Json
+    from promptkit.transcript.entries import EntryPayload
+
+__all__ = [
+    "ANTHROPIC",
+    "ContentBlocks",
+    "dump_arguments",
+    "mark_error",
+    "parts_from_block",
+    "read_anthropic_content",
+    "read_chat_message",
+    "usage_from_anthropic",
+    "usage_from_openai",
+]
+
+CHAT = "chat"
+ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+CHAT_FIELDS = {
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "reasoning_content",
+    "thinking_blocks",
+}
+ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
+
+ANTHROPIC = "anthropic"
+"""The provider of opaque parts with Anthropic's blocks."""
+
+
+def read_chat_message(
+    record: JsonObject,
+    format_name: str,
+    *,
+    usage: Usage | None = None,
+    model: str | None = None,
+    finish: str | None = None,
+) -> list[EntryPayload]:
+    """Read an OpenAI chat message.
+
+    Args:
+        record: The message.
+        format_name: The name of the recording's format, for the names of custom entries.
+        usage: The usage of the request, if this is its reply and the recording has it elsewhere.
+        model: The model that wrote the reply, likewise.
+        finish: The finish reason of the reply, likewise.
+
+    Returns:
+        The message, then a custom entry with the fields that promptkit's messages do not have.
+        Empty for an unknown role.
+    """
+    role = ROLES.get(as_text(record.get("role")) or "")
+    if role is None:
+        return []
+    content = record.get("content")
+    results = (
+        read_anthropic_content(content).results
+        if role == "user" and isinstance(content, list)
+        else []
+    )
+    message = Message(
+        role=role,
+        content=(*_read_thinking(record), *_read_chat_content(content)),
+        name=as_text(record.get("name")),
+        tool_calls=_read_tool_calls(record) if role == "assistant" else (),
+        tool_call_id=_find_tool_call_id(record) if role == "tool" else None,
+    )
+    payloads: list[EntryPayload] = [MessageEntry(message=result) for result in results]
+    if message.content or not results:
+        reply = {"usage": usage, "model": model, "finish": finish} if role == "assistant" else {}
+        payloads.append(MessageEntry(message=message, **reply))  # type: ignore[arg-type]  # each field has its type above
+    extra = omit_fields(record, CHAT_FIELDS)
+    if record.get("role") == "developer":
+        extra["role"] = "developer"
+    if extra:
+        payloads.append(CustomEntry(name=f"{format_name}.fields", data=extra))
+    return payloads
+
+
+def _find_tool_call_id(record: JsonObject) -> str:
+    """Return the id of the call that a tool result answers.
+
+    For the older functions it is their name.
+    """
+    ids = [call_id for call_id in as_list(record.get("tool_call_ids")) if isinstance(call_id, str)]
+    return as_text(record.get("tool_call_id")) or (
+        ids[0] if ids else as_text(record.get("name")) or ""
+    )
+
+
+def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
+    calls: list[ToolCall] = []
+    for call in as_objects(record.get("tool_calls")):
+        function, custom = as_object(call.get("function")), as_object(call.get("custom"))
+        arguments = (
+            {"input": custom.get("input")} if custom and not function else function.get("arguments")
+        )
+        name = as_text(function.get("name")) or as_text(custom.get("name")) or ""
+        calls.append(
+            ToolCall(
+                id=as_text(call.get("id")) or "", name=name, arguments=dump_arguments(arguments)
+            )
+        )
+    if function := as_object(record.get("function_call")):
+        name = as_text(function.get("name")) or ""
+        calls.append(
+            ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments")))
+        )
+    calls += (
+        read_anthropic_content(record.get("content")).calls
+        if isinstance(record.get("content"), list)
+        else []
+    )
+    return tuple(calls)
+
+
+def _read_thinking(record: JsonObject) -> list[Part]:
+    """Read the model's thinking from the fields in which gateways return it."""
+    blocks = as_objects(record.get("thinking_blocks"))
+    text = as_text(record.get("reasoning_content"))
+    if blocks:
+        return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
+    return (
+        [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")]
+        if text
+        else []
+    )
+
+
+def _read_chat_content(content: Json) -> list[Part]:
+    parts: list[Part] = []
+    for block in as_list(content) if isinstance(content, list) else [content]:
+        parts.extend(_read_chat_block(block))
+    return parts
+
+
+def _read_chat_block(block: Json) -> list[Part]:
+    match block:
+        case None | "" | {"type": "tool_use" | "tool_result"}:
+            return []
+        case str():
+            return [block]
+        case {"type": str(kind)} if kind in ANTHROPIC_BLOCKS:
+            return parts_from_block(block)
+        case Mapping():
+            part = _read_chat_part(block)
+            parts: list[Part] = [part] if part != "" else []
+            return (
+                parts if isinstance(part, OpaquePart) else [*parts, *_read_cache_breakpoints(block)]
+            )
+        case _:
+            return [dump_json(block)]
+
+
+def _read_chat_part(block: JsonObject) -> Part:
+    """Read a content part. An unknown one becomes an opaque part."""
+    match block:
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+            return text
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            return ImagePart(
+                url=url, detail=as_text(as_object(block.get("image_url")).get("detail"))
+            )
+        case {"type": "image_url", "image_url": str(url)}:
+            return ImagePart(url=url)
+        case {"type": "file", "file": {"file_data": str(data)}} if (
+            data.startswith("data:") and ";base64," in data
+        ):
+            kind, _, content = data.removeprefix("data:").partition(";base64,")
+            return DocumentPart(
+                data=content,
+                media_type=kind,
+                name=as_text(as_object(block.get("file")).get("filename")),
+            )
+        case _:
+            return OpaquePart(value=block, provider=CHAT)
+
+
+def _read_cache_breakpoints(block: JsonObject) -> list[Part]:
+    marks = [
+        block[name]
+        for name in ("cache_control", "prompt_cache_breakpoint")
+        if isinstance(block.get(name), Mapping)
+    ]
+    return [
+        CacheBreakpointPart(
+            kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))
+        )
+        for mark in marks
+    ]
+
+
+def dump_arguments(arguments: Json) -> str:
+    """Return tool call arguments as text: a string unchanged, any other value as JSON text, None as an empty object."""
+    return (
+        arguments
+        if isinstance(arguments, str)
+        else dump_json(arguments if arguments is not None else {})
+    )
+
+
+@attrs.define
+class ContentBlocks:
+    """The content of one Anthropic message."""
+
+    parts: list[Part] = attrs.field(factory=list[Part])
+    """The parts that are neither calls nor results."""
+    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    """The tool calls."""
+    results: list[Message] = attrs.field(factory=list[Message])
+    """The tool results, each as a message."""
+
+
+def read_anthropic_content(content: Json) -> ContentBlocks:
+    """Read the content of an Anthropic message: a text, or a list of blocks.
+
+    An unknown block becomes an opaque part.
+    """
+    blocks = ContentBlocks()
+    for block in as_list(content) if isinstance(content, list) else [content]:
+        match block:
+            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+                arguments = dump_arguments(as_object(block).get("input"))
+                blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+            case {"type": "tool_result", "tool_use_id": str(call_id)}:
+                blocks.results.append(_read_tool_result(as_object(block), call_id))
+            case _:
+                blocks.parts.extend(parts_from_block(block))
+    return blocks
+
+
+def parts_from_block(block: Json) -> list[Part]:
+    """Read a block that is neither a call nor a result: its part, and a cache breakpoint after it.
+
+    Empty text gives no part.
+    """
+    match block:
+        case None | "":
+            return []
+        case str():
+            return [block]
+        case {"type": "text", "text": str(text), "citations": [_, *_]}:
+            return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
+        case {"type": "text", "text": str(text)}:
+            parts: list[Part] = [text] if text else []
+        case {"type": "image", "source": Mapping() as source} if url := _image_url(source):
+            parts = [ImagePart(url=url, media_type=as_text(source.get("media_type")))]
+        case {"type": "document", "source": Mapping() as source} if document := _document(
+            source, as_text(as_object(block).get("title"))
+        ):
+            parts = [document]
+        case Mapping():
+            return [OpaquePart(value=block, provider=ANTHROPIC)]
+        case _:
+            return [dump_json(block)]
+    return [*parts, *_read_cache_control(as_object(block))]
+
+
+def _read_tool_result(block: JsonObject, call_id: str) -> Message:
+    content = block.get("content")
+    parts = [
+        part
+        for item in (content if isinstance(content, list) else [content])
+        for part in parts_from_block(item)
+    ]
+    return mark_error(
+        Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block))),
+        failed=block.get("is_error") is True,
+    )
+
+
+def mark_error(result: Message, *, failed: bool) -> Message:
+    """Return a tool result with the mark of an error, if the recording says that the tool failed."""
+    return attrs.evolve(result, content=(*result.content, ERROR_MARK)) if failed else result
+
+
+def _read_cache_control(block: JsonObject) -> list[Part]:
+    cache = block.get("cache_control")
+    if not isinstance(cache, Mapping):
+        return []
+    return [CacheBreakpointPart(kind=as_text(cache.get("type")), ttl=as_text(cache.get("ttl")))]
+
+
+def _image_url(source: JsonObject) -> str | None:
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            return f"data:{as_text(source.get('media_type')) or 'image/png'};base64,{data}"
+        case {"type": "url", "url": str(url)}:
+            return url
+        case _:
+            return None
+
+
+def _document(source: JsonObject, title: str | None) -> DocumentPart | None:
+    match source:
+        case {"type": "base64", "data": str(data)}:
+            return DocumentPart(
+                data=data,
+                media_type=as_text(source.get("media_type")) or "application/pdf",
+                name=title,
+            )
+        case {"type": "text", "data": str(text)}:
+            data = base64.b64encode(text.encode("utf-8", errors="backslashreplace")).decode("ascii")
+            return DocumentPart(data=data, media_type="text/plain", name=title)
+        case _:
+            return None
+
+
+def usage_from_openai(value: Json) -> Usage | None:
+    """Read the usage that OpenAI's APIs and similar ones report.
+
+    Their input tokens include the cached ones.
+    """
+    data = as_object(value)
+    input_tokens = _first_count(data, "prompt_tokens", "input_tokens")
+    if input_tokens is None:
+        return None
+    details = as_object(data.get("prompt_tokens_details")) or as_object(
+        data.get("input_tokens_details")
+    )
+    cached = (
+        _first_count(details, "cached_tokens")
+        or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens")
+        or 0
+    )
+    output_tokens = _first_count(data, "completion_tokens", "output_tokens") or 0
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=min(cached, input_tokens),
+    )
+
+
+def _first_count(data: JsonObject, *names: str) -> int | None:
+    return next((count for name in names if (count := as_count(data.get(name))) is not None), None)
+
+
+def usage_from_anthropic(value: Json) -> Usage | None:
+    """Read the usage that Anthropic's API reports. None if it has no input tokens."""
+    data = as_object(value)
+    return None if as_count(data.get("input_tokens")) is None else read_usage(data)

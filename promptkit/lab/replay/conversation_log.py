@@ -1,0 +1,440 @@
+"""Read a recording and log its requests: those that were sent, or those of replays under policies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import TranscriptError
+from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.prompt_cache import cache_rule_for, create_cache
+from promptkit.lab.replay.recordings import (
+    read_reported_tokens,
+    recording_from_messages,
+    tools_from_entry,
+)
+from promptkit.lab.replay.request_log import (
+    ConversationLog,
+    CountedMessageFinder,
+    LoggedMessage,
+    LogMessages,
+    RequestLogger,
+)
+from promptkit.lab.replay.runner import hash_recording
+from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.prices import BilledTokens, PriceError
+from promptkit.tool_pairing import pair_tool_calls
+from promptkit.transcript.entries import Checkpoint, MessageEntry, Reset
+from promptkit.transcript.view import ViewBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from promptkit.lab.replay.message_counts import MessageCount
+    from promptkit.lab.replay.request_log import RequestLog
+    from promptkit.lab.replay.simulate import SimulatedRequest
+    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.tokens.prices import Price, Prices
+    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.view import ViewItem
+
+__all__ = ["RECORDED", "LogOptions", "log_conversation", "log_path"]
+
+RECORDED = "recorded"
+"""The name of the log of what was sent when the conversation was recorded."""
+
+DEFAULT_MODEL = "gpt-5"
+"""The model whose tokenizer and prices are used if the recording names none that has prices."""
+
+
+@attrs.frozen(kw_only=True)
+class LogOptions:
+    """The sources of the requests, and the model that counts and prices them."""
+
+    prices: Prices
+    sources: tuple[str, ...] = (RECORDED,)
+    """`recorded`, and names of policies."""
+    model: str | None = None
+    """The model whose tokenizer, prices and prompt cache are used. None: that of the recording."""
+    window: int | None = None
+    """The context window in tokens. None: that of the model."""
+    branch: int | None = None
+    """The number of the conversation in its file, from 1. None: the one that was written last."""
+
+
+def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
+    """Log the requests of a conversation in a file.
+
+    Args:
+        file: A recording in any format that promptkit can import, or the URL of a transcript.
+        options: The sources of the requests, and the model.
+
+    Returns:
+        The log. Requests are the same in every run.
+
+    Raises:
+        TranscriptError: The file cannot be read, or has no such conversation.
+        ToolsFillBudgetError: The window is too small for the recorded tool definitions.
+        UnknownPolicyError: There is no policy with one of the names.
+    """
+    entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
+    tree = _Branches(entries)
+    branch = len(tree.leaves) if options.branch is None else options.branch
+    if not tree.leaves:
+        problem = f"{file}: there is no message in it."
+        raise TranscriptError(problem)
+    if not 1 <= branch <= len(tree.leaves):
+        problem = f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
+        raise TranscriptError(problem)
+    path = tree.path_to(tree.leaves[branch - 1])
+    log = log_path(
+        path,
+        options,
+        tools=tree.tools_of(path[0]),
+        seed=f"{hash_recording(file)}:{tree.number_of(tree.leaves[branch - 1])}",
+    )
+    return attrs.evolve(log, branch=branch, branches=len(tree.leaves))
+
+
+class _Branches:
+    """The branches of a transcript, in the order in which they ended.
+
+    One that is only the beginning of another does not count.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._roots: dict[str, str] = {}
+        self._tools: dict[str, tuple[ToolDefinition, ...]] = {}
+        last: dict[str, str | None] = {}
+        leaves: dict[str, None] = {}
+        for entry in entries:
+            parent = entry.parent_id if entry.parent_id in self._entries else None
+            if entry.id in self._entries:
+                continue
+            self._entries[entry.id] = entry
+            root = self._roots[entry.id] = entry.id if parent is None else self._roots[parent]
+            if tools := tools_from_entry(entry):
+                self._tools[root] = tools
+            last[entry.id] = before = None if parent is None else last[parent]
+            if entry.message is not None:
+                last[entry.id] = entry.id
+                leaves[entry.id] = None
+                if before is not None:
+                    leaves.pop(before, None)
+        self.leaves = list(leaves)
+
+    def number_of(self, leaf: str) -> int:
+        """Return the number of a branch's conversation, as `Recording.conversation`."""
+        numbers: dict[str, int] = {}
+        for each in self.leaves:
+            numbers.setdefault(self._roots[each], len(numbers))
+        return numbers[self._roots[leaf]]
+
+    def path_to(self, leaf: str) -> list[Entry]:
+        """Return the entries from the first one to a leaf."""
+        path: list[Entry] = []
+        at: str | None = leaf
+        while at in self._entries:
+            path.append(self._entries[at])
+            at = self._entries[at].parent_id
+        return path[::-1]
+
+    def tools_of(self, root: Entry) -> tuple[ToolDefinition, ...]:
+        """Return the tool definitions that were recorded for a conversation."""
+        return self._tools.get(root.id, ())
+
+
+def log_path(
+    path: Sequence[Entry],
+    options: LogOptions,
+    *,
+    tools: Sequence[ToolDefinition] = (),
+    seed: str = "",
+) -> ConversationLog:
+    """Log the requests of one branch of a transcript.
+
+    Args:
+        path: Its entries, the first one first.
+        options: The sources of the requests, and the model.
+        tools: The recorded tool definitions.
+        seed: The seed of the random numbers that policies get.
+
+    Raises:
+        ToolsFillBudgetError: The window is too small for the tool definitions.
+        UnknownPolicyError: There is no policy with one of the names.
+    """
+    model = options.model or _find_model(path, options.prices)
+    return _Logger(path, model, options, tools, seed).log()
+
+
+def _find_model(path: Sequence[Entry], prices: Prices) -> str:
+    """Return the last model of a recording that has a price."""
+    names = (
+        entry.payload.model
+        for entry in reversed(path)
+        if isinstance(entry.payload, MessageEntry) and entry.payload.model
+    )
+    return next((name for name in dict.fromkeys(names) if _find_price(prices, name)), DEFAULT_MODEL)
+
+
+def _find_price(prices: Prices, model: str) -> Price | None:
+    try:
+        return prices.for_model(model)
+    except PriceError:
+        return None
+
+
+class _Logger:
+    """The log of one branch."""
+
+    def __init__(
+        self,
+        path: Sequence[Entry],
+        model: str,
+        options: LogOptions,
+        tools: Sequence[ToolDefinition],
+        seed: str,
+    ) -> None:  # one conversation and how to count it
+        self._path = path
+        self._seed = seed
+        self._model = model
+        self._options = options
+        self._tools = tuple(tools)
+        self._tokenizer = tokenizer_for(model)
+        self._counts = MessageCounts(self._tokenizer)
+        self._price = _find_price(options.prices, model)
+        self._cache_rule = cache_rule_for(model)
+        self._said = [
+            (entry, entry.message)
+            for entry in path
+            if entry.message is not None and _is_shown(entry.message)
+        ]
+        counted = self._counts.count_messages([message for _, message in self._said])
+        self._numbers: dict[int, list[int]] = {}
+        for number, count in enumerate(counted):
+            self._numbers.setdefault(count.number, []).append(number)
+        self._messages = LogMessages(
+            [
+                LoggedMessage(
+                    message=message,
+                    tokens=count.tokens,
+                    entry_id=entry.id,
+                    time=entry.time if entry.time > 0 else None,
+                )
+                for (entry, message), count in zip(self._said, counted, strict=True)
+            ]
+        )
+        self._budget = ContextBudget.for_model(
+            model, tokenizer=self._tokenizer, tools=self._tools, window=options.window
+        )
+
+    def log(self) -> ConversationLog:
+        """Log the requests of all sources."""
+        logs = tuple(
+            self._log_recorded() if name == RECORDED else self._log_replay(name)
+            for name in self._options.sources
+        )
+        return ConversationLog(
+            messages=tuple(self._messages.all),
+            length=self._messages.length,
+            logs=logs,
+            model=self._model,
+            window=self._budget.window,
+            limit=self._budget.limit,
+        )
+
+    def _create_logger(self, system: Sequence[Message]) -> RequestLogger:
+        text = system[0].text if system else False
+        overhead = self._tokenizer.count_overhead(self._tools, system=text).tokens
+        return RequestLogger(self._messages, request_tokens=overhead, price=self._price)
+
+    def _log_replay(self, name: str) -> RequestLog:
+        """Log what a policy would have sent."""
+        policy = find_policy(name)
+        times = [(message, entry.time if entry.time > 0 else None) for entry, message in self._said]
+        reported = [read_reported_tokens(entry.payload) for entry, _ in self._said]
+        recording = recording_from_messages(times, reported=reported, tools=self._tools)
+        places = pair_tool_calls([message for message, _ in times]).sources[len(recording.system) :]
+        window = self._budget.window
+        rules = ReplayRules(
+            model=self._model,
+            window=UNLIMITED if window is None else window,
+            cache=self._cache_rule,
+        )
+        logger = self._create_logger(recording.system)
+        finder = CountedMessageFinder(self._messages, self._numbers)
+
+        def on_request(request: SimulatedRequest) -> None:
+            reply = places[request.reply]
+            logger.add(
+                finder.find(request.messages, reply, checkpoint=request.checkpoint),
+                reply=reply,
+                time=self._messages.all[reply - 1].time if reply else None,
+                billed=request.billed,
+                summaries_billed=request.summaries_billed,
+                checkpoint=request.checkpoint,
+                simulated=True,
+            )
+
+        result = Simulation(recording, rules, counts=self._counts).run(
+            policy, seed=self._seed, on_request=on_request
+        )
+        return logger.finish(name, result.totals.summaries_billed)
+
+    def _log_recorded(self) -> RequestLog:
+        """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
+        system = [message for _, message in self._said if message.role == "system"]
+        logger = self._create_logger(system)
+        recorded = _RecordedRequests(self._messages, self._counts, self._path)
+        cache = create_cache(self._cache_rule)
+        request_tokens = self._tokenizer.count_overhead(
+            self._tools, system=system[0].text if system else False
+        ).tokens
+        simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
+        summaries = BilledTokens()
+        checkpoint = False
+        number = 0
+        now = 0.0
+        for at, entry in enumerate(self._path):
+            payload = entry.payload
+            if isinstance(payload, Checkpoint):
+                checkpoint = True
+                if payload.usage is not None:
+                    summaries += _bill(payload.usage)
+            if entry.message is None or not _is_shown(entry.message):
+                continue
+            reply, number = number, number + 1
+            if reply and _is_reply(entry):
+                shown, counts = recorded.at(at)
+                usage = _recorded_usage(entry)
+                now = max(now, self._messages.all[reply - 1].time or 0.0)
+                simulated = cache.send(request_tokens, counts, now) if simulates else BilledTokens()
+                logger.add(
+                    shown,
+                    reply=reply,
+                    time=self._messages.all[reply - 1].time,
+                    billed=attrs.evolve(simulated, output_tokens=self._messages.all[reply].tokens)
+                    if usage is None
+                    else _bill(usage),
+                    summaries_billed=summaries,
+                    checkpoint=checkpoint,
+                    simulated=usage is None,
+                )
+                checkpoint = False
+        return logger.finish(RECORDED, summaries)
+
+
+UNLIMITED = 100_000_000
+"""Tokens of the window of a replay with a model whose window is not known."""
+
+
+def _is_shown(message: Message) -> bool:
+    return bool(message.content or message.tool_calls) or message.role == "tool"
+
+
+def _is_reply(entry: Entry) -> bool:
+    return (
+        entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
+    )
+
+
+def _recorded_usage(entry: Entry) -> Usage | None:
+    """Return what the provider reported for the request before a reply, if the recording has it."""
+    usage = entry.payload.usage if isinstance(entry.payload, MessageEntry) else None
+    return usage if usage is not None and usage.input_tokens > 0 else None
+
+
+def _bill(usage: Usage) -> BilledTokens:
+    """Return what was billed.
+
+    No more tokens can be read from a cache or written to it than the request had, or its price is
+    negative.
+    """
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    return BilledTokens(
+        input_tokens=usage.input_tokens,
+        cached_tokens=cached,
+        written_tokens=min(usage.written_tokens, usage.input_tokens - cached),
+        output_tokens=usage.output_tokens,
+    )
+
+
+class _RecordedRequests:
+    """What the requests of a transcript showed, one after the other."""
+
+    def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
+        self._messages = messages
+        self._counter = counts
+        self._path = path
+        self._views = ViewBuilder()
+        self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
+        self._places = {entry.id: at for at, entry in enumerate(path)}
+        self._said_before = _count_before(path)
+        self._others: dict[tuple[str, int], int] = {}
+        self._items: tuple[ViewItem, ...] = ()
+        self._shown: list[int] = []
+        self._counts: list[MessageCount] = []
+
+    def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
+        """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
+        items = self._views.build(self._path[:place]).items
+        known = len(self._items)
+        start = known if items[:known] == self._items else 0
+        new = items[start:]
+        counts = self._counter.count_messages([item.message for item in new])
+        self._counts = [*self._counts[:start], *counts]
+        self._shown = [
+            *self._shown[:start],
+            *(self._find(item, count) for item, count in zip(new, counts, strict=True)),
+        ]
+        self._items = items
+        return self._shown, self._counts
+
+    def _find(self, item: ViewItem, count: MessageCount) -> int:
+        original = self._by_entry.get(item.entry_id)
+        if original is not None and self._messages.all[original].message == item.message:
+            return original
+        key = item.entry_id, count.number
+        number = self._others.get(key)
+        if number is None:
+            number = self._others[key] = self._messages.add(self._describe(item, count, original))
+        return number
+
+    def _describe(self, item: ViewItem, count: MessageCount, original: int | None) -> LoggedMessage:
+        changed = LoggedMessage(
+            message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id
+        )
+        if original is not None:
+            same_role = self._messages.all[original].message.role == item.message.role
+            return (
+                attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+            )
+        entry = self._path[self._places[item.entry_id]]
+        if item.kind == "summary":
+            return attrs.evolve(
+                changed, kind="summary", time=entry.time, covers=self._covered(entry)
+            )
+        return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
+
+    def _covered(self, entry: Entry) -> tuple[int, int]:
+        """Return the numbers of the messages that a checkpoint stands for: those since the last reset, before those that it keeps."""
+        place = self._places[entry.id]
+        first_kept = entry.payload.first_kept if isinstance(entry.payload, Checkpoint) else None
+        end = self._places.get(first_kept, place) if first_kept is not None else place
+        resets = (at for at in range(end - 1, -1, -1) if isinstance(self._path[at].payload, Reset))
+        return self._said_before[next(resets, 0)], self._said_before[end]
+
+
+def _count_before(path: Sequence[Entry]) -> list[int]:
+    """Return for each entry the number of messages before it."""
+    counts = [0]
+    for entry in path:
+        counts.append(counts[-1] + (entry.message is not None and _is_shown(entry.message)))
+    return counts

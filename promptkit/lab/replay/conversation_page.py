@@ -1,0 +1,157 @@
+"""The page of a conversation: a strip of its requests, and for each of them what the model was shown and what was dropped.
+
+The JSON stores every message once, as columns. A request is stored as a change of the request
+before, so that the page grows with the length of the conversation and not with its square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from promptkit.lab.replay.request_log import PARTS
+from promptkit.messages import OpaquePart
+from promptkit.tracing.page import VIEWER, build_page, describe_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.lab.replay.request_log import (
+        ConversationLog,
+        LoggedMessage,
+        LoggedRequest,
+        RequestLog,
+    )
+    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart
+    from promptkit.tracing.page import Facts
+
+__all__ = ["CONVERSATION", "SCRIPTS", "build_columns", "conversation_to_html"]
+
+CONVERSATION = VIEWER.with_name("conversation")
+"""The folder with the scripts, the style sheet and the template of the page. It shares others with
+the trace page."""
+
+SHARED_SCRIPTS = ("dom", "frame", "windowed", "content")
+SCRIPTS = ("log", "rows", "chart", "shown", "facts", "search", "app")
+"""The parts of the script besides the shared ones. The first two do not use the document."""
+
+SHARED_STYLES = ("page", "panels")
+STYLES = ("conversation",)
+
+_TEXT_FIELDS = ("thinking", "text", "refusal")
+"""Where a provider's own part has its text."""
+
+_KINDS = {"recorded": "r", "changed": "c", "summary": "s", "added": "a"}
+_ROLES = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
+
+
+def conversation_to_html(log: ConversationLog, *, title: str = "Conversation") -> str:
+    """Return a conversation as a self-contained HTML page.
+
+    Args:
+        log: The conversation and its requests.
+        title: The title of the page, such as the name of the file.
+
+    >>> html = conversation_to_html(log_conversation(Path("talk.jsonl"), LogOptions(prices=read_prices())), title="talk.jsonl")
+    """
+    return build_page(
+        CONVERSATION / "page.html.j2",
+        scripts=[*_paths(VIEWER, SHARED_SCRIPTS, "js"), *_paths(CONVERSATION, SCRIPTS, "js")],
+        styles=[*_paths(VIEWER, SHARED_STYLES, "css"), *_paths(CONVERSATION, STYLES, "css")],
+        data=build_columns(log),
+        title=title,
+    )
+
+
+def _paths(folder: Path, names: Sequence[str], suffix: str) -> list[Path]:
+    return [folder / f"{name}.{suffix}" for name in names]
+
+
+def build_columns(log: ConversationLog) -> dict[str, object]:
+    """Return a log as columns of JSON values, for `json.dumps` and the page's `openLog`."""
+    messages = log.messages
+    return {
+        "model": log.model,
+        "window": log.window,
+        "limit": log.limit,
+        "branch": log.branch,
+        "branches": log.branches,
+        "length": log.length,
+        "partNames": PARTS,
+        "messages": {
+            "role": "".join(_ROLES[each.message.role] for each in messages),
+            "kind": "".join(_KINDS[each.kind] for each in messages),
+            "tokens": [each.tokens for each in messages],
+            "content": [_encode_content(each) for each in messages],
+            "time": _values(messages, lambda each: each.time),
+            "entry": _values(messages, lambda each: each.entry_id),
+            "original": _values(messages, lambda each: each.original),
+            "covers": _values(messages, lambda each: each.covers),
+            "name": _values(messages, lambda each: each.message.name),
+            "callId": _values(messages, lambda each: each.message.tool_call_id),
+            "calls": _values(
+                messages,
+                lambda each: (
+                    [[call.id, call.name, call.arguments] for call in each.message.tool_calls]
+                    or None
+                ),
+            ),
+        },
+        "logs": [_encode_log(each) for each in log.logs],
+    }
+
+
+def _encode_content(message: LoggedMessage) -> object:
+    """Return a text, or a list of texts and of the properties of other parts."""
+    content = message.message.content
+    if all(isinstance(part, str) for part in content) and len(content) <= 1:
+        return message.message.text
+    return [part if isinstance(part, str) else _describe_part(part) for part in content]
+
+
+def _describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Facts:
+    """Describe a part other than text.
+
+    A provider's own part that has a text, such as thinking, is its text without its signature.
+    """
+    value = part.value if isinstance(part, OpaquePart) else None
+    if isinstance(value, Mapping):
+        text = next(
+            (text for name in _TEXT_FIELDS if isinstance(text := value.get(name), str) and text),
+            None,
+        )
+        if text is not None:
+            return {"kind": "opaque", "type": str(value.get("type", "text")), "text": text}
+    return describe_part(part)
+
+
+def _values(
+    messages: Sequence[LoggedMessage], fact: Callable[[LoggedMessage], object]
+) -> dict[int, object]:
+    return {
+        number: value for number, each in enumerate(messages) if (value := fact(each)) is not None
+    }
+
+
+def _encode_log(log: RequestLog) -> dict[str, object]:
+    requests = log.requests
+    return {
+        "name": log.name,
+        "price": log.price,
+        "reply": [each.reply for each in requests],
+        "time": [each.time for each in requests],
+        "tokens": [each.tokens for each in requests],
+        "cached": [each.billed.cached_tokens for each in requests],
+        "written": [each.billed.written_tokens for each in requests],
+        "output": [each.billed.output_tokens for each in requests],
+        "cost": [None if each.price is None else round(each.price, 6) for each in requests],
+        "checkpoints": [number for number, each in enumerate(requests) if each.checkpoint],
+        "simulated": "".join("1" if each.simulated else "0" for each in requests),
+        "parts": [_part_column(requests, at) for at in range(len(PARTS))],
+        "changes": [each.change for each in requests],
+    }
+
+
+def _part_column(requests: Sequence[LoggedRequest], at: int) -> list[int]:
+    return [each.parts[at] for each in requests]

@@ -1,0 +1,226 @@
+"""Draw a replay: for each file the tokens of its requests, the summaries, and the share of tokens that was cached."""
+
+# matplotlib's own stubs leave keyword arguments without a type.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import io
+import warnings
+from html import escape
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from promptkit.bench.plot import PlotError, add_dark_mode, check_drawable, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from promptkit.lab.replay.results import FileResult, PolicyResult
+
+__all__ = ["MAX_FILES", "draw_timeline"]
+
+MAX_FILES = 12
+"""Files that one picture can show."""
+
+WIDTH, HEIGHT, DPI = 10.5, 4.2, 160
+"""Width of the picture and height of each file in it, in inches; dots per inch."""
+
+MAX_NAME = 60
+"""Characters of a file's name in its title."""
+
+COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c", "#b0246b", "#12808a")
+STYLES = ("-", "--", ":")
+
+LIMIT_COLOUR = "#808080"
+"""The line of the context window: a grey that is read on white and on black."""
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 2rem auto; padding: 0 1rem; max-width: 70rem; font: 1rem/1.5 system-ui, sans-serif; }
+figure { margin: 0; padding: 1rem; background: #fff; border-radius: 6px; overflow-x: auto; }
+@media (prefers-color-scheme: dark) { figure { background: #16181d; } }
+figure svg { width: 100%; min-width: 40rem; height: auto; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+thead th { border-bottom: 1px solid; }
+"""
+
+
+def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
+    """Draw the requests of each file, and return the content of a picture file.
+
+    The same results give the same bytes.
+
+    Args:
+        files: Results with a timeline (`ReplayOptions.timeline`), at most MAX_FILES.
+        suffix: The format: `.svg`, `.png` or `.html`. A page also has the figures as tables.
+
+    Raises:
+        PlotError: The format is unknown, matplotlib is not installed, or there are too many files.
+    """
+    check_drawable(suffix)
+    if len(files) > MAX_FILES:
+        message = f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
+        raise PlotError(message)
+    import matplotlib as mpl
+
+    fixed_style = mpl.rc_context(
+        {"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9}
+    )
+    with fixed_style, warnings.catch_warnings():
+        # characters of a file name that the font does not have are drawn as boxes
+        warnings.simplefilter("ignore")
+        figure = _create_figure(files)
+        content = io.BytesIO()
+        if suffix == ".png":
+            figure.savefig(content, format="png", dpi=DPI, bbox_inches="tight")
+            return content.getvalue()
+        figure.savefig(content, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    svg = add_dark_mode(content.getvalue().decode())
+    if suffix == ".svg":
+        return svg.encode()
+    return _format_page(files, svg).encode("ascii", "xmlcharrefreplace")
+
+
+def _create_figure(files: Sequence[FileResult]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, HEIGHT * max(1, len(files))), layout="constrained")
+    parts = figure.subfigures(max(1, len(files)), 1, squeeze=False)[:, 0]
+    for part, file in zip(parts, files, strict=False):
+        _draw_file(file, *part.subplots(2, 1, sharex=True, height_ratios=(2, 1)))
+    return figure
+
+
+def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    name = file.file.encode("utf-8", "replace").decode()
+    context.set_title(
+        name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}",
+        loc="left",
+        fontweight="bold",
+        parse_math=False,
+    )
+    for number, result in enumerate(file.policies):
+        _draw_policy(
+            context,
+            cached,
+            result,
+            colour=COLOURS[number % len(COLOURS)],
+            style=STYLES[number // len(COLOURS) % len(STYLES)],
+        )
+    context.axhline(
+        file.window,
+        color=LIMIT_COLOUR,
+        linestyle="-.",
+        linewidth=1,
+        label=f"context window, {format_size(file.window)}",
+    )
+    context.set_ylabel("tokens of the request")
+    context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
+    # numbers that format_size writes exactly
+    context.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
+    context.set_ylim(bottom=0)
+    context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    cached.set_ylabel("cached so far")
+    cached.set_ylim(0, 1)
+    cached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    requests = max((len(result.timeline) for result in file.policies), default=0)
+    cached.set_xlim(0.5, max(1, requests) + 0.5)
+    cached.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    cached.set_xlabel("request; dots: a summary replaced messages")
+    for axes in (context, cached):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#eeeeee")
+
+
+def _draw_policy(
+    context: Axes, cached: Axes, result: PolicyResult, *, colour: str, style: str
+) -> None:
+    requests = result.timeline
+    numbers = range(1, len(requests) + 1)
+    context.plot(
+        numbers,
+        [request.tokens for request in requests],
+        color=colour,
+        linestyle=style,
+        linewidth=1,
+        label=result.policy,
+    )
+    marks = [
+        (number, request.tokens)
+        for number, request in zip(numbers, requests, strict=True)
+        if request.checkpoint
+    ]
+    context.plot(
+        [number for number, _ in marks],
+        [tokens for _, tokens in marks],
+        color=colour,
+        linestyle="",
+        marker="o",
+        markersize=4,
+    )
+    sent = accumulate(request.tokens for request in requests)
+    read = accumulate(request.cached for request in requests)
+    shares = [part / max(1, whole) for part, whole in zip(read, sent, strict=True)]
+    cached.plot(numbers, shares, color=colour, linestyle=style, linewidth=1)
+
+
+def _format_page(files: Sequence[FileResult], svg: str) -> str:
+    drawing = svg[svg.index("<svg") :].replace(
+        "<svg",
+        '<svg role="img" aria-label="Tokens of the requests, and the share of them that was cached; the tables have the figures."',
+        1,
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>Replay</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>Replay</h1>\n<figure>\n{drawing}</figure>\n"
+        f"{''.join(map(_format_table, files))}</body>\n</html>\n"
+    )
+
+
+def _format_table(file: FileResult) -> str:
+    head = (
+        "policy",
+        "requests",
+        "summaries",
+        "waits",
+        "overflows",
+        "invalid",
+        "input",
+        "cached",
+        "price",
+        "facts",
+        "asked",
+    )
+    rows = [
+        (
+            each.policy,
+            f"{each.totals.requests:,}",
+            f"{each.totals.checkpoints:,}",
+            f"{each.totals.foreground_waits:,}",
+            f"{each.totals.overflows:,}",
+            f"{each.totals.invalid_requests:,}",
+            f"{each.totals.requests_billed.input_tokens:,}",
+            f"{each.totals.requests_billed.cached_tokens:,}",
+            f"${each.price:,.4f}",
+            f"{each.facts_share:.1%}",
+            f"{each.requests_share:.1%}",
+        )
+        for each in file.policies
+    ]
+    lines = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in head)
+    table = f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table>"
+    return f'<h2>{escape(file.file)}</h2>\n<div class="wide">{table}</div>\n'

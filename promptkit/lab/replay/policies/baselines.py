@@ -1,0 +1,180 @@
+"""Baselines for comparison: the documented rules of other libraries, reimplemented with their weaknesses.
+
+All of them have the same limit, use the same tokenizer unless their own rule counts differently,
+and keep no transcript.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from promptkit.lab.replay.policies.langchain import LangChainRun
+
+if TYPE_CHECKING:
+    from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
+    from promptkit.messages import Message, Usage
+
+__all__ = [
+    "BASELINE_POLICIES",
+    "BaselinePolicy",
+    "CountedMessages",
+    "Trim",
+    "drop_oldest",
+    "trim_last",
+    "truncate_in_steps",
+]
+
+TRUNCATION_STEP = 4_000
+"""Tokens: prompt-poet's `truncation_step`, as in its own example."""
+
+
+@attrs.frozen(kw_only=True)
+class BaselinePolicy:
+    """A rule of another library.
+
+    `trim` is called for every request, with all messages of the conversation.
+    """
+
+    name: str
+    trim: Trim | None = None
+    """None: LangChain's summarizing middleware."""
+
+    def start(self, terms: ReplayTerms) -> PolicyRun:
+        """Start a conversation."""
+        return LangChainRun(terms) if self.trim is None else _BaselineRun(self.trim, terms)
+
+
+Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
+"""(all messages of the conversation, the tokens that the request's messages may have) → the
+messages that are sent."""
+
+
+def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Drop the oldest messages until the rest fits and starts with a user message.
+
+    Many early chat programs have this rule. Here its requests are always valid: tool calls are
+    dropped with their results, and in a long turn of tool calls the user message stays before the
+    newest of them.
+    """
+    start = conversation.place_fitting(max_tokens)
+    user_place = conversation.next_user_place(start)
+    if start == 0 or user_place is not None:
+        return conversation.messages[user_place or 0 :] if start else conversation.messages
+    if not conversation.user_places:
+        return conversation.messages[_after_results(conversation, start) :]
+    user_place = conversation.user_places[-1]
+    user_tokens = (
+        conversation.tokens_before[user_place + 1] - conversation.tokens_before[user_place]
+    )
+    start = conversation.place_fitting(max_tokens - user_tokens)
+    return [
+        conversation.messages[user_place],
+        *conversation.messages[_after_results(conversation, start) :],
+    ]
+
+
+def _after_results(conversation: CountedMessages, place: int) -> int:
+    """Return the first place from `place` on that is not a tool result, so that no result is left without its call."""
+    while place < len(conversation.messages) and conversation.messages[place].role == "tool":
+        place += 1
+    return place
+
+
+def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Keep the newest messages that fit, starting with a user message.
+
+    Source: LangChain, `trim_messages(strategy="last", start_on="human", include_system=True)`, as
+    its documentation recommends it for chat models. If a turn has many tool calls, the newest
+    messages contain no user message, and only the system messages are left.
+    """
+    user_place = conversation.next_user_place(conversation.place_fitting(max_tokens))
+    return () if user_place is None else conversation.messages[user_place:]
+
+
+def truncate_in_steps(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
+    """Drop a multiple of TRUNCATION_STEP tokens from the front, message by message, so that the prefix seldom changes.
+
+    Source: prompt-poet (PyPI 0.0.52), `truncate`: the surplus is rounded up to the step, and the
+    oldest parts are dropped until their tokens reach it. The system message and the last message
+    have priority 0, and are never dropped. Parts are not aware of tool calls and results.
+    """
+    surplus = max(0, conversation.tokens_before[-1] - max_tokens)
+    place = conversation.place_after(math.ceil(surplus / TRUNCATION_STEP) * TRUNCATION_STEP)
+    return conversation.messages[min(place, len(conversation.messages) - 1) :]
+
+
+BASELINE_POLICIES = (
+    BaselinePolicy(name="drop_oldest", trim=drop_oldest),
+    BaselinePolicy(name="trim_last", trim=trim_last),
+    BaselinePolicy(name="prompt_poet", trim=truncate_in_steps),
+    BaselinePolicy(name="langchain"),
+)
+"""All baselines."""
+
+
+class CountedMessages:
+    """All messages of a conversation, with sums of tokens, so that a rule only needs to read the newest messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.tokens_before = [0]
+        """The tokens before each message, and after the last one."""
+        self.user_places: list[int] = []
+        """The places of the user's messages."""
+
+    def add(self, message: Message, tokens: int) -> None:
+        """Append a message that has so many tokens."""
+        if message.role == "user":
+            self.user_places.append(len(self.messages))
+        self.messages.append(message)
+        self.tokens_before.append(self.tokens_before[-1] + tokens)
+
+    def place_after(self, tokens: int) -> int:
+        """Return the first place that has at least so many tokens before it."""
+        return bisect_left(self.tokens_before, tokens) if tokens > 0 else 0
+
+    def place_fitting(self, max_tokens: int) -> int:
+        """Return the first place from which all messages to the end have at most `max_tokens` tokens."""
+        return min(self.place_after(self.tokens_before[-1] - max_tokens), len(self.messages))
+
+    def next_user_place(self, place: int) -> int | None:
+        """Return the place of the first user message at or after a place, or None."""
+        at = bisect_left(self.user_places, place)
+        return self.user_places[at] if at < len(self.user_places) else None
+
+
+class _BaselineRun:
+    """One conversation that is trimmed for every request."""
+
+    def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
+        self.checkpoints = self.waits = 0
+        self.summary_calls: list[SummaryCall] = []
+        self.transcript_path: str | None = None
+        self._trim = trim
+        self._terms = terms
+        self._conversation = CountedMessages()
+
+    async def add(self, message: Message) -> None:
+        """Append a message."""
+        self._conversation.add(message, self._terms.count((message,)))
+
+    async def request(self) -> Sequence[Message]:
+        """Return the trimmed messages."""
+        limit = self._terms.budget.limit
+        return (
+            self._conversation.messages
+            if limit is None
+            else self._trim(self._conversation, limit - self._terms.fixed_tokens)
+        )
+
+    async def add_reply(self, reply: Message, usage: Usage | None) -> None:  # noqa: ARG002  # this policy counts itself
+        """Append the reply."""
+        await self.add(reply)
+
+    async def close(self) -> None:
+        """Do nothing: nothing runs in the background."""

@@ -1,0 +1,127 @@
+"""Find the policies that can be replayed by their names."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, get_args, get_type_hints
+
+import attrs
+
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.presets.preset import Preset
+from promptkit.compaction.presets.settings import load_settings
+from promptkit.errors import PromptKitError, SettingsError
+from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
+from promptkit.lab.replay.policies.promptkit import PRESET_POLICIES, PresetPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.lab.replay.policies.strategy import ReplayPolicy
+
+__all__ = [
+    "POLICY_GROUPS",
+    "UnknownPolicyError",
+    "describe_policies",
+    "find_policy",
+    "parse_policy_names",
+]
+
+
+class UnknownPolicyError(PromptKitError):
+    """There is no policy with this name."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        close = difflib.get_close_matches(name, known, n=1)
+        suggestion = f" Did you mean {close[0]!r}?" if close else ""
+        super().__init__(
+            f"there is no policy {name!r}.{suggestion} Use one of: {', '.join(known)}."
+        )
+
+
+POLICY_GROUPS: dict[str, tuple[str, ...]] = {
+    "presets": tuple(PRESET_POLICIES),
+    "naive": tuple(each.name for each in BASELINE_POLICIES),
+    "all": (*PRESET_POLICIES, *(each.name for each in BASELINE_POLICIES)),
+}
+"""Names for several policies together."""
+
+
+def describe_policies() -> str:
+    """Return a line for each policy: its name, and for a preset the system and the version that it follows."""
+    width = max(map(len, POLICY_GROUPS["all"]))
+    follows = {name: preset().follows for name, preset in PRESETS.items()}
+    presets = (
+        f"{name:{width}}  follows {follows[name] or 'no system'}"
+        for name in POLICY_GROUPS["presets"]
+    )
+    naive = (
+        f"{name:{width}}  a rule of another library, for comparison"
+        for name in POLICY_GROUPS["naive"]
+    )
+    return "\n".join((*presets, *naive))
+
+
+def parse_policy_names(text: str) -> tuple[str, ...]:
+    """Parse a list of policies and groups, separated by commas.
+
+    Returns the names of the policies, each once.
+
+    Raises:
+        UnknownPolicyError: There is no policy or group with one of the names.
+    """
+    names: dict[str, None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        for name in POLICY_GROUPS.get(part, (part,)):
+            _find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
+            names[name] = None
+    return tuple(names)
+
+
+def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
+    make: Callable[..., Preset] = PRESETS[name]
+    kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
+    settings = next(iter(get_args(kind)), None)
+    values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
+    if settings is None:
+        raise SettingsError(
+            source=name, setting=next(iter(values)), why="the preset has no settings"
+        )
+    prefix = f"{name}:"
+    try:
+        return make(
+            load_settings(
+                settings,
+                prefix=prefix,
+                environ={f"{prefix}{key}": value for key, value in values.items()},
+            )
+        )
+    except SettingsError as error:
+        raise SettingsError(source=name, setting=error.setting, why=error.why) from None
+
+
+def find_policy(name: str) -> ReplayPolicy:
+    """Return the policy with a name.
+
+    Settings of a preset stand behind it: `break_even:beta=1:tail_tokens=4000`.
+
+    Raises:
+        UnknownPolicyError: There is no policy with this name.
+        SettingsError: The preset has no such setting, or it cannot have that value.
+    """
+    return _find_policy(name, known=POLICY_GROUPS["all"])
+
+
+def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
+    """Return the policy with a name. `known` are the names of the error message."""
+    preset, *pairs = name.split(":")
+    if preset in PRESET_POLICIES:
+        return (
+            PRESET_POLICIES[preset]()
+            if not pairs
+            else PresetPolicy(preset=attrs.evolve(_make_preset(preset, pairs), name=name))
+        )
+    for policy in BASELINE_POLICIES:
+        if policy.name == name:
+            return policy
+    raise UnknownPolicyError(name, known)

@@ -1,0 +1,248 @@
+"""Read recorded conversations for a replay: a recording for each branch of a transcript, with times and tool definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.recordings.reading.json_values import as_object
+from promptkit.messages import OpaquePart, ToolDefinition
+from promptkit.tool_pairing import pair_tool_calls
+from promptkit.transcript.entries import MessageEntry, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from promptkit.messages import Json, Message, Part
+    from promptkit.transcript.entries import Entry, EntryPayload
+
+__all__ = [
+    "Recording",
+    "read_recordings",
+    "read_reported_tokens",
+    "recording_from_messages",
+    "recordings_from_entries",
+    "tools_from_entry",
+]
+
+TOOLS = "tools"
+
+
+@attrs.frozen(kw_only=True)
+class Recording:
+    """One conversation, from its first message to its last.
+
+    Each assistant message is the reply to a request of the replay.
+    """
+
+    system: tuple[Message, ...] = ()
+    """The system messages at the beginning of the conversation. Every request starts with them."""
+    messages: tuple[Message, ...] = ()
+    """The messages after them. Each tool call is followed by its result, and each result has a
+    call."""
+    times: tuple[float | None, ...] = ()
+    """For each message the time at which it was written, in seconds since 1970; None if it was not
+    recorded."""
+    reported: tuple[int, ...] = ()
+    """For each message the output tokens that its provider reported, if it has thinking whose text
+    was not recorded; else 0."""
+    tools: tuple[ToolDefinition, ...] = ()
+    """The recorded tool definitions. Their tokens count in every request."""
+    conversation: int = 0
+    """The number of the conversation in its file. The branches of a conversation have the same
+    number."""
+    shared: int = 0
+    """The number of leading messages that an earlier branch of the conversation has, too. A replay
+    plays them, and counts nothing for them."""
+
+    @property
+    def requests(self) -> int:
+        """The number of requests that a replay counts.
+
+        An assistant message at the very beginning is not a reply to one.
+        """
+        return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
+
+
+def read_recordings(file: Path | str, *, address: str | None = None) -> Iterator[Recording]:
+    """Read the conversations of a file in any format that promptkit can import, or of a transcript by its URL.
+
+    `address` is how errors name the file, if it is a copy of another one.
+
+    Raises:
+        TranscriptError: The file cannot be read.
+    """
+    return recordings_from_entries(
+        entry for _, batch in read_recording(file, address=address) for entry in batch.entries
+    )
+
+
+def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
+    """Yield a recording for each branch of a transcript, in the order in which the branches ended.
+
+    A branch that is only the beginning of another one is not yielded. Messages that were compacted,
+    edited or reset in the recording are part of it, as they were said. An entry's time of 0 counts
+    as unknown. What an earlier branch has, too, is the `shared` part of a branch.
+    """
+    messages: list[tuple[Message, float | None, int | None]] = []
+    """Each message with its time, and the index of the message before it on its branch."""
+    reported: list[int] = []
+    """For each message the output tokens that were reported for thinking whose text is missing."""
+    last: dict[str, int | None] = {}
+    """For each entry the index of the last message on its branch."""
+    roots: dict[str, str] = {}
+    """For each entry the first entry of its conversation."""
+    tools: dict[str, tuple[ToolDefinition, ...]] = {}
+    """The tools of each conversation, by its first entry."""
+    message_roots: list[str] = []
+    """The first entry of each message's conversation."""
+    for entry in entries:
+        before = None if entry.parent_id is None else last.get(entry.parent_id)
+        root = roots[entry.id] = (
+            entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
+        )
+        if definitions := tools_from_entry(entry):
+            tools[root] = definitions
+        message = entry.message
+        if message is None:
+            last[entry.id] = before
+            continue
+        last[entry.id] = len(messages)
+        message_roots.append(root)
+        reported.append(read_reported_tokens(entry.payload))
+        messages.append((message, entry.time if entry.time > 0 else None, before))
+    inner = {before for _, _, before in messages}
+    numbers: dict[str, int] = {}
+    """The number of each conversation, by its first entry."""
+    yielded: set[int] = set()
+    """The indexes of the messages of all branches so far."""
+    for leaf in range(len(messages)):
+        if leaf in inner:
+            continue
+        root, branch = message_roots[leaf], _branch(messages, leaf)
+        yield recording_from_messages(
+            [messages[at][:2] for at in branch],
+            reported=[reported[at] for at in branch],
+            tools=tools.get(root, ()),
+            conversation=numbers.setdefault(root, len(numbers)),
+            shared=sum(at in yielded for at in branch),
+        )
+        yielded.update(branch)
+
+
+def read_reported_tokens(payload: EntryPayload) -> int:
+    """Return the output tokens that were reported for a reply with thinking whose text is missing; 0 for any other entry.
+
+    Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the
+    text is counted: the figure of another model's tokenizer says nothing about the tokens of the
+    model that is simulated.
+    """
+    if not isinstance(payload, MessageEntry) or payload.usage is None:
+        return 0
+    return (
+        payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
+    )
+
+
+def _is_hidden_thinking(part: Part) -> bool:
+    value: Mapping[str, Json] = as_object(part.value) if isinstance(part, OpaquePart) else {}
+    match value.get("type"):
+        case "redacted_thinking" | "thought":
+            # Gemini CLI records a subject and a digest of a thought
+            return True
+        case "thinking":
+            # pi keeps OpenAI's reasoning, of which there is only a digest, in the signature
+            return not value.get("thinking") or "encrypted_content" in str(
+                value.get("thinkingSignature")
+            )
+        case "reasoning":
+            return not (value.get("text") or value.get("content"))
+        case _:
+            return False
+
+
+def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[int]:
+    """Return the indexes of the messages from the first one to a leaf."""
+    branch: list[int] = []
+    at: int | None = leaf
+    while at is not None:
+        branch.append(at)
+        at = messages[at][2]
+    return branch[::-1]
+
+
+def tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
+    """Return the tool definitions of a setting named `tools`, or with a field of that name, in OpenAI's format or Anthropic's."""
+    payload = entry.payload
+    if not isinstance(payload, Setting):
+        return ()
+    value = payload.value
+    if isinstance(value, Mapping):
+        value = value.get(TOOLS)
+    elif payload.name.rpartition(".")[2] != TOOLS:
+        return ()
+    return tuple(_iter_definitions(value)) if isinstance(value, list) else ()
+
+
+def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
+    for tool in tools:
+        if not isinstance(tool, Mapping):
+            continue
+        function = tool.get("function", tool)
+        if not isinstance(function, Mapping):
+            continue
+        name, description = function.get("name"), function.get("description")
+        parameters = function.get("parameters", function.get("input_schema"))
+        if isinstance(name, str):
+            yield ToolDefinition(
+                name=name,
+                description=description if isinstance(description, str) else None,
+                parameters=parameters if isinstance(parameters, Mapping) else None,
+            )
+
+
+def recording_from_messages(
+    messages: Sequence[tuple[Message, float | None]],
+    *,
+    reported: Sequence[int] = (),
+    tools: Sequence[ToolDefinition] = (),
+    conversation: int = 0,
+    shared: int = 0,
+) -> Recording:
+    """Build a recording from messages with their times. Messages without content are left out.
+
+    Args:
+        messages: The messages of a conversation with their times.
+        reported: For each message the output tokens that are billed at least, if it is a reply.
+            Empty: the text is billed.
+        tools: The tool definitions of the conversation.
+        conversation: The number of the conversation in its file.
+        shared: How many of the first messages an earlier recording of the conversation has, too.
+    """
+    kept = [
+        place
+        for place, (message, _) in enumerate(messages)
+        if message.content or message.tool_calls or message.role == "tool"
+    ]
+    paired = pair_tool_calls([messages[place][0] for place in kept])
+    places = [kept[source] for source in paired.sources]
+    head = next(
+        (at for at, message in enumerate(paired.messages) if message.role != "system"),
+        len(paired.messages),
+    )
+    own = next(
+        (at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head
+    )
+    return Recording(
+        system=paired.messages[:head],
+        messages=paired.messages[head:],
+        times=tuple(messages[place][1] for place in places[head:]),
+        reported=tuple(reported[place] for place in places[head:]) if reported else (),
+        tools=tuple(tools),
+        conversation=conversation,
+        shared=own,
+    )

@@ -1,0 +1,342 @@
+"""The results of a replay: the figures of each policy on each file, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.lab.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
+from promptkit.lab.replay.retention import RetentionCounts
+from promptkit.tokens.prices import BilledTokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit.tokens.prices import Price
+
+__all__ = [
+    "FailedFile",
+    "FileResult",
+    "PolicyResult",
+    "ReplayTotals",
+    "TimelineRequest",
+    "describe_failure",
+    "price_totals",
+    "result_rows",
+    "results_to_json",
+]
+
+MAX_FAULTS = 3
+"""Faults that are kept as examples."""
+
+
+@attrs.frozen(kw_only=True)
+class FileResult:
+    """The results of all policies on one file."""
+
+    file: str
+    conversations: int
+    messages: int
+    window: int
+    """The context window in tokens."""
+    model: str
+    policies: tuple[PolicyResult, ...]
+    hindsight: HindsightPrices | None = None
+    """What the conversations cost at least, and with compactions at the best points; None unless it
+    was asked for."""
+
+    def over_oracle(self, result: PolicyResult) -> float | None:
+        """Return the price of a policy as a multiple of the price with compactions at the best points; None if that is not known."""
+        return (
+            result.price / self.hindsight.optimum
+            if self.hindsight and self.hindsight.optimum
+            else None
+        )
+
+
+@attrs.frozen(kw_only=True)
+class FailedFile:
+    """A file that could not be played, with the reason as a sentence."""
+
+    file: str
+    reason: str
+
+    def describe(self) -> str:
+        """Return one line: the file and the reason."""
+        return describe_failure(self.file, self.reason)
+
+
+def describe_failure(file: str, reason: str) -> str:
+    """Return one line for a file that could not be worked on.
+
+    The reason may name the file already.
+    """
+    line = " ".join(reason.split())
+    return (
+        line
+        if line.startswith((f"{file}:", f"{file} ")) or f"no file {file}" in line
+        else f"{file}: {line}"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PolicyResult:
+    """The result of one policy on one file."""
+
+    policy: str
+    totals: ReplayTotals
+    price: float
+    """US dollars for requests, replies and summaries."""
+    price_summaries: float
+    """US dollars of `price` that were spent on summaries."""
+    price_with_lookups: float
+    """US dollars of `price`, and of the look-ups of answers that lack a fact."""
+    timeline: tuple[TimelineRequest, ...] = ()
+    """All requests in order; empty unless a timeline was requested."""
+
+    @property
+    def facts_share(self) -> float:
+        """Of the facts of dropped messages that replies use, the share that the request or its transcript contains; 1 without such facts."""
+        counts = self.totals.retention
+        return _share(counts.facts_present + counts.facts_reachable, counts.facts_dropped)
+
+    @property
+    def facts_present_share(self) -> float:
+        """Of the facts of dropped messages that replies use, the share that the request itself contains."""
+        return _share(self.totals.retention.facts_present, self.totals.retention.facts_dropped)
+
+    @property
+    def uses_present_share(self) -> float:
+        """Of all earlier facts that replies use, the share that the request contains.
+
+        These facts are the same for all policies.
+        """
+        counts = self.totals.retention
+        return _share(
+            counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used
+        )
+
+    @property
+    def uses_known_share(self) -> float:
+        """Of all earlier facts that replies use, the share that the request or its transcript contains."""
+        counts = self.totals.retention
+        return _share(
+            counts.facts_used
+            - counts.facts_dropped
+            + counts.facts_present
+            + counts.facts_reachable,
+            counts.facts_used,
+        )
+
+    @property
+    def requests_present_share(self) -> float:
+        """The share of the user's messages that the request itself contains, over all requests."""
+        return _share(
+            self.totals.retention.user_messages_present, self.totals.retention.user_messages
+        )
+
+    @property
+    def requests_share(self) -> float:
+        """The share of the user's messages that the request or its transcript contains, over all requests."""
+        return _share(
+            self.totals.retention.user_messages_known, self.totals.retention.user_messages
+        )
+
+    @property
+    def requests_end_share(self) -> float:
+        """The same share in the last request of each conversation."""
+        return _share(
+            self.totals.retention.last_user_messages_known, self.totals.retention.last_user_messages
+        )
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+@attrs.frozen(kw_only=True)
+class ReplayTotals:
+    """The counts of one policy. They can be added up over conversations and files."""
+
+    requests: int = 0
+    checkpoints: int = 0
+    """Summaries that replaced messages."""
+    foreground_waits: int = 0
+    """Requests that waited for a summary."""
+    overflows: int = 0
+    """Requests that were larger than the context window allows. They are billed as if the model had
+    accepted them."""
+    invalid_requests: int = 0
+    """Requests that a provider would reject as invalid."""
+    cuts: int = 0
+    """Requests that did not start with the whole request before them, so that a prompt cache cannot
+    serve the rest."""
+    longest_request: int = 0
+    """Tokens of the longest request."""
+    requests_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of the requests and their replies."""
+    summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of the requests for summaries."""
+    lookups_billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """Tokens of one look-up for each answer that lacks a fact. They are not part of the
+    requests."""
+    retention: RetentionCounts = attrs.field(factory=RetentionCounts)
+    faults: tuple[str, ...] = ()
+    """Descriptions of the first invalid requests."""
+
+    def __add__(self, other: ReplayTotals) -> ReplayTotals:
+        return ReplayTotals(
+            requests=self.requests + other.requests,
+            checkpoints=self.checkpoints + other.checkpoints,
+            foreground_waits=self.foreground_waits + other.foreground_waits,
+            overflows=self.overflows + other.overflows,
+            invalid_requests=self.invalid_requests + other.invalid_requests,
+            cuts=self.cuts + other.cuts,
+            longest_request=max(self.longest_request, other.longest_request),
+            requests_billed=self.requests_billed + other.requests_billed,
+            summaries_billed=self.summaries_billed + other.summaries_billed,
+            lookups_billed=self.lookups_billed + other.lookups_billed,
+            retention=self.retention + other.retention,
+            faults=(*self.faults, *other.faults)[:MAX_FAULTS],
+        )
+
+
+@attrs.frozen(kw_only=True)
+class TimelineRequest:
+    """One request of a timeline."""
+
+    tokens: int
+    cached: int
+    """Tokens that were read from the prompt cache."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
+
+
+def price_totals(  # noqa: PLR0913  # keywords
+    name: str,
+    totals: ReplayTotals,
+    price: Price,
+    *,
+    one_hour_cache: bool,
+    lookups: int = 0,
+    timeline: Sequence[TimelineRequest] = (),
+) -> PolicyResult:
+    """Compute the result of a policy from its counts and the model's price.
+
+    Args:
+        name: The policy's name.
+        totals: The policy's counts.
+        price: The price of the model.
+        one_hour_cache: Whether cache writes have the price for an hour.
+        lookups: Look-ups for each answer that lacks a fact.
+        timeline: All requests in order. By default none.
+    """
+    summaries = price.cost(totals.summaries_billed, one_hour_cache=one_hour_cache)
+    total = price.cost(totals.requests_billed, one_hour_cache=one_hour_cache) + summaries
+    looked_up = lookups * price.cost(totals.lookups_billed, one_hour_cache=one_hour_cache)
+    return PolicyResult(
+        policy=name,
+        totals=totals,
+        price=total,
+        price_summaries=summaries,
+        price_with_lookups=total + looked_up,
+        timeline=tuple(timeline),
+    )
+
+
+def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:
+    """Return the results as JSON, with a line for each policy.
+
+    A file that could not be played has its reason as `error`. `total` has the sums over all files,
+    and the name of none.
+    """
+    before = f'"total": {_format_file(total)}'
+    return _format_list("files", [_format_file(file) for file in files], before=before) + "\n"
+
+
+def _format_file(file: FileResult | FailedFile) -> str:
+    if isinstance(file, FailedFile):
+        return json.dumps({"file": file.file, "error": file.reason, "policies": []})
+    rows = [f"  {json.dumps(_policy_fields(each, file))}" for each in file.policies]
+    return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
+
+
+def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
+    """Format an object with a list of values that are JSON already.
+
+    `before` contains its other fields, as JSON.
+    """
+    text = ",\n".join(lines)
+    return f"{{{before}{', ' if before else ''}{json.dumps(name)}: [\n{text}\n]}}"
+
+
+def _file_fields(file: FileResult) -> dict[str, object]:
+    prices = file.hindsight
+    return {
+        "file": file.file,
+        "window": file.window,
+        "model": file.model,
+        "conversations": file.conversations,
+        "messages": file.messages,
+        **(
+            {}
+            if prices is None
+            else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}
+        ),
+    }
+
+
+def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
+    totals = result.totals
+    ratio = file.over_oracle(result)
+    return {
+        "policy": result.policy,
+        "requests": totals.requests,
+        "checkpoints": totals.checkpoints,
+        "foreground_waits": totals.foreground_waits,
+        "overflows": totals.overflows,
+        "invalid_requests": totals.invalid_requests,
+        "input_tokens": totals.requests_billed.input_tokens,
+        "cached_tokens": totals.requests_billed.cached_tokens,
+        "written_tokens": totals.requests_billed.written_tokens,
+        "output_tokens": totals.requests_billed.output_tokens,
+        "summary_tokens": totals.summaries_billed.output_tokens,
+        "summary_input_tokens": totals.summaries_billed.input_tokens,
+        "summary_cached_tokens": totals.summaries_billed.cached_tokens,
+        "price": round(result.price, 6),
+        "price_summaries": round(result.price_summaries, 6),
+        "price_with_lookups": round(result.price_with_lookups, 6),
+        **({} if ratio is None else {"over_oracle": round(ratio, 4)}),
+        "answers_lacking": totals.retention.answers_lacking,
+        "facts_share": round(result.facts_share, 4),
+        "facts_present_share": round(result.facts_present_share, 4),
+        "facts_dropped": totals.retention.facts_dropped,
+        "facts_used": totals.retention.facts_used,
+        "uses_present_share": round(result.uses_present_share, 4),
+        "uses_known_share": round(result.uses_known_share, 4),
+        "requests_present_share": round(result.requests_present_share, 4),
+        "requests_share": round(result.requests_share, 4),
+        "requests_end_share": round(result.requests_end_share, 4),
+        "longest_request": totals.longest_request,
+        "cuts": totals.cuts,
+    }
+
+
+def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]]:
+    """Return a flat row for each policy of the result of one conversation.
+
+    `conversation` is its number in the file, from 0.
+    """
+    fields = _file_fields(result)
+    del fields["conversations"]
+    return [
+        {
+            "file": fields["file"],
+            "conversation": conversation,
+            **fields,
+            **_policy_fields(each, result),
+        }
+        for each in result.policies
+    ]

@@ -1,0 +1,269 @@
+"""Replay files under policies, several files at a time in other processes.
+
+The result of a file does not depend on other files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import PromptKitError
+from promptkit.lab.engines import LostItem, open_engine, run_each
+from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.replay.oracle import HindsightPrices
+from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.recordings import read_recordings
+from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, price_totals
+from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.transcript.addresses import is_conversation, open_reader
+from promptkit.transcript.jsonl.format import encode_batch
+from promptkit.transcript.jsonl.reader import StoredEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from promptkit.tokens.prices import Price
+
+__all__ = [
+    "LOST_WORKER",
+    "ReplayOptions",
+    "hash_recording",
+    "replay",
+    "replay_conversations",
+    "replay_each",
+    "replay_file",
+    "sum_results",
+]
+
+BLOCK_SIZE = 1 << 20
+"""Bytes that are read at a time."""
+
+LOST_WORKER = "the process that worked on it died each time that it was tried, as one does that the system ends because it needs too much memory."
+"""Why a file has no result, if its worker died."""
+
+
+@attrs.frozen(kw_only=True)
+class ReplayOptions:
+    """The policies to replay, the simulated model, and its price."""
+
+    policies: tuple[str, ...]
+    """Names of policies, as `parse_policy_names` returns them."""
+    rules: ReplayRules
+    price: Price
+    timeline: bool = False
+    """Whether results contain the figures of every request."""
+    oracle: bool = False
+    """Whether results contain what each conversation costs at least, and with compactions at the
+    best points."""
+    lookups: int = 0
+    """Look-ups for each answer that lacks a fact, in the price with look-ups."""
+    summarize_with_model: bool = False
+    """Let the model of the rules write the summaries, through OpenAI's API. By default they are
+    extracted from the conversation."""
+
+
+def replay(
+    files: Sequence[Path | str],
+    options: ReplayOptions,
+    *,
+    workers: int = 1,
+    executor: Executor | None = None,
+    on_file_done: Callable[[Path | str], object] | None = None,
+) -> list[FileResult | FailedFile]:
+    """Replay recordings under each policy, and return the results in the order of the files.
+
+    All results are in memory at the end. For more files than that allows, `promptkit.lab.corpus` writes
+    rows to a file.
+
+    >>> rules = ReplayRules(model="gpt-5", window=32_000, cache="openai")
+    >>> options = ReplayOptions(policies=("vscode", "drop_oldest"), rules=rules, price=read_prices().for_model("gpt-5"))
+    >>> results = replay([Path("session.jsonl")], options)
+
+    Args:
+        files: Recordings in any format that promptkit can import, as paths or URLs, and URLs of
+            transcripts.
+        options: The policies, the simulated model, and its price.
+        workers: Number of parallel processes. With 1, files are replayed in this process.
+        executor: Replays the files instead, for example an engine of `promptkit.lab.engines`. It is
+            left open.
+        on_file_done: Called with each file after it was replayed, in any order.
+
+    Returns:
+        A FileResult for each file, or a FailedFile for one that could not be replayed.
+    """
+    results: dict[int, FileResult | FailedFile] = {}
+    opened = (
+        open_engine(workers=max(1, min(workers, len(files))))
+        if executor is None
+        else nullcontext(executor)
+    )
+    with opened as engine:
+        for index, result in run_each(engine, partial(_replay_files, options), files):
+            results[index] = (
+                FailedFile(file=str(result.item), reason=LOST_WORKER)
+                if isinstance(result, LostItem)
+                else result
+            )
+            if on_file_done:
+                on_file_done(files[index])
+    return [results[index] for index in range(len(files))]
+
+
+def replay_each(
+    files: Sequence[Path | str],
+    options: ReplayOptions,
+    *,
+    executor: Executor,
+    on_file_done: Callable[[int], object] | None = None,
+) -> list[FileResult]:
+    """Replay recordings under each policy, and return a result for each conversation, in the order of the files.
+
+    Args:
+        files: The recordings.
+        options: The policies, the simulated model, and its price.
+        executor: Replays the files. It is left open.
+        on_file_done: Called after each file with the number of those that are done.
+
+    Raises:
+        PromptKitError: A file could not be replayed.
+    """
+    found: dict[int, list[FileResult]] = {}
+    for index, result in run_each(executor, partial(_replay_conversations, options), files):
+        if isinstance(result, LostItem):
+            problem = f"{result.item}: {LOST_WORKER}"
+            raise PromptKitError(problem)
+        found[index] = result
+        if on_file_done:
+            on_file_done(len(found))
+    return [result for index in range(len(files)) for result in found[index]]
+
+
+def _replay_conversations(
+    options: ReplayOptions, files: tuple[Path | str, ...]
+) -> list[list[FileResult]]:
+    return [list(replay_conversations(file, options)) for file in files]
+
+
+def _replay_files(
+    options: ReplayOptions, files: tuple[Path | str, ...]
+) -> list[FileResult | FailedFile]:
+    return [_replay_or_fail(file, options) for file in files]
+
+
+def _replay_or_fail(file: Path | str, options: ReplayOptions) -> FileResult | FailedFile:
+    try:
+        return replay_file(file, options)
+    except PromptKitError as error:
+        return FailedFile(file=str(file), reason=str(error))
+
+
+def replay_file(file: Path | str, options: ReplayOptions) -> FileResult:
+    """Replay one recording under each policy.
+
+    Raises:
+        TranscriptError: The file cannot be read.
+        ToolsFillBudgetError: The window is too small for the recorded tool definitions.
+        UnknownPolicyError: There is no policy with one of the names.
+    """
+    return sum_results(list(replay_conversations(file, options)), options, file=str(file))
+
+
+def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[FileResult]:
+    """Replay one recording under each policy, and yield a result for each conversation in it.
+
+    Raises what `replay_file` raises.
+    """
+    policies = [find_policy(name) for name in options.policies]
+    one_hour_cache = options.rules.cache == "anthropic-1h"
+    with fetch_file(file) as place:
+        seed = hash_recording(place)
+        for recording in read_recordings(place, address=str(file)):
+            simulation = Simulation(recording, options.rules)
+            played = [
+                simulation.run(
+                    policy,
+                    seed=f"{seed}:{recording.conversation}",
+                    summarize_with_model=options.summarize_with_model,
+                )
+                for policy in policies
+            ]
+            yield FileResult(
+                file=str(file),
+                conversations=1,
+                messages=len(recording.messages)
+                - recording.shared
+                + (0 if recording.shared else len(recording.system)),
+                hindsight=simulation.find_hindsight_prices(options.price)
+                if options.oracle
+                else None,
+                window=options.rules.window,
+                model=options.rules.model,
+                policies=tuple(
+                    price_totals(
+                        name,
+                        result.totals,
+                        options.price,
+                        one_hour_cache=one_hour_cache,
+                        lookups=options.lookups,
+                        timeline=result.timeline if options.timeline else (),
+                    )
+                    for name, result in zip(options.policies, played, strict=True)
+                ),
+            )
+
+
+def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: str) -> FileResult:
+    """Add up the results of conversations or files. `file` is the name of the whole."""
+    one_hour_cache = options.rules.cache == "anthropic-1h"
+    return FileResult(
+        file=file,
+        conversations=sum(result.conversations for result in results),
+        messages=sum(result.messages for result in results),
+        hindsight=sum(
+            (result.hindsight for result in results if result.hindsight), HindsightPrices()
+        )
+        if options.oracle
+        else None,
+        window=options.rules.window,
+        model=options.rules.model,
+        policies=tuple(
+            price_totals(
+                name,
+                sum((result.policies[index].totals for result in results), ReplayTotals()),
+                options.price,
+                one_hour_cache=one_hour_cache,
+                lookups=options.lookups,
+                timeline=[
+                    request for result in results for request in result.policies[index].timeline
+                ],
+            )
+            for index, name in enumerate(options.policies)
+        ),
+    )
+
+
+def hash_recording(file: Path | str) -> str:
+    """Return the SHA-256 of a recording's content, so that it has the same random numbers wherever it is and whatever its name is.
+
+    `file` is a path, or the URL of a conversation.
+    """
+    digest = hashlib.sha256()
+    if isinstance(file, str) and is_conversation(file):
+        for item in open_reader(file):
+            if isinstance(item, StoredEntry):
+                digest.update(encode_batch([item.entry]))
+        return digest.hexdigest()
+    try:
+        with Path(file).open("rb") as content:
+            while block := content.read(BLOCK_SIZE):
+                digest.update(block)
+    except OSError:
+        return ""  # the function that reads the recording reports the error
+    return digest.hexdigest()

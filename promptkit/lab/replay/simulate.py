@@ -1,0 +1,402 @@
+"""Play one recorded conversation under one policy, and count its requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.compaction.planning.plan import compute_target_tokens
+from promptkit.compaction.policy.break_even import PREFACE_TOKENS
+from promptkit.compaction.presets.break_even import BreakEven
+from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.oracle import (
+    SUMMARY_TOKENS,
+    HindsightPrices,
+    PricedConversation,
+    find_lower_bound,
+    find_optimum,
+    measure_requests,
+)
+from promptkit.lab.replay.policies.strategy import ReplayTerms
+from promptkit.lab.replay.prompt_cache import bill_prefix, create_cache
+from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
+from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
+from promptkit.messages import Usage
+from promptkit.tokens.budget import ContextBudget
+from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.prices import BilledTokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from promptkit.lab.replay.message_counts import MessageCount
+    from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy
+    from promptkit.lab.replay.recordings import Recording
+    from promptkit.messages import Message
+    from promptkit.tokens.prices import Price
+
+__all__ = ["ReplayRules", "SimulatedRequest", "Simulation", "SimulationResult", "find_fault"]
+
+
+LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
+"""Tokens of a call that looks something up, and of its result."""
+
+
+@attrs.frozen(kw_only=True)
+class ReplayRules:
+    """The simulated model and prompt cache, the same for all conversations and policies of a replay."""
+
+    model: str
+    """The model whose tokenizer and limits are simulated."""
+    window: int
+    """The context window in tokens, input and output together."""
+    cache: str
+    """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or
+    `off`."""
+    cache_lifetime: float | None = None
+    """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+
+
+@attrs.frozen(kw_only=True)
+class SimulationResult:
+    """The result of one conversation under one policy."""
+
+    totals: ReplayTotals
+    timeline: tuple[TimelineRequest, ...]
+
+
+@attrs.frozen(kw_only=True)
+class SimulatedRequest:
+    """One request of a conversation under one policy."""
+
+    reply: int
+    """The place of its reply in the recording."""
+    messages: Sequence[MessageCount]
+    """Its messages, system messages included."""
+    billed: BilledTokens
+    """What it is billed, with its reply."""
+    summaries_billed: BilledTokens
+    """What the summaries so far are billed."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
+
+
+class Simulation:
+    """One conversation that can be played under any number of policies.
+
+    Messages are counted once for all of them.
+
+    Raises:
+        ToolsFillBudgetError: The window is too small for the recorded tool definitions.
+    """
+
+    def __init__(
+        self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None
+    ) -> None:
+        """Prepare a conversation. `counts` has the counts of messages that are known already."""
+        self._recording = recording
+        self._rules = rules
+        self._tokenizer = tokenizer_for(rules.model)
+        self._counts = MessageCounts(self._tokenizer) if counts is None else counts
+        budget = ContextBudget.for_model(
+            rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window
+        )
+        # An explicit reserve: presets do not replace it by their own.
+        self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
+        self._facts = RecordingFacts(recording, self._counts)
+        system = recording.system[0].text if recording.system else False
+        self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
+
+    def run(
+        self,
+        policy: ReplayPolicy,
+        *,
+        seed: str,
+        summarize_with_model: bool = False,
+        on_request: Callable[[SimulatedRequest], object] | None = None,
+    ) -> SimulationResult:
+        """Play the conversation under a policy.
+
+        Args:
+            policy: The policy.
+            seed: The seed of the random numbers that the policy gets. The same seed gives the same
+                result.
+            summarize_with_model: Let the model write the summaries, through OpenAI's API.
+            on_request: Called with each request.
+        """
+        digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
+        terms = ReplayTerms(
+            budget=self._budget,
+            tokenizer=self._tokenizer,
+            counts=self._counts,
+            tools=self._recording.tools,
+            system=self._recording.system,
+            request_tokens=self._request_tokens,
+            rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
+            clock=lambda: 0.0,
+        )
+        play = self._play_with_model if summarize_with_model else self._play
+        return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
+
+    def find_hindsight_prices(self, price: Price) -> HindsightPrices:
+        """Compute what the conversation costs at least, and with compactions at the best points."""
+        conversation = self.measure(price)
+        return HindsightPrices(
+            lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0]
+        )
+
+    def measure(self, price: Price) -> PricedConversation:
+        """Measure the requests of the conversation without compactions, for its price in hindsight.
+
+        Summaries have the sizes of `break_even`.
+        """
+        fixed = self._request_tokens + sum(
+            count.tokens for count in self._counts.count_messages(self._recording.system)
+        )
+        return PricedConversation(
+            requests=measure_requests(
+                self._facts.messages,
+                self._recording.times,
+                output_tokens=self._facts.output_tokens,
+                fixed_tokens=fixed,
+                shared=self._recording.shared,
+            ),
+            fixed_tokens=fixed,
+            limit=self._budget.limit,
+            price=price,
+            cache=self._rules.cache,
+            cache_lifetime=self._rules.cache_lifetime,
+            summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
+            beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
+        )
+
+    async def _play_with_model(
+        self,
+        policy: ReplayPolicy,
+        terms: ReplayTerms,
+        on_request: Callable[[SimulatedRequest], object],
+    ) -> SimulationResult:
+        from promptkit.providers.openai.client import OpenAIModel
+
+        # Other servers that speak OpenAI's protocol mostly have only the older of its two
+        # endpoints.
+        model = OpenAIModel(
+            self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses"
+        )
+        try:
+            return await self._play(policy, attrs.evolve(terms, model=model), on_request)
+        finally:
+            await model.aclose()
+
+    async def _play(
+        self,
+        policy: ReplayPolicy,
+        terms: ReplayTerms,
+        on_request: Callable[[SimulatedRequest], object],
+    ) -> SimulationResult:
+        clock = _Clock(self._recording.times)
+        run = policy.start(attrs.evolve(terms, clock=clock))
+        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
+        try:
+            for at, message in enumerate(self._recording.messages):
+                clock.advance(at)
+                if message.role != "assistant" or at == 0:
+                    await run.add(message)
+                    continue
+                usage = recorder.on_request(await run.request(), reply=at)
+                on_request(recorder.last_request(at))
+                await run.add_reply(message, usage)
+                clock.end_reply()
+                recorder.on_reply()
+        finally:
+            await run.close()
+        return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
+
+
+class _Clock:
+    """The time in a recording.
+
+    A request is sent at the time of the message before its reply; the reply's own time is that of
+    its end.
+    """
+
+    def __init__(self, times: Sequence[float | None]) -> None:
+        self._times = times
+        self._now = self._last = 0.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self._now
+
+    def advance(self, message: int) -> None:
+        """Set the time to that of the message before this one."""
+        time = self._times[message]
+        self._now, self._last = self._last, self._last if time is None else max(self._last, time)
+
+    def end_reply(self) -> None:
+        """Set the time to that of the last message, which is a reply."""
+        self._now = self._last
+
+
+class _RequestRecorder:
+    """Counts the requests of one policy, and bills them and their summaries."""
+
+    def __init__(
+        self,
+        run: PolicyRun,
+        terms: ReplayTerms,
+        clock: _Clock,
+        *,
+        rules: ReplayRules,
+        facts: RecordingFacts,
+    ) -> None:
+        self.totals = ReplayTotals()
+        self.timeline: list[TimelineRequest] = []
+        self._run = run
+        self._terms = terms
+        self._cache = create_cache(rules.cache, rules.cache_lifetime)
+        self._cache_rule = rules.cache
+        self._facts = facts
+        self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
+        self._system = terms.counts.count_messages(terms.system)
+        self._first_message = facts.messages[0].number if facts.messages else None
+        self._last_request: list[MessageCount] = []
+        self._last_billed = BilledTokens()
+        self._last_has_checkpoint = False
+        self._checkpoints = self._waits = self._billed_summaries = 0
+        self._counts_requests = True
+        """False while the reply to the last request is one that an earlier branch of the recording
+        has, too."""
+        self._clock = clock
+
+    def on_request(self, messages: Sequence[Message], *, reply: int) -> Usage | None:
+        """Count a request, and return what a provider reports for it; None if it would have refused it.
+
+        Args:
+            messages: The request.
+            reply: The place of its reply in the recording.
+        """
+        self._counts_requests = reply >= self._facts.shared
+        # the request waited for these summaries, so they were requested before it
+        self._bill_summaries()
+        terms, run = self._terms, self._run
+        counts = [*self._system, *terms.counts.count_messages(messages)]
+        billed = self._cache.send(terms.request_tokens, counts, self._clock())
+        self._last_billed = attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply])
+        limit = terms.budget.limit
+        fault = find_fault(counts, first_message=self._first_message)
+        last_request, self._last_request = self._last_request, counts
+        lacks_fact = self._retention.on_request(counts, reply)
+        checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
+        self._last_has_checkpoint = checkpoints > 0
+        waits, self._waits = run.waits - self._waits, run.waits
+        totals = ReplayTotals(
+            requests=1,
+            checkpoints=checkpoints,
+            foreground_waits=waits,
+            overflows=limit is not None and billed.input_tokens > limit,
+            invalid_requests=fault is not None,
+            cuts=counts[: len(last_request)] != last_request,
+            longest_request=billed.input_tokens,
+            requests_billed=self._last_billed,
+            lookups_billed=self._bill_lookup(billed.input_tokens) if lacks_fact else BilledTokens(),
+            faults=() if fault is None else (fault,),
+        )
+        if self._counts_requests:
+            self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
+            self.timeline.append(
+                TimelineRequest(
+                    tokens=billed.input_tokens,
+                    cached=billed.cached_tokens,
+                    checkpoint=checkpoints > 0,
+                )
+            )
+        if limit is not None and billed.input_tokens > limit:
+            return None
+        return Usage(
+            input_tokens=billed.input_tokens,
+            output_tokens=self._facts.output_tokens[reply],
+            cached_tokens=billed.cached_tokens,
+        )
+
+    def _bill_lookup(self, tokens: int) -> BilledTokens:
+        """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
+        billed = bill_prefix(
+            self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens
+        )
+        return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
+
+    def last_request(self, reply: int) -> SimulatedRequest:
+        """Return the last request, whose reply is at this place of the recording."""
+        return SimulatedRequest(
+            reply=reply,
+            messages=self._last_request,
+            billed=self._last_billed,
+            summaries_billed=self.totals.summaries_billed,
+            checkpoint=self._last_has_checkpoint,
+        )
+
+    def on_reply(self) -> None:
+        """Bill the summaries that the reply started, which are done."""
+        self._bill_summaries()
+
+    def _bill_summaries(self) -> None:
+        """Bill the summaries that were made since the last call."""
+        calls = self._run.summary_calls
+        for call in calls[self._billed_summaries :]:
+            billed = call.billed
+            if billed is None:
+                request = self._terms.counts.count_messages(call.request)
+                billed = (
+                    self._cache.send(self._terms.request_tokens, request, self._clock())
+                    if request
+                    else BilledTokens()
+                )
+                billed = attrs.evolve(
+                    billed,
+                    input_tokens=billed.input_tokens + call.uncached_tokens,
+                    output_tokens=call.output_tokens,
+                )
+            if self._counts_requests:
+                self.totals = attrs.evolve(
+                    self.totals, summaries_billed=self.totals.summaries_billed + billed
+                )
+        self._billed_summaries = len(calls)
+
+
+def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:
+    """Return why a provider would reject a request as invalid, or None.
+
+    A valid request has a message besides system messages. It starts with a user message, or with
+    the message with which the recording starts. Each tool call is followed by exactly one result,
+    in any order, and there are no other results.
+
+    Args:
+        messages: The messages of the request.
+        first_message: The number of the message with which the recording starts; None: only a user
+            message may be first.
+    """
+    at = next(
+        (at for at, message in enumerate(messages) if message.role != "system"), len(messages)
+    )
+    if at == len(messages):
+        return "it has no message but the system's"
+    if messages[at].role != "user" and messages[at].number != first_message:
+        return f"it begins with a message of the role {messages[at].role!r}"
+    pending: set[str] = set()
+    for message in messages[at:]:
+        if message.role == "tool":
+            call = message.message.tool_call_id or ""
+            if call not in pending:
+                return f"the result of {call!r} answers no call before it"
+            pending.remove(call)
+        elif pending:
+            return f"the call {min(pending)!r} is not answered"
+        elif message.call_ids:
+            pending = set(message.call_ids)
+    return f"the call {min(pending)!r} is not answered" if pending else None

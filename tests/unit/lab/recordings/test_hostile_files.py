@@ -1,0 +1,47 @@
+"""Files that were made to take long or to fill the memory are read in linear time or refused with a sentence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.recordings.reading import json_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_one_long_text_is_given_to_the_parser_in_few_pieces_since_each_makes_it_scan_the_text_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"x": "a" * 16_000_000}), encoding="utf-8")
+    pieces: list[int] = []
+    send: Callable[[object, bytes], Exception | None] = vars(json_stream)["_send"]
+
+    def count(parser: object, chunk: bytes) -> Exception | None:
+        pieces.append(len(chunk))
+        return send(parser, chunk)
+
+    monkeypatch.setattr(json_stream, "_send", count)
+    with pytest.raises(TranscriptFormatError, match="no known format"):
+        list(read_recording(path))
+    assert sum(pieces) >= 16_000_000
+    assert len(pieces) < 12  # 64 KB, 128 KB, and so on
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b'{"x": "')
+        for _ in range(80):
+            file.write(b"a" * 1_000_000)
+        file.write(b'"}\n')
+    with pytest.raises(TranscriptError, match=r"compressed more than 100 times.*unpack it first"):
+        list(read_recording(path))
