@@ -59,7 +59,6 @@ from .emitters.responses import (
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting.fit import Fitted as Fitted, fit as fit
 from .fitting.history import History as History
-from .function_tools import tool as tool
 from .messages import (
     DocumentPart as DocumentPart,
     ImagePart as ImagePart,
@@ -76,7 +75,7 @@ from .rendering.result import Rendered as Rendered
 from .tokens.budget import ContextBudget as ContextBudget
 from .tokens.models import register_model as register_model
 from .tokens.request import count_request as count_request
-from .tools import Tool as Tool
+from .tools import Tool as Tool, tool as tool
 from .transcript.jsonl.store import JsonlStore as JsonlStore
 from .transcript.transcript import Transcript as Transcript
 

@@ -1,16 +1,54 @@
-"""Tools that a model may call: a definition for the model, and a function for the agent."""
+"""Tools that a model may call: a definition for the model, and a function for the agent.
+
+`tool` makes a tool of a function: the schema comes from the signature and the docstring, and the
+arguments of calls are checked. pydantic makes the schema and checks the arguments, and
+docstring-parser reads the docstring in Google's, NumPy's or Sphinx's style. Both are imported with
+the first function. The schemas are those of pydantic-ai for the same functions; docs/tools.md names
+the differences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias, cast, get_args
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from types import GenericAlias, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeAlias,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError
+from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 
-__all__ = ["ERROR_MARK", "Tool", "ToolOutput", "ToolResult", "is_error_result", "parse_content"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from promptkit.messages import Json
+
+__all__ = [
+    "ERROR_MARK",
+    "AnyTool",
+    "Tool",
+    "ToolOutput",
+    "ToolResult",
+    "as_tool",
+    "is_error_result",
+    "parse_content",
+    "tool",
+    "tool_definitions",
+]
 
 ERROR_MARK = OpaquePart(value={"is_error": True}, tokens=0, provider="anthropic.message")
 """Marks a tool result as an error. Anthropic is sent it; OpenAI's formats have no such field, and
@@ -120,3 +158,533 @@ class Tool:
             wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
             problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
             raise InvalidArgumentError(problem)
+
+
+Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
+
+AnyTool: TypeAlias = Tool | ToolDefinition | Function
+"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that
+becomes one."""
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names of tools that providers accept."""
+
+ATTRS_PLACES = "; attrs classes may be in attrs classes, and not in dataclasses, typed dicts or pydantic models"
+"""Said of a class that pydantic does not know."""
+
+MAX_ERRORS = 5
+"""Wrong arguments that the model is told of at once."""
+
+MAX_SHOWN = 80
+"""Characters of a wrong argument that are repeated to the model."""
+
+
+@overload
+def tool(function: Function, /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = False,
+    seconds: float | None = None,
+    max_tokens: int | None = None,
+) -> Callable[[Function], Tool]: ...
+def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
+    function: Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = False,
+    seconds: float | None = None,
+    max_tokens: int | None = None,
+) -> Tool | Callable[[Function], Tool]:
+    """Make a tool from a function, which may be `async`.
+
+    The model is told its name, what its docstring says, and its arguments.
+
+    Arguments of any type that pydantic knows are checked before the function is called: numbers,
+    enums, literals, lists, dataclasses, attrs classes, pydantic models. Of wrong ones the model is
+    told what is wrong. The result may be text, parts such as images, or any other value, which is
+    written as JSON.
+
+    >>> @tool
+    ... def read_file(path: str, lines: int = 200) -> str:
+    ...     '''Read the start of a file.
+    ...
+    ...     Args:
+    ...         path: The path of the file.
+    ...         lines: The most lines.
+    ...     '''
+
+    Args:
+        function: The function.
+        name: The tool's name; by default the function's.
+        description: What the tool does, for the model; by default the docstring without its
+            sections.
+        strict: Have the provider make the arguments match the schema. Every argument is then
+            required, those with a default as well.
+        seconds: The longest time that a call may take; None: no limit. The model is told of a call
+            that took longer.
+        max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a
+            longer one it sees the head, the tail, and how to read the rest. None: half of what
+            messages may take.
+
+    Raises:
+        InvalidArgumentError: No schema can be made, for example because an argument is a function;
+            or `seconds` or `max_tokens` is too low.
+    """
+
+    def make(given: Function) -> Tool:
+        schema = _read_signature(given, name=name, description=description, strict=strict)
+        return Tool(
+            definition=schema.definition,
+            run=_make_run(given, schema),
+            seconds=seconds,
+            max_tokens=max_tokens,
+        )
+
+    return make if function is None else make(function)
+
+
+def as_tool(given: object) -> Tool | ToolDefinition:
+    """Return a tool or a definition as it is, and the tool of a plain function.
+
+    Raises:
+        TypeError: The value is none of these.
+        InvalidArgumentError: No schema can be made of the function.
+    """
+    if isinstance(given, Tool | ToolDefinition):
+        return given
+    if callable(given) and not isinstance(given, type):
+        return tool(given)
+    message = f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
+    raise TypeError(message)
+
+
+def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
+    """Return the definitions of tools, in order.
+
+    Raises:
+        TypeError: A value is no tool, no definition and no function.
+        InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
+    """
+    given = cast("object", tools)  # callers without a type checker pass anything
+    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
+        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
+        raise TypeError(message)
+    read = map(as_tool, tools)
+    definitions = tuple(each.definition if isinstance(each, Tool) else each for each in read)
+    names = [definition.name for definition in definitions]
+    if len(set(names)) < len(names):
+        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
+        raise InvalidArgumentError(problem)
+    return definitions
+
+
+@attrs.frozen
+class _Signature:
+    """The arguments of a function: their schema, and what they are passed as."""
+
+    definition: ToolDefinition
+    model: type[BaseModel]
+    fields: Mapping[str, inspect.Parameter]
+    """The field of the model for each argument."""
+
+    def bind(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
+        """Check the arguments of a call, and return the positional ones and the others.
+
+        Raises ToolError.
+        """
+        from pydantic import ValidationError
+
+        try:
+            checked = self.model.model_validate(dict(arguments))
+        except ValidationError as error:
+            problem = (
+                f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(error)}"
+            )
+            raise ToolError(problem) from None
+        positional: list[object] = []
+        keywords: dict[str, object] = {}
+        spread = any(
+            parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values()
+        )
+        for field, parameter in self.fields.items():
+            value: object = getattr(checked, field)
+            match parameter.kind:
+                case parameter.VAR_POSITIONAL:
+                    positional.extend(cast("Sequence[object]", value))  # a list, as the model says
+                case parameter.POSITIONAL_ONLY:
+                    positional.append(value)
+                case parameter.POSITIONAL_OR_KEYWORD if spread:
+                    positional.append(value)
+                case _:
+                    keywords[parameter.name] = value
+        return positional, {**keywords, **(checked.model_extra or {})}
+
+
+def _make_run(
+    function: Function, signature: _Signature
+) -> Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # its kind
+    ):
+
+        async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
+            positional, keywords = signature.bind(arguments)
+            return _to_output(await function(*positional, **keywords))
+
+        return run_async
+
+    def run(arguments: Mapping[str, object]) -> ToolOutput | Awaitable[ToolOutput]:
+        positional, keywords = signature.bind(arguments)
+        result = function(*positional, **keywords)
+        return _await_output(result) if inspect.isawaitable(result) else _to_output(result)
+
+    return run
+
+
+async def _await_output(result: Awaitable[object]) -> ToolOutput:
+    return _to_output(await result)
+
+
+def _to_output(result: object) -> ToolOutput:
+    """Return text and parts as they are, and any other value as JSON.
+
+    Raises TypeError for a value that JSON cannot hold.
+    """
+    if result is None or isinstance(result, str | ToolResult):
+        return result
+    if isinstance(result, get_args(Part)):
+        return (cast("Part", result),)  # as the line before says
+    parts = parse_content(result)
+    # a list of texts alone is a value
+    if parts is not None and any(not isinstance(part, str) for part in parts):
+        return parts
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        return to_json(result, fallback=_unstructure, inf_nan_mode="strings").decode()
+    except PydanticSerializationError as error:
+        problem = f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
+        raise TypeError(problem) from None
+
+
+def _unstructure(value: object) -> object:
+    cls = type(value)
+    if attrs.has(cls):
+        return {field.name: getattr(value, field.name) for field in attrs.fields(cls)}
+    problem = f"a {type(value).__name__} is no JSON"
+    raise TypeError(problem)
+
+
+def _list_arguments(value: object) -> object:
+    """Return the arguments that make an attrs instance. Raises TypeError for any other value."""
+    cls = type(value)
+    if attrs.has(cls):
+        return {
+            field.alias or field.name: getattr(value, field.name)
+            for field in attrs.fields(cls)
+            if field.init
+        }
+    problem = f"a {cls.__name__} is no JSON"
+    raise TypeError(problem)
+
+
+def _describe_errors(error: Exception) -> str:
+    """Say in a line for each wrong argument where it is, what is wrong and what was given."""
+    # pydantic's TypedDicts
+    problems: list[dict[str, Any]] = cast("Any", error).errors(
+        include_url=False, include_context=False
+    )
+    lines: list[str] = []
+    for problem in problems[:MAX_ERRORS]:
+        place = ".".join(str(part) for part in problem["loc"]) or "the arguments"
+        given = (
+            ""
+            if problem["type"] in {"missing", "extra_forbidden"}
+            else f", not {problem['input']!r:.{MAX_SHOWN}}"
+        )
+        lines.append(f"{place}: {problem['msg']}{given}.")
+    if len(problems) > MAX_ERRORS:
+        lines.append(f"{len(problems) - MAX_ERRORS} more arguments are wrong.")
+    return "\n".join(lines)
+
+
+def _read_signature(
+    function: Function, *, name: str | None, description: str | None, strict: bool
+) -> _Signature:
+    """Return the schema of a function. Raises InvalidArgumentError."""
+    from pydantic import PydanticSchemaGenerationError, PydanticUserError
+
+    _check_callable(function)
+    called = name or _find_name(function)
+    if not NAME.fullmatch(called):
+        problem = f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
+        raise InvalidArgumentError(problem)
+    text, documented = _read_docstring(function)
+    try:
+        model, fields = _build_model(function, called, documented)
+        schema = _make_strict(model) if strict else model.model_json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError, TypeError) as error:
+        reason = (
+            str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
+        )
+        problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
+        problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
+        raise InvalidArgumentError(problem) from error
+    if strict and (open_place := _find_open_object(schema)):
+        problem = (
+            f"{_locate(function)}: strict=True needs every object to list its fields, and {open_place} of {called} does not. "
+            "Write a class for it, or leave strict=True out."
+        )
+        raise InvalidArgumentError(problem)
+    schema.pop("title", None)
+    schema.pop("description", None)
+    definition = ToolDefinition(
+        name=called,
+        description=description or text,
+        parameters=schema,
+        strict=True if strict else None,
+    )
+    return _Signature(definition, model, fields)
+
+
+def _check_callable(function: Function) -> None:
+    """Raise InvalidArgumentError for what is no function, but could be taken for one."""
+    inner = _unwrap_partial(function)
+    if isinstance(inner, type):
+        problem = f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
+        raise InvalidArgumentError(problem)
+    if not callable(inner):
+        problem = f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
+        raise InvalidArgumentError(problem)
+    if not inspect.isfunction(inner):
+        return
+    holder = inner.__qualname__.rpartition(".")[0]
+    if (
+        holder
+        and not holder.endswith("<locals>")
+        and next(iter(inspect.signature(function).parameters), None) == "self"
+    ):
+        short = inner.__qualname__.rpartition("<locals>.")[2]
+        problem = f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
+        raise InvalidArgumentError(problem)
+
+
+def _find_name(function: Function) -> str:
+    inner = _unwrap_partial(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _locate(function: Function) -> str:
+    """Return the file and line of a function."""
+    code = getattr(_find_code(inspect.unwrap(function)), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else f"{function!r:.80}"
+
+
+def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
+    """Return what a docstring says of a function, and of its arguments by name."""
+    text = inspect.getdoc(_find_code(function))
+    if not text or text == object.__call__.__doc__:  # inherited by every object that can be called
+        return None, {}
+    import docstring_parser
+
+    read = docstring_parser.parse(text)
+    parts = [part for part in (read.short_description, read.long_description) if part]
+    about = {
+        each.arg_name.lstrip("*"): each.description for each in read.params if each.description
+    }
+    return "\n\n".join(parts) if read.blank_after_short_description else "\n".join(
+        parts
+    ) or None, about
+
+
+def _build_model(
+    function: Function, name: str, documented: Mapping[str, str]
+) -> tuple[type[BaseModel], dict[str, inspect.Parameter]]:
+    """Return the pydantic model of a function's arguments.
+
+    Its fields have names of their own: an argument may be called `schema`.
+    """
+    from pydantic import ConfigDict, Field, create_model
+    from pydantic.fields import FieldInfo
+
+    hints = get_type_hints(_find_code(function), include_extras=True)
+    known: dict[type, object] = {}  # with None while a class is being read
+    fields: dict[str, inspect.Parameter] = {}
+    definitions: dict[str, Any] = {}  # Any: create_model's keywords
+    others: object = None
+    for number, parameter in enumerate(inspect.signature(function).parameters.values()):
+        # Any stands for without an annotation
+        annotation = _replace_attrs(hints.get(parameter.name, Any), known)
+        if parameter.kind is parameter.VAR_KEYWORD:
+            others = annotation
+            continue
+        given: dict[str, Any] = {}  # Any: keywords of Field
+        if isinstance(parameter.default, FieldInfo):  # pydantic merges it with what follows
+            annotation = Annotated[annotation, parameter.default]
+        elif parameter.default is not parameter.empty:
+            given = {"default": parameter.default}
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            annotation, given = GenericAlias(Sequence, annotation), {"default_factory": tuple}
+        if text := _find_description(annotation, documented.get(parameter.name)):
+            given["description"] = text
+        fields[f"argument_{number}"] = parameter
+        definitions[f"argument_{number}"] = annotation, Field(alias=parameter.name, **given)
+    base = _base_model()
+    if others is not None:
+        body = {
+            "model_config": ConfigDict(extra="allow"),
+            "__annotations__": {"__pydantic_extra__": GenericAlias(dict, (str, others))},
+            "__module__": __name__,
+        }
+        base = type("Open", (base,), body)
+    return create_model(name, __base__=base, **definitions), fields
+
+
+def _unwrap_partial(function: Function) -> object:
+    return function.func if isinstance(function, partial) else function
+
+
+def _find_code(function: Function) -> object:
+    """Return what has the annotations of a function: the function of a partial, and the method that calls an object."""
+    inner = _unwrap_partial(function)
+    return inner if inspect.isroutine(inner) else type(inner).__call__
+
+
+def _find_description(annotation: object, documented: str | None) -> str | None:
+    """Return what the docstring or a text in `Annotated` says of an argument; None if the annotation's `Field` has a description."""
+    from pydantic.fields import FieldInfo
+
+    metadata = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    if any(isinstance(each, FieldInfo) and each.description for each in metadata):
+        return None
+    return documented or next((each for each in metadata if isinstance(each, str)), None)
+
+
+def _replace_attrs(annotation: Any, known: dict[type, object]) -> Any:  # noqa: ANN401  # types, and what annotations hold besides
+    """Return an annotation with pydantic models in place of attrs classes, whose checked values become instances of these classes."""
+    if isinstance(annotation, type) and attrs.has(annotation):
+        return _mirror_attrs(annotation, known)
+    arguments = get_args(annotation)
+    replaced = tuple(_replace_attrs(each, known) for each in arguments)
+    if replaced == arguments:
+        return annotation
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return Annotated[(replaced[0], *arguments[1:])]
+    if origin in {Union, UnionType}:
+        return Union[replaced]  # noqa: UP007  # of types that are known at run time only
+    return cast("Any", origin)[replaced]  # a generic class, as it has arguments
+
+
+def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
+    from pydantic import AfterValidator, Field, create_model
+
+    if cls in known and known[cls] is None:
+        problem = f"{cls.__name__} contains itself, which a dataclass and a pydantic model may, and an attrs class may not"
+        raise TypeError(problem)
+    if cls in known:
+        return known[cls]
+    known[cls] = None
+    fields = {field.alias or field.name: field for field in attrs.fields(cls) if field.init}
+    hints = get_type_hints(cls, include_extras=True)
+    definitions: dict[str, Any] = {}  # Any: create_model's keywords
+    for alias, field in fields.items():
+        default: object = field.default
+        made = (
+            {"default_factory": tuple}
+            if type(default) is type(attrs.Factory(tuple))
+            else {"default": default}
+        )
+        given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
+        annotation = _replace_attrs(hints.get(field.name, Any), known)  # Any: without an annotation
+        definitions[f"field_{alias}"] = annotation, Field(alias=alias, **given)
+
+    def build(checked: BaseModel) -> object:
+        """Make the instance. Fields that were not given get their defaults from the class."""
+        return cls(
+            **{
+                alias: getattr(checked, f"field_{alias}")
+                for alias in fields
+                if f"field_{alias}" in checked.model_fields_set
+            }
+        )
+
+    model = create_model(cls.__name__, __base__=_base_model(), **definitions)
+    known[cls] = Annotated[model, AfterValidator(build)]
+    return known[cls]
+
+
+@cache
+def _base_model() -> type[BaseModel]:
+    """Return the class of all models of arguments.
+
+    It is made with the first, so that pydantic is imported then.
+    """
+    from pydantic import BaseModel, ConfigDict
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+    class Schema(GenerateJsonSchema):
+        def encode_default(self, dft: object) -> object:
+            """Write attrs instances as the arguments that make them."""
+            try:
+                return super().encode_default(dft)
+            except PydanticSerializationError:
+                return to_jsonable_python(dft, fallback=_list_arguments)
+
+        def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
+            """Leave out titles that only repeat the names of fields: they cost tokens."""
+            return False
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+        @classmethod
+        def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # noqa: ANN401  # as the base class has it
+            return super().model_json_schema(*arguments, **{"schema_generator": Schema, **keywords})
+
+    return Arguments
+
+
+def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
+    """Return the schema as OpenAI's strict mode wants it, by OpenAI's own function, which leaves one thing: `oneOf` is not allowed."""
+    from openai import pydantic_function_tool
+
+    # JSON, as its type does not say
+    schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"].get("parameters"))
+    waiting: list[Json] = [schema]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            if "oneOf" in found:
+                found["anyOf"] = found.pop("oneOf")
+            waiting.extend(found.values())
+        elif isinstance(found, list):
+            waiting.extend(found)
+    return schema
+
+
+def _find_open_object(schema: Json) -> str | None:
+    """Return where a schema has an object with fields that it does not list, as dicts have; None if nowhere."""
+    waiting: list[tuple[str, Json]] = [("an argument", schema)]
+    while waiting:
+        place, found = waiting.pop()
+        if isinstance(found, Mapping):
+            if found.get("type") == "object" and found.get("additionalProperties") is not False:
+                return place
+            properties = found.get("properties")
+            for name, inner in found.items():
+                if name not in {"properties", "default", "enum", "const", "examples"}:
+                    waiting.append((place, inner))
+            if isinstance(properties, Mapping):
+                waiting.extend(
+                    (f"the argument {name!r}", inner) for name, inner in properties.items()
+                )
+        elif isinstance(found, list):
+            waiting.extend((place, inner) for inner in found)
+    return None

@@ -13,17 +13,16 @@ from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
-from promptkit.function_tools import as_tool, tool_definitions
 from promptkit.providers.model import Model
-from promptkit.tools import Tool, parse_content
+from promptkit.tools import Tool, as_tool, parse_content, tool_definitions
 from promptkit.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.function_tools import AnyTool
     from promptkit.messages import Message, Part
+    from promptkit.tools import AnyTool
 
 __all__ = [
     "as_model",

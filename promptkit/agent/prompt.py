@@ -12,7 +12,7 @@ from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting.history import RecordedMessages, describe_omitted
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 
 if TYPE_CHECKING:
     from promptkit.messages import Message

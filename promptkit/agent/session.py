@@ -49,11 +49,10 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.function_tools import AnyTool
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import Tool
+    from promptkit.tools import AnyTool, Tool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.store import TranscriptStore

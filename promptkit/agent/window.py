@@ -41,12 +41,11 @@ from promptkit.compaction.policy.least import LeastSize, compacts_overflow, coun
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
-from promptkit.function_tools import tool_definitions
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import Tool
+from promptkit.tools import Tool, tool_definitions
 from promptkit.transcript.entries import MessageEntry, Setting
 from promptkit.transcript.transcript import Transcript
 
@@ -63,11 +62,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.element import Child
-    from promptkit.function_tools import AnyTool
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import AnyTool
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.redaction import Redactor
     from promptkit.transcript.view import TranscriptView

@@ -21,20 +21,20 @@ from promptkit.emitters.parts import WireFormat
 from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.fitting.choose import fit_history
-from promptkit.function_tools import tool_definitions
 from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
+from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, count_message, is_exact
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from promptkit.emitters.wire import WireMessage
-    from promptkit.function_tools import AnyTool
     from promptkit.messages import Json, Part, Repair
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import AnyTool
 
 __all__ = ["Fitted", "fit", "format_ranges"]
 

@@ -22,8 +22,8 @@ from promptkit.errors import BadPropError
 from promptkit.fitting.choose import fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
 from promptkit.messages import CacheBreakpointPart, Message
+from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.tokenizer import count_frame, count_message
-from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
     from promptkit.fitting.choose import FittedHistory

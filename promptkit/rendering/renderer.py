@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from promptkit.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.function_tools import tool_definitions
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
@@ -25,10 +24,10 @@ from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.trace_recorder import TraceRecorder
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from promptkit.elements.media import Reference
-    from promptkit.function_tools import AnyTool
     from promptkit.messages import Message
     from promptkit.rendering.removal_order import Step
     from promptkit.rendering.removals import PrunedTree
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import AnyTool
 
 __all__ = ["Renderer", "render", "render_async"]
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.element import Child
-    from promptkit.function_tools import AnyTool
     from promptkit.messages import Message, Part, ToolDefinition
     from promptkit.rendering.removals import PrunedTree, Removal
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import AnyTool
 
 __all__ = [
     "assert_dropped",

@@ -15,15 +15,15 @@ from promptkit.errors import (
     ToolsFillBudgetError,
     UnknownModelError,
 )
-from promptkit.function_tools import tool_definitions
 from promptkit.tokens.models import model_info, model_name, tokenizer_for
+from promptkit.tools import tool_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.function_tools import AnyTool
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tools import AnyTool
 
 __all__ = [
     "DEFAULT_BUDGET",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.messages import Message, Repair
-from promptkit.tool_pairing import ToolCallPairer
+from promptkit.pairing import ToolCallPairer
 from promptkit.transcript.entries import (
     PRUNED_REASON,
     SUPERSEDED_REASON,

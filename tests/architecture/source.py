@@ -19,7 +19,7 @@ SINGLE_FILES = (
     "promptkit.lab.engines",
     "promptkit.errors",
     "promptkit.messages",
-    "promptkit.tool_pairing",
+    "promptkit.pairing",
 )
 """Documented namespaces that are one file; the others are packages with a stub that lists their
 names."""

@@ -32,7 +32,7 @@ from promptkit.compaction.pruning.tool_outputs import (
 from promptkit.fitting import describe_omitted
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import ImagePart, Message, ToolCall
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import TOKENIZER, talks
 from tests.conversations import ConversationBuilder, words
 

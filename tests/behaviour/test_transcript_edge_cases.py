@@ -8,7 +8,7 @@ import pytest
 
 from promptkit import Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import (
     Checkpoint,
     CustomEntry,

@@ -14,7 +14,7 @@ from promptkit import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.compaction.policy.usage import ProviderCount, iter_provider_counts
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.pairing import MISSING_TOOL_RESULT
 from promptkit.transcript.entries import (
     BranchSummary,
     Checkpoint,

@@ -39,7 +39,7 @@ from benchmarks.render import BARS, HISTORY_BARS, Figures
 from benchmarks.timing import medians
 from benchmarks.tokenizing import fresh_tokenizer
 from promptkit import Message, Renderer
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 from tests.examples import keep_first
 
 if TYPE_CHECKING:

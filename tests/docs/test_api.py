@@ -30,7 +30,7 @@ NAMESPACES = (
     "promptkit",
     "promptkit.elements",
     "promptkit.messages",
-    "promptkit.tool_pairing",
+    "promptkit.pairing",
     "promptkit.tools",
     "promptkit.rendering",
     "promptkit.fitting",

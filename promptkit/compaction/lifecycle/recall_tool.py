@@ -16,8 +16,8 @@ from promptkit.compaction.planning.breadcrumb import format_call
 from promptkit.compaction.planning.file_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
+from promptkit.pairing import ToolCallPairer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tool_pairing import ToolCallPairer
 from promptkit.tools import Tool
 from promptkit.transcript.entries import CustomMessage, MessageEntry
 from promptkit.transcript.entry_sequence import EntrySequence, iter_redactions

@@ -30,8 +30,8 @@ from promptkit.messages import (
     OpaquePart,
     Part,
 )
+from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.renderer import render_async
-from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.view import build_summary_message
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from promptkit.lab.replay.request_log import (
 )
 from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.prices import BilledTokens, PriceError
-from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.entries import Checkpoint, MessageEntry, Reset
 from promptkit.transcript.view import ViewBuilder
 

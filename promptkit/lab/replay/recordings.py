@@ -10,7 +10,7 @@ import attrs
 from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import OpaquePart, ToolDefinition
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 from promptkit.transcript.entries import MessageEntry, Setting
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from hypothesis import given, strategies as st
 from promptkit import BudgetExceededError, Message, SystemMessage, ToolCall, render
 from promptkit.agent.prompt import Conversation, ConversationPrompt, ConversationView
 from promptkit.fitting import describe_omitted
+from promptkit.pairing import MISSING_TOOL_RESULT, pair_tool_calls
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
-from promptkit.tool_pairing import MISSING_TOOL_RESULT, pair_tool_calls
 from promptkit.transcript.view import build_summary_message
 
 TOKENIZER = WordTokenizer()

@@ -19,10 +19,10 @@ from promptkit.errors import (
     MaxStepsExceededError,
     NoPendingMessageError,
 )
+from promptkit.pairing import MISSING_TOOL_RESULT
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
 from promptkit.tools import Tool
 from promptkit.transcript.entries import MessageEntry
 from promptkit.transcript.jsonl.store import JsonlStore

@@ -25,9 +25,9 @@ from promptkit.compaction.replacement import CarriedContext, Replacement, carry_
 from promptkit.compaction.summarizers.facts import Facts, Skill
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
+from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.sizing import Sizer
 from promptkit.testing import WordTokenizer
-from promptkit.tool_pairing import pair_tool_calls
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.store import InMemoryStore

@@ -8,7 +8,7 @@ import pytest
 from promptkit_components.demo import load_demo, messages_from_jsonl, messages_to_jsonl
 
 from promptkit import Message, ToolCall, render
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 
 SHOWN = load_demo()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from promptkit_components import ToolCalls
 
 from promptkit import TextChunk, ToolCall, ToolRound, render
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.pairing import MISSING_TOOL_RESULT
 
 
 def round_of(number: int, output: str = "ok") -> ToolRound:

@@ -28,10 +28,10 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.shorten import CUT_MARKER, divide_tokens, find_level, shorten_arguments
 from promptkit.messages import OpaquePart
+from promptkit.pairing import pair_tool_calls
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import HeuristicTokenizer, Tokenizer, count_request, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
-from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples

@@ -21,7 +21,7 @@ from promptkit import (
     render,
 )
 from promptkit.messages import CacheBreakpointPart, Repair
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.pairing import MISSING_TOOL_RESULT
 from tests.examples import examples, keep_first
 
 MARKER = re.compile(r"\[([\d,]+) messages? omitted\]")

@@ -24,10 +24,10 @@ from promptkit.fitting import RecordedMessages
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.messages import CacheBreakpointPart
+from promptkit.pairing import pair_tool_calls
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
-from promptkit.tool_pairing import pair_tool_calls
 from tests.behaviour.conversation_strategies import conversations
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples

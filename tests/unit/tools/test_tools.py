@@ -6,7 +6,7 @@ import pytest
 
 from promptkit import Tool, ToolDefinition, UserMessage, render
 from promptkit.errors import InvalidArgumentError
-from promptkit.function_tools import tool_definitions
+from promptkit.tools import tool_definitions
 
 READ = ToolDefinition(name="read", description="Read a file.")
 TOOL = Tool(definition=READ, run=str)

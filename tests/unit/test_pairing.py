@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall
-from promptkit.tool_pairing import (
+from promptkit.pairing import (
     MISSING_TOOL_RESULT,
     PairedMessages,
     ToolCallPairer,
