@@ -23,8 +23,8 @@ from promptkit import BudgetExceededError, History, Message, fit, render
 from promptkit.errors import PromptKitError
 from promptkit.fitting import describe_omitted
 from promptkit.lab.replay.recordings import read_recordings
+from promptkit.pairing import pair_tool_calls
 from promptkit.tokens import tokenizer_for
-from promptkit.tool_pairing import pair_tool_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -28,7 +28,7 @@ from promptkit import (
     component,
     count_request,
 )
-from promptkit.emitters.chat import to_chat
+from promptkit.wire.chat import to_chat
 
 if TYPE_CHECKING:
     from collections.abc import Callable

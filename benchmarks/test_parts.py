@@ -10,7 +10,7 @@ from benchmarks.history import HALF, History
 from benchmarks.tokenizing import fresh_tokenizer
 from benchmarks.workload import LONG, SHAPES, fresh, texts
 from promptkit import Rendered, Renderer
-from promptkit.element import Children, flatten
+from promptkit.elements.element import Children, flatten
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead
 from promptkit.rendering.event_loop import drive

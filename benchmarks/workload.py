@@ -19,7 +19,7 @@ from promptkit.elements.text import TextChunk
 from promptkit.messages import ToolCall
 
 if TYPE_CHECKING:
-    from promptkit.element import Child, PromptElement
+    from promptkit.elements.element import Child, PromptElement
 
 __all__ = ["SHAPES", "Shape", "fresh", "texts"]
 

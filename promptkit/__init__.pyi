@@ -2,18 +2,18 @@ from .agent.session import AgentSession as AgentSession
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .agent.turns import TurnResult as TurnResult
 from .agent.window import ContextWindow as ContextWindow
-from .element import (
-    Child as Child,
-    PromptElement as PromptElement,
-    Sizing as Sizing,
-    component as component,
-)
 from .elements.chat import (
     AssistantMessage as AssistantMessage,
     SystemMessage as SystemMessage,
     ToolMessage as ToolMessage,
     ToolRound as ToolRound,
     UserMessage as UserMessage,
+)
+from .elements.element import (
+    Child as Child,
+    PromptElement as PromptElement,
+    Sizing as Sizing,
+    component as component,
 )
 from .elements.layout import (
     CacheBreakpoint as CacheBreakpoint,
@@ -41,21 +41,6 @@ from .elements.text import (
     TextChunk as TextChunk,
     Truncate as Truncate,
 )
-from .emitters.anthropic import (
-    messages_from_anthropic as messages_from_anthropic,
-    to_anthropic as to_anthropic,
-    tools_to_anthropic as tools_to_anthropic,
-)
-from .emitters.chat import (
-    messages_from_chat as messages_from_chat,
-    to_chat as to_chat,
-    tools_to_chat as tools_to_chat,
-)
-from .emitters.responses import (
-    messages_from_responses as messages_from_responses,
-    to_responses as to_responses,
-    tools_to_responses as tools_to_responses,
-)
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting.fit import Fitted as Fitted, fit as fit
 from .fitting.history import History as History
@@ -78,5 +63,20 @@ from .tokens.request import count_request as count_request
 from .tools import Tool as Tool, tool as tool
 from .transcript.jsonl.store import JsonlStore as JsonlStore
 from .transcript.transcript import Transcript as Transcript
+from .wire.anthropic import (
+    messages_from_anthropic as messages_from_anthropic,
+    to_anthropic as to_anthropic,
+    tools_to_anthropic as tools_to_anthropic,
+)
+from .wire.chat import (
+    messages_from_chat as messages_from_chat,
+    to_chat as to_chat,
+    tools_to_chat as tools_to_chat,
+)
+from .wire.responses import (
+    messages_from_responses as messages_from_responses,
+    to_responses as to_responses,
+    tools_to_responses as tools_to_responses,
+)
 
 __all__: list[str]

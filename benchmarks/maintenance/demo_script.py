@@ -49,7 +49,7 @@ def _tests(path: str) -> tuple[str, dict[str, str]]:
     return ("run_tests", {"path": path})
 
 
-ELEMENT = "promptkit/element.py"
+ELEMENT = "promptkit/elements/element.py"
 TEST = "checks/test_hints.py"
 
 HINT_OLD = """    elif callable(value):
@@ -67,7 +67,7 @@ HINT_NEW = """    elif callable(value):
 
 TESTS = """import pytest
 
-from promptkit.element import flatten
+from promptkit.elements.element import flatten
 from promptkit.errors import BadChildError
 
 
@@ -94,7 +94,7 @@ def test_an_element_of_any_depth_prints_and_compares() -> None:
 """
 
 TRY_CHILDREN = """
-from promptkit.element import flatten
+from promptkit.elements.element import flatten
 from promptkit.errors import BadChildError
 
 for value in (b"text", {"a": 1}, {"x"}, 3, 2.5, len, int, object()):
@@ -128,7 +128,7 @@ print(UserMessage()[None, True, ["a", ("b", None)]])
 
 TRY_PAIRING = """
 from promptkit import Message, ToolCall
-from promptkit.tool_pairing import pair_tool_calls
+from promptkit.pairing import pair_tool_calls
 
 def call(key):
     return Message(role="assistant", tool_calls=(ToolCall(id=key, name="read"),))
@@ -234,8 +234,8 @@ SCRIPT: tuple[Step, ...] = (
         "Now the components. Our recordings re-use call ids in every round, and some calls have no result. What does History make of that?"
     ),
     Do("", (("list_files", {"path": "components"}), _search("class |^def ", "components"))),
-    Do("Pairing has a file of its own.", (_read("promptkit/tool_pairing.py", 1, 75),)),
-    Do("", (_read("promptkit/tool_pairing.py", 75, 165),)),
+    Do("Pairing has a file of its own.", (_read("promptkit/pairing.py", 1, 75),)),
+    Do("", (_read("promptkit/pairing.py", 75, 165),)),
     Do(
         "I give it what you describe: one id three times, a call without a result, a result without a call.",
         (_python(TRY_PAIRING),),

@@ -11,7 +11,7 @@ import attrs
 from benchmarks.recorded import BUDGETS, LOG_SHARE, TURN, record
 from benchmarks.workload import LONG, SHORT, texts
 from promptkit import count_request
-from promptkit.emitters.chat import to_chat
+from promptkit.wire.chat import to_chat
 
 if TYPE_CHECKING:
     from promptkit.messages import Json

@@ -8,7 +8,7 @@ import attrs
 
 from promptkit import Child, Metadata, PromptElement, Sizing, ToolRound, component
 from promptkit.messages import Repair
-from promptkit.tool_pairing import MISSING_TOOL_RESULT
+from promptkit.pairing import MISSING_TOOL_RESULT
 from promptkit_components.truncation import truncate_output
 
 __all__ = ["ToolCalls"]

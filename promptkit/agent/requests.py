@@ -23,9 +23,8 @@ from promptkit.compaction.summarizers.quirks import (
     count_added_tokens,
     find_quirks,
 )
-from promptkit.element import flatten
 from promptkit.elements.chat import SystemMessage
-from promptkit.emitters import to_anthropic, to_chat, to_responses
+from promptkit.elements.element import flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.request import beta_headers, build_body
@@ -35,6 +34,7 @@ from promptkit.rendering.render_cache import RequestRuns
 from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
+from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.compaction.controller import RequestState
     from promptkit.compaction.events import Events
-    from promptkit.element import Child
-    from promptkit.emitters import AnthropicRequest
+    from promptkit.elements.element import Child
     from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript
     from promptkit.transcript.view import TranscriptView, ViewItem
+    from promptkit.wire import AnthropicRequest
 
 __all__ = [
     "Origin",

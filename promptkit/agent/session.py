@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
     from promptkit.rendering.result import Rendered

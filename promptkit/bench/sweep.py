@@ -32,7 +32,7 @@ from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Message
     from promptkit.rendering.result import Rendered
     from promptkit.tokens.tokenizer import Tokenizer

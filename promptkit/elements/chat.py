@@ -7,7 +7,7 @@ from typing import cast
 
 import attrs
 
-from promptkit.element import Child, PromptElement, component
+from promptkit.elements.element import Child, PromptElement, component
 from promptkit.errors import BadPropError
 from promptkit.messages import ToolCall
 

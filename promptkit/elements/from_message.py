@@ -11,7 +11,7 @@ from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Opa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.element import Child, PromptElement
+    from promptkit.elements.element import Child, PromptElement
     from promptkit.messages import Message, Part
 
 __all__ = ["element_from_message"]

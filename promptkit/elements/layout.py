@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from promptkit.element import Child, PromptElement, component
+from promptkit.elements.element import Child, PromptElement, component
 
 __all__ = [
     "CacheBreakpoint",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptkit.element import PromptElement, component
+from promptkit.elements.element import PromptElement, component
 from promptkit.messages import Json
 
 __all__ = ["Document", "Image", "Metadata", "Opaque", "Reference"]

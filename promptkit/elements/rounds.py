@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from promptkit.element import PromptElement, component
+from promptkit.elements.element import PromptElement, component
 from promptkit.messages import Message
 
 __all__ = ["Rounds", "describe_rounds", "iter_rounds"]

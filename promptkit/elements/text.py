@@ -8,7 +8,7 @@ from typing import Literal
 
 import attrs
 
-from promptkit.element import PromptElement, Sizing, component
+from promptkit.elements.element import PromptElement, Sizing, component
 
 __all__ = ["Expandable", "Tag", "Text", "TextChunk", "Truncate"]
 

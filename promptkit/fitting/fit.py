@@ -9,16 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
-from promptkit.emitters import (
-    messages_from_anthropic,
-    messages_from_chat,
-    messages_from_responses,
-    to_anthropic,
-    to_chat,
-    to_responses,
-)
-from promptkit.emitters.parts import WireFormat
-from promptkit.emitters.wire import find_format
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
@@ -27,14 +17,24 @@ from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, count_message, is_exact
 from promptkit.tools import tool_definitions
+from promptkit.wire import (
+    messages_from_anthropic,
+    messages_from_chat,
+    messages_from_responses,
+    to_anthropic,
+    to_chat,
+    to_responses,
+)
+from promptkit.wire.parts import WireFormat
+from promptkit.wire.records import find_format
 
 if TYPE_CHECKING:
-    from promptkit.emitters.wire import WireMessage
     from promptkit.messages import Json, Part, Repair
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
+    from promptkit.wire.records import WireMessage
 
 __all__ = ["Fitted", "fit", "format_ranges"]
 

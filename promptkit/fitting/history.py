@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import anyio.to_thread
 import attrs
 
-from promptkit.emitters import messages_from_chat, to_chat, tools_to_chat
 from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
@@ -30,6 +29,7 @@ from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
+from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
     from langchain.agents.middleware import AgentMiddleware, AgentState

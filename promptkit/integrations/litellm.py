@@ -30,9 +30,9 @@ except ImportError as error:
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
-    from promptkit.emitters.parts import WireFormat
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.wire.parts import WireFormat
 
 __all__ = ["FitHook"]
 

@@ -10,8 +10,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from promptkit.emitters import to_responses
-from promptkit.emitters.responses import group_responses
 from promptkit.integrations.windows import (
     MAX_THREADS,
     ModelFacts,
@@ -22,6 +20,8 @@ from promptkit.integrations.windows import (
 from promptkit.messages import ToolDefinition, copy_json
 from promptkit.tokens.models import model_name
 from promptkit.transcript.entries import CustomEntry
+from promptkit.wire import to_responses
+from promptkit.wire.responses import group_responses
 
 try:
     from agents import FunctionTool, Handoff, RunContextWrapper, handoff as make_handoff

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.emitters.parts import WireFormat
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.wire.parts import WireFormat
 
 __all__ = [
     "MAX_THREADS",

@@ -8,11 +8,11 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from promptkit.emitters.anthropic import tools_to_anthropic
-from promptkit.emitters.parts import parse_data_url
-from promptkit.emitters.responses import tools_to_responses
 from promptkit.errors import EmitError, TokenizerError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.wire.anthropic import tools_to_anthropic
+from promptkit.wire.parts import parse_data_url
+from promptkit.wire.responses import tools_to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

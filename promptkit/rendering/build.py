@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.element import PromptElement, flatten
 from promptkit.elements.chat import AssistantMessage, MessageElement
+from promptkit.elements.element import PromptElement, flatten
 from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
@@ -25,7 +25,7 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Part, Role
 
 __all__ = [

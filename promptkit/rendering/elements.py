@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
-from promptkit.element import Children, PromptElement
 from promptkit.elements import chat, layout, media, text
+from promptkit.elements.element import Children, PromptElement
 from promptkit.elements.rounds import Rounds, describe_rounds
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
@@ -36,7 +36,7 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
 
-    from promptkit.element import Sizing
+    from promptkit.elements.element import Sizing
     from promptkit.messages import Message
     from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer

@@ -18,8 +18,8 @@ from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from promptkit.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
+from promptkit.elements.element import Child, Children, PromptElement, Sizing, flatten
 from promptkit.elements.layout import CacheBreakpoint
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.rounds import iter_rounds

@@ -11,7 +11,7 @@ from promptkit.rendering.tree import Item, Leaf, Node
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.element import PromptElement
+    from promptkit.elements.element import PromptElement
 
 __all__ = [
     "MAX_PATH_STEPS",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.element import Children, PromptElement
+    from promptkit.elements.element import Children, PromptElement
     from promptkit.messages import Message, Role, ToolCall
 
 __all__ = [

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
-    from promptkit.element import Children, PromptElement, Sizing
+    from promptkit.elements.element import Children, PromptElement, Sizing
     from promptkit.rendering.tree import MessageItem
     from promptkit.tokens.tokenizer import Tokenizer
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from promptkit.element import Child, Children, flatten
+from promptkit.elements.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.rendering.assemble import assemble_messages
 from promptkit.rendering.counting import Overhead

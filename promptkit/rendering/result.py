@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit.emitters import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.emitters.parts import is_foreign
 from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.assemble import SourceSpan, map_sources
 from promptkit.rendering.removals import Removal, list_removals
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
+from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
+from promptkit.wire.parts import is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.media import Reference
-    from promptkit.emitters.parts import WireFormat
     from promptkit.rendering.removals import PrunedTree
     from promptkit.rendering.sizing import Sizer
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
+    from promptkit.wire.parts import WireFormat
 
 __all__ = ["Rendered"]
 

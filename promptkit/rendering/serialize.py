@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
+from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
 from promptkit.messages import (

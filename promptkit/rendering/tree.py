@@ -24,8 +24,8 @@ from promptkit.messages import Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from promptkit.element import Children, PromptElement
     from promptkit.elements.chat import MessageElement
+    from promptkit.elements.element import Children, PromptElement
     from promptkit.elements.media import Reference
     from promptkit.messages import (
         CacheBreakpointPart,

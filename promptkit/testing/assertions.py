@@ -26,7 +26,7 @@ from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_aliv
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Message, Part, ToolDefinition
     from promptkit.rendering.removals import PrunedTree, Removal
     from promptkit.tokens.budget import ContextBudget

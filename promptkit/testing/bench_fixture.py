@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from promptkit.bench.baseline import Comparison
     from promptkit.bench.results import Run
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
 
 __all__ = ["prompt_bench", "pytest_addoption", "pytest_configure"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.chat import (
     AssistantMessage,
     MessageElement,
@@ -16,6 +15,7 @@ from promptkit.elements.chat import (
     ToolMessage,
     UserMessage,
 )
+from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

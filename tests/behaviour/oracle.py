@@ -13,7 +13,7 @@ from tests.behaviour.trees import LockedError, Tree, planted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
 

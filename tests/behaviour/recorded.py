@@ -23,7 +23,7 @@ from tests.paths import SHARED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.element import Child, PromptElement
+    from promptkit.elements.element import Child, PromptElement
 
 __all__ = ["RECORDED", "UnjudgedError", "cases", "converted", "shown"]
 

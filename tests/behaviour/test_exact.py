@@ -33,8 +33,8 @@ from promptkit import (
     count_request,
     render,
 )
-from promptkit.element import flatten
 from promptkit.elements import IfEmpty, Opaque
+from promptkit.elements.element import flatten
 from promptkit.testing import strategies
 from promptkit.tokens import Count, OpenAITokenizer, Tokenizer
 from promptkit.tokens.encodings import get_encoding
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit import Child, Message
-    from promptkit.emitters.parts import WireFormat
+    from promptkit.wire.parts import WireFormat
 
 AMPLE = 1_000_000
 SHARES = st.sampled_from((0.0, 0.2, 0.5, 0.8, 0.95, 1.0))

@@ -12,7 +12,7 @@ from tests.behaviour.nodes import Node, build, is_empty, walk
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
 

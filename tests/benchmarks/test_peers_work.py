@@ -11,7 +11,7 @@ import pytest
 from benchmarks.peers.verdict import CUT, FOREIGN, LOST, NOT_NEWEST, ORPHAN, OVER, UNANSWERED, judge
 from benchmarks.peers.work import SHAPES, ShapeName, budget_names, count, make_workload
 from benchmarks.recorded import record
-from promptkit.emitters.chat import to_chat
+from promptkit.wire.chat import to_chat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

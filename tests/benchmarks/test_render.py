@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from benchmarks.timing import Case
     from benchmarks.workload import Shape
     from promptkit import PromptElement, Rendered
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
 
 UNLIMITED = 1_000_000
 SMALL = record(40)

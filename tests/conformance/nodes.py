@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

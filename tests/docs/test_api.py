@@ -36,7 +36,7 @@ NAMESPACES = (
     "promptkit.fitting",
     "promptkit.tracing",
     "promptkit.tokens",
-    "promptkit.emitters",
+    "promptkit.wire",
     "promptkit.providers",
     "promptkit.transcript",
     "promptkit.lab.recordings",

@@ -13,7 +13,7 @@ import attrs
 from hypothesis import strategies as st
 
 from promptkit import UserMessage, elements, render
-from promptkit.element import PromptElement
+from promptkit.elements.element import PromptElement
 from promptkit.elements.template.template import Template
 from promptkit.errors import BudgetExceededError, PromptKitError
 from promptkit.messages import ToolCall

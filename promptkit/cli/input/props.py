@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeGuard, Union, cast, get_args, get_origin, 
 import attrs
 
 from promptkit.cli.output.errors import usage_error
-from promptkit.element import PromptElement
+from promptkit.elements.element import PromptElement
 from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.cli.input.props import convert_prop, resolve_hints
 from promptkit.cli.output.errors import usage_error
-from promptkit.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.chat import (
     AssistantMessage,
     SystemMessage,
@@ -20,6 +19,7 @@ from promptkit.elements.chat import (
     ToolRound,
     UserMessage,
 )
+from promptkit.elements.element import Child, PromptElement, Sizing, component, flatten
 from promptkit.elements.template.template import Template
 
 if TYPE_CHECKING:

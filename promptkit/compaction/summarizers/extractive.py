@@ -11,8 +11,8 @@ from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
-from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import Chunk, Isolate, TokenLimit
 from promptkit.elements.text import TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError

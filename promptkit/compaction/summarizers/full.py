@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import ToolDefinition
     from promptkit.providers.model import Model, Reply
     from promptkit.rendering.result import Rendered

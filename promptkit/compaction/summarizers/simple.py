@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias,
 
 import attrs
 
-from promptkit.element import Children, PromptElement
 from promptkit.elements import chat
+from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import PromptKitError, TemplateError
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from promptkit.element import Child, PromptElement, flatten
 from promptkit.elements import chat, layout, media, text
+from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.elements.template.items import (
     TagDraft,
     TagKind,

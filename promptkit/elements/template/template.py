@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.element import Child, PromptElement, Sizing, component
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.errors import BadPropError
 
 if TYPE_CHECKING:

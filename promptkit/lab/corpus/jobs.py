@@ -9,8 +9,6 @@ from urllib.parse import quote
 import attrs
 import cattrs
 
-from promptkit.emitters.anthropic import tools_to_anthropic
-from promptkit.emitters.chat import tools_to_chat
 from promptkit.errors import PromptKitError, TranscriptWriteError
 from promptkit.fitting.fit import fit, format_ranges
 from promptkit.lab.corpus.job import FileRows
@@ -23,6 +21,8 @@ from promptkit.lab.replay.runner import hash_recording, replay_conversations, su
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.addresses import is_url, open_store
+from promptkit.wire.anthropic import tools_to_anthropic
+from promptkit.wire.chat import tools_to_chat
 
 if TYPE_CHECKING:
     from promptkit.lab.replay.recordings import Recording

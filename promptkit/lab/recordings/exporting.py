@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.emitters.anthropic import to_anthropic
-from promptkit.emitters.chat import to_chat
-from promptkit.emitters.parts import parse_arguments
 from promptkit.lab.recordings.reading.json_values import dump_json
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.transcript.entries import Checkpoint, Edit, Reset
@@ -16,13 +13,16 @@ from promptkit.transcript.jsonl.format import Header, encode_batch, encode_heade
 from promptkit.transcript.jsonl.records import entry_from_json, entry_to_json
 from promptkit.transcript.redaction import redact_json, redact_message
 from promptkit.transcript.view import build_view
+from promptkit.wire.anthropic import to_anthropic
+from promptkit.wire.chat import to_chat
+from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from promptkit.emitters.anthropic import AnthropicRequest
-    from promptkit.emitters.parts import Payload, WireFormat
     from promptkit.transcript.entries import Entry
+    from promptkit.wire.anthropic import AnthropicRequest
+    from promptkit.wire.parts import Payload, WireFormat
 
 __all__ = ["encode_transcript", "messages_from_entries", "to_anthropic_json", "to_openai_json"]
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import attrs
 
-from promptkit.emitters import to_anthropic, tools_to_anthropic
-from promptkit.emitters.parts import parse_arguments
 from promptkit.messages import OpaquePart
 from promptkit.providers.anthropic.capabilities import (
     capabilities_of,
@@ -18,6 +16,8 @@ from promptkit.providers.anthropic.capabilities import (
     nearest_effort,
 )
 from promptkit.providers.surrogates import replace_lone_surrogates
+from promptkit.wire import to_anthropic, tools_to_anthropic
+from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

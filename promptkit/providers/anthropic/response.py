@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import attrs
 
-from promptkit.emitters.wire import AssistantContent, omit_fields, read_content
 from promptkit.errors import (
     ContextLengthExceededError,
     EmptyReplyError,
@@ -21,6 +20,7 @@ from promptkit.errors import (
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Reply
+from promptkit.wire.records import AssistantContent, omit_fields, read_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

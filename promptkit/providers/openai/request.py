@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import OpaquePart
 from promptkit.providers.surrogates import replace_lone_surrogates
+from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.emitters.parts import parse_arguments
 from promptkit.messages import OpaquePart
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.testing.server.anthropic_validation import sign_thinking
 from promptkit.testing.server.encoding import JsonObject, split_deltas
 from promptkit.testing.server.validation import as_mapping
+from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import attrs
 
-from promptkit.element import PromptElement
+from promptkit.elements.element import PromptElement
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import render
 from promptkit.rendering.result import Rendered
@@ -16,7 +16,7 @@ from promptkit.tokens.models import tokenizer_for
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolDefinition
     from promptkit.testing.snapshots.stabilize import Stabilizer
     from promptkit.tokens.tokenizer import Tokenizer

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from promptkit.emitters import to_anthropic, to_chat, to_responses
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.testing.snapshots.markdown import (
     describe_base64,
@@ -27,6 +26,7 @@ from promptkit.testing.snapshots.markdown import (
     iter_outside_fences,
     map_tool_names,
 )
+from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,6 @@ from base64 import b64decode
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from promptkit.emitters.parts import parse_data_url
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
@@ -24,6 +23,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
 )
+from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from promptkit.emitters.parts import parse_data_url
 from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
 from promptkit.tokens.tokenizer import Count, Tokenizer
+from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

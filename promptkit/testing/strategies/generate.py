@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import attrs
 from hypothesis import strategies as st
 
-from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import (
     AssistantMessage,
     SystemMessage,
@@ -18,6 +17,7 @@ from promptkit.elements.chat import (
     ToolRound,
     UserMessage,
 )
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

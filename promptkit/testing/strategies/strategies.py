@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from promptkit.element import Child
+    from promptkit.elements.element import Child
     from promptkit.messages import Part
 
 __all__ = ["FEATURES", "ROLES", "Feature", "conversations", "messages", "prompts"]

@@ -23,7 +23,6 @@ from promptkit import (
     render,
 )
 from promptkit.elements import element_from_message
-from promptkit.emitters import messages_from_chat
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.shorten import CUT_MARKER, divide_tokens, find_level, shorten_arguments
@@ -32,6 +31,7 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import HeuristicTokenizer, Tokenizer, count_request, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
+from promptkit.wire import messages_from_chat
 from tests.behaviour.conversation_strategies import conversations, talks
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples
@@ -39,7 +39,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.emitters.parts import WireFormat
+    from promptkit.wire.parts import WireFormat
     from tests.conversations import ConversationBuilder
 
 GPT = tokenizer_for("gpt-5")

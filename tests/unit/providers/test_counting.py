@@ -29,9 +29,9 @@ from promptkit import (
     tools_to_responses,
 )
 from promptkit.elements import Opaque
-from promptkit.emitters import tools_to_anthropic
 from promptkit.errors import EmitError, TokenizerError
 from promptkit.providers import count_exact
+from promptkit.wire import tools_to_anthropic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

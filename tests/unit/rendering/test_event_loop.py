@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import Group
 from promptkit.errors import RunningLoopError
 from promptkit.rendering.event_loop import close_coroutines

@@ -16,7 +16,7 @@ from promptkit.rendering.renderer import render, render_async
 from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
-    from promptkit.element import Child, Sizing
+    from promptkit.elements.element import Child, Sizing
 
 
 def second(value: Callable[[], object], *, is_async: bool) -> UserMessage:

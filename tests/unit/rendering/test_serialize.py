@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.element import Child, PromptElement, Sizing, component
 from promptkit.elements.chat import UserMessage
+from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import CacheBreakpoint, Group
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.tools.functions import FUNCTIONS
 
 from promptkit import tool
 from promptkit.errors import InvalidArgumentError
+from tests.unit.tools.functions import FUNCTIONS
 
 if TYPE_CHECKING:
     from promptkit.messages import Json

@@ -19,7 +19,7 @@ from promptkit.cli.input.props import (
     read_tool_definition,
     resolve_hints,
 )
-from promptkit.element import PromptElement, component
+from promptkit.elements.element import PromptElement, component
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from promptkit.cli.input.target import load_target
-from promptkit.element import PromptElement
 from promptkit.elements.chat import UserMessage
+from promptkit.elements.element import PromptElement
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,6 @@ from promptkit.compaction.planning.selection import KeepNothing, KeepRecentToken
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable
-from promptkit.emitters import to_anthropic, to_responses
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart
 from promptkit.providers.openai.client import OpenAIModel
@@ -23,6 +22,7 @@ from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore
 from promptkit.transcript.transcript import Transcript
 from promptkit.transcript.view import build_view
+from promptkit.wire import to_anthropic, to_responses
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import nothing_new, refusal
 from tests.unit.providers.openai.asking import client

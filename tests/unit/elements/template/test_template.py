@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

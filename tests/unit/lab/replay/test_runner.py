@@ -202,8 +202,8 @@ def test_tallies_add_up() -> None:
 
 
 def _chat(message: object) -> dict[str, object]:
-    from promptkit.emitters.chat import to_chat
     from promptkit.messages import Message
+    from promptkit.wire.chat import to_chat
 
     assert isinstance(message, Message)
     return dict(to_chat([message])[0])

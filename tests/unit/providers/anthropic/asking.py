@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from promptkit import Message, ToolDefinition
 from promptkit.providers.anthropic.client import AnthropicModel
-from tests.unit.emitters.sdk import strict
+from tests.unit.wire.sdk import strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from promptkit import Message, ToolDefinition
 from promptkit.providers.openai.client import OpenAIModel
-from tests.unit.emitters.sdk import strict
+from tests.unit.wire.sdk import strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

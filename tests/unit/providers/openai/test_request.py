@@ -13,8 +13,8 @@ from promptkit.messages import CacheBreakpointPart
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.testing.server import serve
 from promptkit.testing.server.validation import check_chat, check_responses
-from tests.unit.emitters.strategies import conversations, tools
 from tests.unit.providers.openai.asking import HELLO, READ, Api, check_body, heard
+from tests.unit.wire.strategies import conversations, tools
 
 if TYPE_CHECKING:
     from promptkit import ToolDefinition

@@ -10,7 +10,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from promptkit import Message, OpaquePart, ToolCall, ToolDefinition, Usage
-from promptkit.emitters import tools_to_responses
 from promptkit.testing.server import serve
 from promptkit.testing.server.encoding import (
     ServerReply,
@@ -19,6 +18,7 @@ from promptkit.testing.server.encoding import (
     encode_response,
     encode_response_events,
 )
+from promptkit.wire import tools_to_responses
 from tests.unit.testing.server.posting import post
 
 CALLS = (

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import ToolCall, UserMessage, render
-from promptkit.emitters import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import serve
 from promptkit.testing.server.prompt_cache import PromptCache, encode_prompt
 from promptkit.testing.server.validation import convert_to_chat
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
+from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from tests.examples import examples
 from tests.unit.testing.server.posting import chat, post, responses
 

@@ -30,7 +30,7 @@ from promptkit import (
     to_chat,
     to_responses,
 )
-from promptkit.element import flatten
+from promptkit.elements.element import flatten
 from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
 from promptkit.testing.strategies.generate import MAX_DEPTH, PromptGenerator, has_visible_content

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from promptkit.emitters import (
+from promptkit.messages import Message, ToolCall, ToolDefinition
+from promptkit.wire import (
     to_anthropic,
     to_chat,
     to_responses,
@@ -20,9 +21,8 @@ from promptkit.emitters import (
     tools_to_chat,
     tools_to_responses,
 )
-from promptkit.messages import Message, ToolCall, ToolDefinition
-from tests.unit.emitters.sdk import Kind, adapter
-from tests.unit.emitters.strategies import calls_of, conversations, tools, without_breakpoints
+from tests.unit.wire.sdk import Kind, adapter
+from tests.unit.wire.strategies import calls_of, conversations, tools, without_breakpoints
 
 ROUND = [
     Message(role="system", content=("Be terse.",)),

@@ -24,8 +24,8 @@ from promptkit import (
     to_responses,
 )
 from promptkit.errors import InvalidArgumentError
-from tests.unit.emitters.sdk import adapter
-from tests.unit.emitters.strategies import conversations
+from tests.unit.wire.sdk import adapter
+from tests.unit.wire.strategies import conversations
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ from promptkit.tokens.opaque_text import find_texts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.emitters.parts import WireFormat
     from promptkit.messages import Json
+    from promptkit.wire.parts import WireFormat
 
 __all__ = [
     "AssistantContent",

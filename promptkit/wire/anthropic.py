@@ -8,26 +8,6 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 import attrs
 
-from promptkit.emitters.parts import (
-    Payload,
-    WireDict,
-    check_messages,
-    collect_message_fields,
-    has_text_borders,
-    parse_arguments,
-    parse_data_url,
-    read_call_fields,
-    select_parts,
-    unsupported_error,
-    unsupported_part_error,
-)
-from promptkit.emitters.wire import (
-    AssistantContent,
-    fields_part,
-    omit_fields,
-    read_content,
-    read_records,
-)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -42,12 +22,32 @@ from promptkit.messages import (
     copy_json,
     read_tool_call,
 )
+from promptkit.wire.parts import (
+    Payload,
+    WireDict,
+    check_messages,
+    collect_message_fields,
+    has_text_borders,
+    parse_arguments,
+    parse_data_url,
+    read_call_fields,
+    select_parts,
+    unsupported_error,
+    unsupported_part_error,
+)
+from promptkit.wire.records import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from promptkit.emitters.wire import WireMessage, WireRecord
     from promptkit.messages import Json
+    from promptkit.wire.records import WireMessage, WireRecord
 
 __all__ = ["AnthropicRequest", "messages_from_anthropic", "to_anthropic", "tools_to_anthropic"]
 

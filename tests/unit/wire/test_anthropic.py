@@ -6,7 +6,6 @@ import base64
 
 import pytest
 
-from promptkit.emitters import to_anthropic, tools_to_anthropic
 from promptkit.errors import EmitError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -19,6 +18,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.wire import to_anthropic, tools_to_anthropic
 
 THINKING = OpaquePart(
     value={"type": "thinking", "thinking": "…", "signature": "x"}, provider="anthropic"

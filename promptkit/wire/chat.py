@@ -5,25 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Literal
 
-from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import (
-    Payload,
-    WireDict,
-    check_messages,
-    collect_message_fields,
-    has_text_borders,
-    parse_arguments,
-    read_call_fields,
-    select_parts,
-    unsupported_part_error,
-)
-from promptkit.emitters.wire import (
-    AssistantContent,
-    fields_part,
-    omit_fields,
-    read_content,
-    read_records,
-)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -38,12 +19,31 @@ from promptkit.messages import (
     copy_json,
     read_tool_call,
 )
+from promptkit.wire.openai_shared import place_breakpoints, to_file_fields
+from promptkit.wire.parts import (
+    Payload,
+    WireDict,
+    check_messages,
+    collect_message_fields,
+    has_text_borders,
+    parse_arguments,
+    read_call_fields,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.wire.records import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from promptkit.emitters.wire import WireMessage, WireRecord
     from promptkit.messages import Json, Role
+    from promptkit.wire.records import WireMessage, WireRecord
 
 __all__ = ["messages_from_chat", "to_chat", "tools_to_chat"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.emitters import to_responses, tools_to_responses
 from promptkit.errors import EmitError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -16,6 +15,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.wire import to_responses, tools_to_responses
 
 PNG = ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")
 CALL = ToolCall(id="c1", name="read", arguments='{"path" :  "a.py"}')

@@ -11,14 +11,6 @@ import anthropic
 import openai
 import pytest
 
-from promptkit.emitters import (
-    to_anthropic,
-    to_chat,
-    to_responses,
-    tools_to_anthropic,
-    tools_to_chat,
-    tools_to_responses,
-)
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
@@ -26,6 +18,14 @@ from promptkit.messages import (
     Message,
     ToolCall,
     ToolDefinition,
+)
+from promptkit.wire import (
+    to_anthropic,
+    to_chat,
+    to_responses,
+    tools_to_anthropic,
+    tools_to_chat,
+    tools_to_responses,
 )
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 
-from promptkit.emitters.parts import DataUrl, parse_arguments, parse_data_url, select_parts
 from promptkit.messages import CacheBreakpointPart, Json, Message, OpaquePart, copy_json
-from tests.unit.emitters.strategies import arguments
+from promptkit.wire.parts import DataUrl, parse_arguments, parse_data_url, select_parts
+from tests.unit.wire.strategies import arguments
 
 
 def test_adjacent_texts_are_joined_and_texts_around_what_is_left_out_stay_apart() -> None:

@@ -7,25 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.emitters.openai_shared import place_breakpoints, to_file_fields
-from promptkit.emitters.parts import (
-    PLACED_FIELDS,
-    Payload,
-    WireDict,
-    check_messages,
-    collect_message_fields,
-    has_text_borders,
-    read_call_fields,
-    select_parts,
-    unsupported_part_error,
-)
-from promptkit.emitters.wire import (
-    AssistantContent,
-    fields_part,
-    omit_fields,
-    read_content,
-    read_records,
-)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -39,11 +20,30 @@ from promptkit.messages import (
     copy_json,
     read_tool_call,
 )
+from promptkit.wire.openai_shared import place_breakpoints, to_file_fields
+from promptkit.wire.parts import (
+    PLACED_FIELDS,
+    Payload,
+    WireDict,
+    check_messages,
+    collect_message_fields,
+    has_text_borders,
+    read_call_fields,
+    select_parts,
+    unsupported_part_error,
+)
+from promptkit.wire.records import (
+    AssistantContent,
+    fields_part,
+    omit_fields,
+    read_content,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from promptkit.emitters.wire import WireMessage, WireRecord
+    from promptkit.wire.records import WireMessage, WireRecord
 
 __all__ = ["group_responses", "messages_from_responses", "to_responses", "tools_to_responses"]
 

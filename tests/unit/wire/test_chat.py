@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 import pytest
 
-from promptkit.emitters import to_chat, tools_to_chat
 from promptkit.errors import EmitError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -19,6 +18,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.wire import to_chat, tools_to_chat
 
 PNG = ImagePart(url="data:image/png;base64,iVBORw0KGgo=", detail="low")
 PDF = DocumentPart(data="JVBERi0=", media_type="application/pdf", name="report.pdf")

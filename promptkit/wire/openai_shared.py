@@ -9,7 +9,7 @@ from promptkit.messages import CacheBreakpointPart, DocumentPart, OpaquePart, Pa
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from promptkit.emitters.parts import WireDict
+    from promptkit.wire.parts import WireDict
 
 __all__ = ["place_breakpoints", "to_file_fields"]
 
