@@ -11,18 +11,18 @@ from benchmarks.tokenizing import fresh_tokenizer
 from benchmarks.workload import LONG, SHAPES, fresh, texts
 from promptkit import Rendered, Renderer
 from promptkit.elements.element import Children, flatten
-from promptkit.rendering.assemble import assemble_messages
-from promptkit.rendering.counting import Overhead
-from promptkit.rendering.event_loop import drive
-from promptkit.rendering.expand import Expansion
-from promptkit.rendering.flex import split_shares
-from promptkit.rendering.materialize import materialize, pair_calls
-from promptkit.rendering.prune import Pruner, RemovalRounding
-from promptkit.rendering.render_cache import RenderCache, RequestRuns
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.event_loop import drive
+from promptkit.rendering.expand.expansion import Expansion
+from promptkit.rendering.expand.flex import split_shares
+from promptkit.rendering.expand.materialize import materialize, pair_calls
+from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.prune.counting import Overhead
+from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
+from promptkit.rendering.result.assemble import assemble_messages
 
 if TYPE_CHECKING:
-    from promptkit.rendering.removals import PrunedTree
+    from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.rendering.tree import Node
 
 Benchmark = Any  # Any: pytest-benchmark's fixture carries no types

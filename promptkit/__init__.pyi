@@ -56,7 +56,7 @@ from .messages import (
 )
 from .providers.openai.client import OpenAIModel as OpenAIModel
 from .rendering.renderer import Renderer as Renderer, render as render, render_async as render_async
-from .rendering.result import Rendered as Rendered
+from .rendering.result.rendered import Rendered as Rendered
 from .tokens.budget import ContextBudget as ContextBudget
 from .tokens.models import register_model as register_model
 from .tokens.request import count_request as count_request

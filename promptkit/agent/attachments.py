@@ -13,7 +13,7 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry, Reset
 from promptkit.transcript.view import CUT_FINISH, INCOMPLETE_FINISHES
 

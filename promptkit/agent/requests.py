@@ -29,10 +29,10 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
-from promptkit.rendering.build import show_message
-from promptkit.rendering.render_cache import RequestRuns
+from promptkit.rendering.expand.build import show_message
+from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Renderer
-from promptkit.rendering.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.providers.model import Model
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.transcript import Transcript

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.messages import Part, ToolCall, Usage
     from promptkit.providers.model import Model
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.entries import Entry
     from promptkit.transcript.store import TranscriptStore

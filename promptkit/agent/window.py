@@ -42,7 +42,7 @@ from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.providers.errors import overflow_from_error
-from promptkit.rendering.render_cache import RequestRuns
+from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import Tool, tool_definitions
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
     from promptkit.transcript.entries import Entry

@@ -45,7 +45,7 @@ from promptkit.errors import (
     SummaryError,
     TranscriptConflictError,
 )
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.view import build_summary_message
 

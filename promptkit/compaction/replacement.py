@@ -25,7 +25,7 @@ from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.view import build_summary_message, escape_block_tags
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.messages import Json, Message, Part, ToolDefinition
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
 
 __all__ = ["count_exact"]
 

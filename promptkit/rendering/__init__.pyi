@@ -1,7 +1,7 @@
-from .assemble import SourceSpan as SourceSpan
-from .removals import Removal as Removal
+from .prune.removals import Removal as Removal
 from .renderer import Renderer as Renderer, render as render, render_async as render_async
-from .result import Rendered as Rendered
+from .result.assemble import SourceSpan as SourceSpan
+from .result.rendered import Rendered as Rendered
 from .serialize import from_json as from_json, to_json as to_json, to_json_async as to_json_async
 
 __all__: list[str]

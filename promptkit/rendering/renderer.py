@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from promptkit.elements.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.rendering.assemble import assemble_messages
-from promptkit.rendering.counting import Overhead
-from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
-from promptkit.rendering.expand import Expansion, grow_expandables
-from promptkit.rendering.materialize import RenderTree, materialize, pair_calls
-from promptkit.rendering.planned import prune_plan
-from promptkit.rendering.prune import Pruner, RemovalKey, RemovalRounding, build_removal_keys
-from promptkit.rendering.render_cache import RenderCache, RequestRuns
-from promptkit.rendering.result import Rendered
-from promptkit.rendering.sizing import Sizer
-from promptkit.rendering.trace_recorder import TraceRecorder
+from promptkit.rendering.expand.event_loop import (
+    AwaitedResults,
+    PendingAwaitables,
+    drive,
+    drive_async,
+)
+from promptkit.rendering.expand.expansion import Expansion, grow_expandables
+from promptkit.rendering.expand.materialize import RenderTree, materialize, pair_calls
+from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.prune.counting import Overhead
+from promptkit.rendering.prune.planned import prune_plan
+from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding, build_removal_keys
+from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.result.rendered import Rendered
+from promptkit.rendering.result.trace_recorder import TraceRecorder
 from promptkit.tokens.budget import resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
@@ -29,8 +34,8 @@ from promptkit.tools import tool_definitions
 if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.messages import Message
-    from promptkit.rendering.removal_order import Step
-    from promptkit.rendering.removals import PrunedTree
+    from promptkit.rendering.prune.removal_order import Step
+    from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.rendering.tree import Node
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel

@@ -30,11 +30,16 @@ from promptkit.messages import (
     Repair,
     ToolCall,
 )
-from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, drive, drive_async
-from promptkit.rendering.expand import Expansion
+from promptkit.rendering.expand.event_loop import (
+    AwaitedResults,
+    PendingAwaitables,
+    drive,
+    drive_async,
+)
+from promptkit.rendering.expand.expansion import Expansion
+from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.render_cache import RenderCache, RequestRuns
-from promptkit.rendering.sizing import Sizer
 from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
 from promptkit.tokens.models import model_name, tokenizer_for
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
-from promptkit.rendering.text_joins import find_separator
+from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
     STARTS_LINE_NEVER,
@@ -23,7 +23,7 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
 
 __all__ = [
     "build_messages",

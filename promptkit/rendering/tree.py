@@ -345,7 +345,7 @@ position)."""
 
 
 class CandidateSource(Protocol):
-    """The removal candidates of a container, as `promptkit.rendering.removal_order` keeps them."""
+    """The removal candidates of a container, as `promptkit.rendering.prune.removal_order` keeps them."""
 
     candidates: list[Candidate]
     """Sorted, the lowest first."""

@@ -16,11 +16,11 @@ import attrs
 
 from promptkit.errors import BudgetExceededError
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.assemble import assemble_messages
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
 from promptkit.rendering.renderer import Renderer
-from promptkit.rendering.result import Rendered
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from promptkit.elements.element import Child
     from promptkit.messages import Message, Part, ToolDefinition
-    from promptkit.rendering.removals import PrunedTree, Removal
+    from promptkit.rendering.prune.removals import PrunedTree, Removal
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer

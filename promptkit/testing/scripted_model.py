@@ -11,7 +11,7 @@ import attrs
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import ModelOptions, Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
 

@@ -38,7 +38,7 @@ from promptkit.errors import (
     TurnInProgressError,
 )
 from promptkit.providers import Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool

@@ -24,9 +24,9 @@ from promptkit import (
     render,
 )
 from promptkit.errors import TreeError
-from promptkit.rendering import prune
-from promptkit.rendering.counting import BackwardScan
-from promptkit.rendering.removal_order import RemovalOrder
+from promptkit.rendering.prune import pruner as prune
+from promptkit.rendering.prune.counting import BackwardScan
+from promptkit.rendering.prune.removal_order import RemovalOrder
 from promptkit.testing import WordTokenizer
 from tests.behaviour.strategies import prompts
 from tests.examples import examples
@@ -34,7 +34,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from promptkit.rendering.removal_order import Step
+    from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.tree import Node
 
 

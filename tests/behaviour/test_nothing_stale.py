@@ -27,7 +27,7 @@ from promptkit import (
 )
 from promptkit.agent import Conversation, ConversationView
 from promptkit.errors import ContextLengthExceededError
-from promptkit.rendering.render_cache import RequestRuns
+from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import CalibratedTokenizer, ContextBudget, Tokenizer
 from tests.conversations import words

@@ -29,7 +29,7 @@ from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tools import Tool
 from promptkit.transcript.entries import Checkpoint

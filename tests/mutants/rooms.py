@@ -22,7 +22,7 @@ class Room:
 
 ROOMS: Mapping[str, Room] = {
     "rendering": Room(
-        files=("promptkit/rendering/*.py",),
+        files=("promptkit/rendering/**/*.py",),
         tests=(
             "tests/unit/rendering",
             *(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

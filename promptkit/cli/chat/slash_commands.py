@@ -10,7 +10,7 @@ from promptkit.cli.chat.context_bar import draw_context
 from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit
 from promptkit.transcript.jsonl.store import JsonlStore
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.screen import Screen
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Message
-    from promptkit.rendering.removals import Removal
+    from promptkit.rendering.prune.removals import Removal
     from promptkit.transcript.entries import Entry
 
 __all__ = ["SlashCommands", "format_usage", "shorten_entry"]

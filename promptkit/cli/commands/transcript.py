@@ -307,7 +307,7 @@ def _check_exists(file: Path | str) -> Path | str:
 
 
 def _message_counter(model: str | None) -> Callable[[Message], int]:
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens.models import tokenizer_for
 
     return Sizer(tokenizer_for(model)).count_message

@@ -21,7 +21,7 @@ from promptkit.compaction.events import (
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.compaction.events import Event
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
 
 __all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]
 

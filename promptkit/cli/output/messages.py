@@ -12,7 +12,7 @@ from rich.text import Text
 
 from promptkit.cli.output.terminal import print_legend, show_text
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

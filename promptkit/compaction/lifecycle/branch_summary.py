@@ -15,7 +15,7 @@ from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.estimates import HeuristicTokenizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
 from promptkit.transcript.view import build_summary_message, build_view

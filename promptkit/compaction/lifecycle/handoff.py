@@ -17,7 +17,7 @@ from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, check_le
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.estimates import HeuristicTokenizer
 from promptkit.transcript.entries import CustomMessage, MessageEntry, Observation, Setting
 from promptkit.transcript.transcript import Transcript

@@ -25,7 +25,7 @@ from promptkit.compaction.planning.blocks import (
 from promptkit.compaction.planning.plan import Plan
 from promptkit.compaction.planning.user_messages import keep_newest
 from promptkit.errors import InvalidArgumentError
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet

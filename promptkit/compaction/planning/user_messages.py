@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.view import escape_block_tags
 

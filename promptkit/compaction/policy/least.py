@@ -10,7 +10,7 @@ from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.policy.decisions import Compact
 from promptkit.compaction.policy.state import PolicyState
 from promptkit.errors import ContextWindowFullError
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.entry_sequence import find_entry
 from promptkit.transcript.view import UNREPLAYABLE_FINISHES

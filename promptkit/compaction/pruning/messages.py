@@ -12,7 +12,7 @@ import attrs
 
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import ImagePart, Message, Part
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from promptkit.compaction.pruning.messages import (
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.history import describe_omitted
 from promptkit.messages import Message
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.view import ViewItem
 

@@ -18,7 +18,7 @@ from promptkit.compaction.pruning.messages import (
     format_cut_marker,
 )
 from promptkit.errors import InvalidArgumentError
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tools import is_error_result
 from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
 from promptkit.transcript.view import TranscriptView, ViewBuilder

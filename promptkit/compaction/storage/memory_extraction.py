@@ -21,7 +21,7 @@ from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError
 from promptkit.fitting.choose import split_blocks
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.entries import Checkpoint
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import ToolDefinition
     from promptkit.providers.model import Model, Reply
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["FullSummarizer"]

@@ -17,8 +17,8 @@ from promptkit.compaction.summarizers.summarizer import (
 )
 from promptkit.elements.chat import UserMessage
 from promptkit.errors import SummaryError
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import render_async
-from promptkit.rendering.sizing import Sizer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.redaction import redact_message
 

@@ -13,7 +13,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.messages import Message, OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

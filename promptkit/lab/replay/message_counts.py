@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.jsonl.records import message_to_json
 
 if TYPE_CHECKING:

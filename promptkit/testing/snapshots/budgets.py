@@ -9,7 +9,7 @@ import attrs
 from promptkit.elements.element import PromptElement
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.renderer import render
-from promptkit.rendering.result import Rendered
+from promptkit.rendering.result.rendered import Rendered
 from promptkit.testing.snapshots.stabilize import stabilize_tokenizer
 from promptkit.tokens.models import tokenizer_for
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.messages import Message
-    from promptkit.rendering.result import Rendered
+    from promptkit.rendering.result.rendered import Rendered
     from promptkit.testing.snapshots.budgets import BudgetLevel
     from promptkit.testing.snapshots.stabilize import Stabilizer
 

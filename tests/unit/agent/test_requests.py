@@ -32,8 +32,8 @@ from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.elements.from_message import element_from_message
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering import expand
-from promptkit.rendering.build import build_round
+from promptkit.rendering.expand import expansion as expand
+from promptkit.rendering.expand.build import build_round
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript.entries import Checkpoint

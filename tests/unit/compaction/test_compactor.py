@@ -30,7 +30,7 @@ from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
 from promptkit.transcript.jsonl.store import JsonlStore

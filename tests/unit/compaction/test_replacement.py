@@ -26,7 +26,7 @@ from promptkit.compaction.summarizers.facts import Facts, Skill
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
 from promptkit.pairing import pair_tool_calls
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.entries import Checkpoint
 from promptkit.transcript.jsonl.store import JsonlStore

@@ -7,7 +7,7 @@ import pytest
 from promptkit import TokenLimit, UserMessage, render
 from promptkit.elements.rounds import Rounds
 from promptkit.messages import CacheBreakpointPart, DocumentPart, Message
-from promptkit.rendering.build import show_message
+from promptkit.rendering.expand.build import show_message
 from promptkit.testing import WordTokenizer
 
 

@@ -12,7 +12,7 @@ from promptkit.elements.chat import UserMessage
 from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.elements.layout import Group
 from promptkit.errors import RunningLoopError
-from promptkit.rendering.event_loop import close_coroutines
+from promptkit.rendering.expand.event_loop import close_coroutines
 from promptkit.rendering.renderer import render, render_async
 from promptkit.rendering.tree import Node
 from promptkit.testing import WordTokenizer

@@ -21,7 +21,7 @@ from promptkit.messages import (
     ToolDefinition,
     Usage,
 )
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, Tokenizer, tokenizer_for
 from promptkit.tokens.estimates import CalibratedTokenizer, HeuristicTokenizer

@@ -12,7 +12,7 @@ from promptkit.lab.replay.policies.strategy import SummaryCall
 from promptkit.messages import Message, Usage
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.compact import CompactedInput
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:

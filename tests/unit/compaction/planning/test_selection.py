@@ -23,7 +23,7 @@ from promptkit.compaction.planning.selection import (
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.view import build_summary_message, build_view
 from tests.conversations import ConversationBuilder, words

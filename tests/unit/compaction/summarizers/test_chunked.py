@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Usage
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from tests.conversations import ConversationBuilder, summary_reply, summary_text, words

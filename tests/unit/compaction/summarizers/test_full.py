@@ -22,7 +22,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.view import ViewItem, build_summary_message

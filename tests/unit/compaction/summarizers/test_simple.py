@@ -13,7 +13,7 @@ from promptkit import SystemMessage, UserMessage
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from tests.conversations import ConversationBuilder, words

@@ -32,8 +32,8 @@ from promptkit.lab.replay.recordings import recording_from_messages
 from promptkit.lab.replay.results import price_totals
 from promptkit.lab.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.messages import ToolDefinition
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Renderer
-from promptkit.rendering.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget

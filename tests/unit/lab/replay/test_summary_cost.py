@@ -18,7 +18,7 @@ from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
 from promptkit.lab.replay.policies.summary_cost import make_metered_summarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
-from promptkit.rendering.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.view import ViewItem

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.text_joins import LeafRange, TextJoins
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, RunStep, is_node_alive
-from promptkit.rendering.undo_log import (
+from promptkit.rendering.prune.text_joins import LeafRange, TextJoins
+from promptkit.rendering.prune.undo_log import (
     CallRemoved,
     Change,
     FallbackActivated,
@@ -22,12 +20,14 @@ from promptkit.rendering.undo_log import (
     SubtreeRemoved,
     undo,
 )
+from promptkit.rendering.subtree import iter_leaves, iter_messages
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, RunStep, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from promptkit.rendering.removal_order import Step
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.tree import Run
 
 __all__ = ["LONG", "BackwardScan", "Overhead"]

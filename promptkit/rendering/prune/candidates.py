@@ -1,7 +1,7 @@
 """The removal candidates of a container, the lowest first.
 
 They are in a sorted list, with a heap for those whose keys have changed: the key of a candidate
-only grows while its children are removed. `promptkit.rendering.removal_order` takes them in turn
+only grows while its children are removed. `promptkit.rendering.prune.removal_order` takes them in turn
 and states the rules.
 """
 
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.materialize import has_own_priority
+from promptkit.rendering.expand.materialize import has_own_priority
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     MARKER,

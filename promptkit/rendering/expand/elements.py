@@ -19,9 +19,9 @@ from promptkit.elements import chat, layout, media, text
 from promptkit.elements.element import Children, PromptElement
 from promptkit.elements.rounds import Rounds, describe_rounds
 from promptkit.errors import BadChildError, BadPropError, TreeError
-from promptkit.rendering.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
+from promptkit.rendering.expand.sizing import surely_fits_by_itself
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.sizing import surely_fits_by_itself
 from promptkit.rendering.subtree import is_empty, measure, read_text
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from promptkit.elements.element import Sizing
     from promptkit.messages import Message
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["close_node", "is_plain_container", "open_node", "prepare_node", "write_expandable"]
 
 
 class ElementContext(Protocol):
-    """What an element's handler may use of the render: `promptkit.rendering.expand.Expansion` has it."""
+    """What an element's handler may use of the render: `promptkit.rendering.expand.expansion.Expansion` has it."""
 
     @property
     def sizer(self) -> Sizer:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from promptkit.rendering.paths import Paths
+from promptkit.rendering.prune.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
     Leaf,
@@ -19,16 +20,15 @@ from promptkit.rendering.tree import (
     is_item_alive,
     read_given_priority,
 )
-from promptkit.rendering.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.rendering.counting import BackwardScan
-    from promptkit.rendering.materialize import RenderTree
-    from promptkit.rendering.removal_order import Step
-    from promptkit.rendering.sizing import Sizer
-    from promptkit.rendering.undo_log import Change
+    from promptkit.rendering.expand.materialize import RenderTree
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.counting import BackwardScan
+    from promptkit.rendering.prune.removal_order import Step
+    from promptkit.rendering.prune.undo_log import Change
 
 __all__ = [
     "PrunedTree",

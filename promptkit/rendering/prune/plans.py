@@ -24,8 +24,8 @@ from promptkit.elements.chat import (
 )
 from promptkit.elements.text import TextChunk
 from promptkit.errors import TreeError
-from promptkit.rendering.build import build_leaf, build_message_item, is_plain, read_priority
-from promptkit.rendering.elements import is_plain_container
+from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
+from promptkit.rendering.expand.elements import is_plain_container
 from promptkit.rendering.tree import HIGHEST_PRIORITY, MessageItem, Node
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import attrs
 
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import PATH_SEPARATOR, format_path
+from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.subtree import (
     build_messages,
     iter_leaves,
     iter_message_places,
     iter_messages,
 )
-from promptkit.rendering.text_joins import find_separator
 from promptkit.rendering.tree import Leaf, MessageItem, Node
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 `Expansion.run` is a generator without recursion. It yields the awaitables that async components
 returned and is sent their results, so that the same code serves callers with and without an event
-loop (`promptkit.rendering.event_loop`).
+loop (`promptkit.rendering.expand.event_loop`).
 
 `grow_expandables` then writes Expandables again, with more tokens, if budget is left. They stay
 within every TokenLimit around them (D2).
@@ -26,7 +26,7 @@ from promptkit.elements.rounds import iter_rounds
 from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart
-from promptkit.rendering.build import (
+from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
     build_message_item,
@@ -34,10 +34,19 @@ from promptkit.rendering.build import (
     build_round,
     wrap_in_group,
 )
-from promptkit.rendering.elements import close_node, open_node, prepare_node, write_expandable
-from promptkit.rendering.event_loop import AwaitedResults, PendingAwaitables, close_coroutines
+from promptkit.rendering.expand.elements import (
+    close_node,
+    open_node,
+    prepare_node,
+    write_expandable,
+)
+from promptkit.rendering.expand.event_loop import (
+    AwaitedResults,
+    PendingAwaitables,
+    close_coroutines,
+)
+from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.render_cache import ComponentRun, RenderCache, RequestRuns
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
@@ -54,7 +63,7 @@ from promptkit.rendering.tree import (
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, Role
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
 
 __all__ = ["Expansion", "grow_expandables"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from promptkit.rendering.flex import resolve_reserve, split_shares
+from promptkit.rendering.expand.flex import resolve_reserve, split_shares
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
 from promptkit.tokens.tokenizer import count_frame, count_message, count_part
 from promptkit.tokens.truncation import truncate_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message, Part, Role, ToolCall
-    from promptkit.rendering.materialize import RenderTree
+    from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.tokens.tokenizer import Tokenizer
 
 __all__ = ["Sizer", "set_token_bounds", "surely_fits", "surely_fits_by_itself"]

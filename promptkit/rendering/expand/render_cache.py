@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from promptkit.rendering.plans import PlanCache
+from promptkit.rendering.prune.plans import PlanCache
 
 if TYPE_CHECKING:
     import re

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.messages import Message, Repair, ToolDefinition
-from promptkit.rendering.assemble import SourceSpan, map_sources
-from promptkit.rendering.removals import Removal, list_removals
+from promptkit.rendering.prune.removals import Removal, list_removals
+from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.media import Reference
-    from promptkit.rendering.removals import PrunedTree
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace

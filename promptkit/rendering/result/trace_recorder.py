@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 from attrs import evolve
 
 from promptkit.messages import Message
-from promptkit.rendering.flex import resolve_reserve
+from promptkit.rendering.expand.flex import resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
-from promptkit.rendering.prune import RemovalRounding
-from promptkit.rendering.removals import (
+from promptkit.rendering.prune.pruner import RemovalRounding
+from promptkit.rendering.prune.removals import (
     PrunedTree,
     count_removed,
     find_priority,
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.messages import Part, Role
-    from promptkit.rendering.counting import BackwardScan
-    from promptkit.rendering.prune import Pruner
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.counting import BackwardScan
+    from promptkit.rendering.prune.pruner import Pruner
 
 __all__ = ["TraceRecorder"]
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import attrs
 
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.assemble import assemble_messages
-from promptkit.rendering.candidates import is_never_removed
-from promptkit.rendering.counting import BackwardScan, Overhead
-from promptkit.rendering.limits import prune_from_first, prune_from_last
+from promptkit.rendering.expand.sizing import set_token_bounds, surely_fits
 from promptkit.rendering.paths import Paths, format_path
-from promptkit.rendering.removal_order import RemovalOrder, list_prefix
-from promptkit.rendering.removals import PrunedTree, list_removals
-from promptkit.rendering.sizing import set_token_bounds, surely_fits
+from promptkit.rendering.prune.candidates import is_never_removed
+from promptkit.rendering.prune.counting import BackwardScan, Overhead
+from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
+from promptkit.rendering.prune.removal_order import RemovalOrder, list_prefix
+from promptkit.rendering.prune.removals import PrunedTree, list_removals
+from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
+from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -32,15 +33,14 @@ from promptkit.rendering.tree import (
     is_item_alive,
     is_node_alive,
 )
-from promptkit.rendering.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.messages import Role
-    from promptkit.rendering.materialize import RenderTree
-    from promptkit.rendering.removal_order import Step
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.materialize import RenderTree
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.removal_order import Step
 
 __all__ = ["Pruner", "RemovalKey", "RemovalRounding", "build_removal_keys"]
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from promptkit.rendering.counting import BackwardScan, Overhead
+from promptkit.rendering.prune.counting import BackwardScan, Overhead
+from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
 from promptkit.rendering.subtree import iter_message_places, measure
 from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, RunStep
-from promptkit.rendering.undo_log import CallRemoved, Change, ItemRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.rendering.removal_order import RemovalOrder, Step
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.removal_order import RemovalOrder, Step
     from promptkit.rendering.tree import Run
 
 __all__ = ["prune_from_first", "prune_from_last"]

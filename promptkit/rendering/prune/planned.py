@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from promptkit.messages import Message
-from promptkit.rendering.counting import LONG
-from promptkit.rendering.plans import ContainerPlan, LinesMessage, PlannedMessage
+from promptkit.rendering.prune.counting import LONG
+from promptkit.rendering.prune.plans import ContainerPlan, LinesMessage, PlannedMessage
+from promptkit.rendering.prune.text_joins import find_last_cut
 from promptkit.rendering.subtree import build_messages
-from promptkit.rendering.text_joins import find_last_cut
 from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.rendering.plans import Line, Pair
-    from promptkit.rendering.sizing import Sizer
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.rendering.prune.plans import Line, Pair
 
 __all__ = ["KeptPlan", "prune_plan"]
 

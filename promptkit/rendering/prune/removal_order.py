@@ -25,24 +25,14 @@ from heapq import heappush
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.rendering.candidates import NO_TIE, build_queue, has_items
-from promptkit.rendering.materialize import (
+from promptkit.rendering.expand.materialize import (
     has_content,
     has_removable_items,
     is_content,
     list_linked_leaves,
 )
-from promptkit.rendering.tree import (
-    MARKER,
-    NEVER_REMOVED,
-    EntryTaken,
-    Item,
-    Leaf,
-    MessageItem,
-    Node,
-    RunStep,
-)
-from promptkit.rendering.undo_log import (
+from promptkit.rendering.prune.candidates import NO_TIE, build_queue, has_items
+from promptkit.rendering.prune.undo_log import (
     CallRemoved,
     Change,
     FallbackActivated,
@@ -57,11 +47,21 @@ from promptkit.rendering.undo_log import (
     undo,
     unlink,
 )
+from promptkit.rendering.tree import (
+    MARKER,
+    NEVER_REMOVED,
+    EntryTaken,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    RunStep,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable
 
-    from promptkit.rendering.materialize import RenderTree
+    from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.rendering.tree import CandidateSource, Run
 
 __all__ = ["RemovalOrder", "Step", "list_prefix"]

@@ -1,0 +1,1 @@
+"""Run components and build the tree that is pruned."""

@@ -1,0 +1,1 @@
+"""Decide what is removed, in which order, and count what stays."""
