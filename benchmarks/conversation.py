@@ -34,8 +34,8 @@ from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 __all__ = ["ConversationResult", "Figures", "main", "measure", "run_conversation"]
 

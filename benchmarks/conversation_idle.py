@@ -21,7 +21,7 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import MessageEntry
+from promptkit.transcript.log.entries import MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

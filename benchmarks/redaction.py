@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.redaction import load_scanner, redact_secrets
-from tests.unit.transcript.secret_shapes import DECOYS, RARE, SHAPES
+from promptkit.transcript.log.redaction import load_scanner, redact_secrets
+from tests.unit.transcript.log.secret_shapes import DECOYS, RARE, SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.log.redaction import Redactor
 
 __all__ = ["Figures", "main", "measure"]
 

@@ -33,8 +33,8 @@ from promptkit.errors import (
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

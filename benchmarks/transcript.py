@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.lifecycle.recall_tool import recall
 from promptkit.messages import Message
-from promptkit.transcript.entries import Checkpoint, Entry, MessageEntry
-from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -61,8 +61,8 @@ from .tokens.budget import ContextBudget as ContextBudget
 from .tokens.models import register_model as register_model
 from .tokens.request import count_request as count_request
 from .tools import Tool as Tool, tool as tool
-from .transcript.jsonl.store import JsonlStore as JsonlStore
-from .transcript.transcript import Transcript as Transcript
+from .transcript.log.transcript import Transcript as Transcript
+from .transcript.stores.jsonl.store import JsonlStore as JsonlStore
 from .wire.anthropic import (
     messages_from_anthropic as messages_from_anthropic,
     to_anthropic as to_anthropic,

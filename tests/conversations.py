@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.testing import summary_answer
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomMessage,
@@ -17,14 +17,14 @@ from promptkit.transcript.entries import (
     Reset,
     Setting,
 )
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import TranscriptView, build_view
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import TranscriptView, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Plan
-    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.log.entries import Entry, EntryPayload
 
 __all__ = [
     "ConversationBuilder",

@@ -15,9 +15,9 @@ from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summari
 from promptkit.compaction.lifecycle.reset import reset
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
-from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
-from promptkit.transcript.quotes import restore_quotes
-from promptkit.transcript.transcript import LEAF_SETTING
+from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.log.quotes import restore_quotes
+from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.transcript.entries import Entry, EntryPayload
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import TranscriptStore
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry, EntryPayload
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["Branch", "BranchMethods", "find_branch"]
 

@@ -15,7 +15,7 @@ from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers.model import Model
 from promptkit.tools import Tool, as_tool, parse_content, tool_definitions
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.entries import CustomMessage, Edit, MessageEntry, Reset
-from promptkit.transcript.view import CUT_FINISH, INCOMPLETE_FINISHES
+from promptkit.transcript.log.entries import CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolCall
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "AUTO_CONTINUE",

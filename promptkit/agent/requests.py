@@ -33,7 +33,7 @@ from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Renderer
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import TranscriptView, ViewItem
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import TranscriptView, ViewItem
     from promptkit.wire import AnthropicRequest
 
 __all__ = [

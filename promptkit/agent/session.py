@@ -27,8 +27,8 @@ from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnIn
 from promptkit.messages import Message, Part
 from promptkit.providers.model import Model, is_anthropic_name
 from promptkit.tools import parse_content
-from promptkit.transcript.entries import Reset
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Reset
+from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool, Tool
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["AgentSession"]
 

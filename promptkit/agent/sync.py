@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import TranscriptStore
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import TranscriptView
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["LoopThread", "SyncContextWindow", "SyncSession"]
 

@@ -46,8 +46,8 @@ from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import Tool, tool_definitions
-from promptkit.transcript.entries import MessageEntry, Setting
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import MessageEntry, Setting
+from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.view import TranscriptView
 
 __all__ = ["ContextWindow", "WindowRequest"]
 

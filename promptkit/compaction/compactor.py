@@ -46,8 +46,8 @@ from promptkit.errors import (
     TranscriptConflictError,
 )
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Reset
+from promptkit.transcript.log.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import TranscriptView, ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 __all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts"]
 

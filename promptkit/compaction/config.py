@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = ["CompactionConfig"]
 

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import TranscriptView
 
 __all__ = ["CompactionController", "Promotion", "RequestState", "find_promotion"]
 

@@ -13,8 +13,8 @@ import attrs
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "CompactionHooks",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.events import Events
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model, ModelOptions, Reply
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = ["ObservedModel", "get_conversation_id"]
 

@@ -13,7 +13,7 @@ from promptkit.compaction.summarizers.file_lists import strip_line_range
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import escape_closing_tag
+from promptkit.transcript.log.view import escape_closing_tag
 
 if TYPE_CHECKING:
     import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.log.redaction import Redactor
 
 __all__ = ["RecentFiles"]
 

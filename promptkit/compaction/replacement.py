@@ -27,14 +27,14 @@ from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import build_summary_message, escape_block_tags
+from promptkit.transcript.log.view import build_summary_message, escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
 

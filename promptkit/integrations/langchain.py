@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
     Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response

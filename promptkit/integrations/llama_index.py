@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = ["WindowMemory"]
 

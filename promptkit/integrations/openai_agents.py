@@ -19,7 +19,7 @@ from promptkit.integrations.windows import (
 )
 from promptkit.messages import ToolDefinition, copy_json
 from promptkit.tokens.models import model_name
-from promptkit.transcript.entries import CustomEntry
+from promptkit.transcript.log.entries import CustomEntry
 from promptkit.wire import to_responses
 from promptkit.wire.responses import group_responses
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
 
     Data: TypeAlias = CallModelData[Any]  # Any: the program's context
     Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
 
 Context: TypeAlias = RunContext[Any]  # Any: the program's dependencies
 

@@ -18,7 +18,7 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import budget_after_overflow, resolve_budget
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolCall
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomEntry,
     Edit,
@@ -35,16 +35,16 @@ from promptkit.transcript.entries import (
     Reset,
     Setting,
 )
-from promptkit.transcript.search import extract_words, list_lines
-from promptkit.transcript.store import ArchivingStore, PagedStore, SearchableStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.search import extract_words, list_lines
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.store import ArchivingStore, PagedStore, SearchableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.transcript.entries import EntryPayload
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.log.entries import EntryPayload
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["StoreContract", "start_writer", "write_messages"]
 

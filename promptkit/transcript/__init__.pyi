@@ -1,10 +1,4 @@
-from .addresses import list_transcripts as list_transcripts, open_store as open_store
-from .async_access import (
-    AsyncTranscript as AsyncTranscript,
-    AsyncTranscriptStore as AsyncTranscriptStore,
-    BlockingStore as BlockingStore,
-)
-from .entries import (
+from .log.entries import (
     BranchSummary as BranchSummary,
     Checkpoint as Checkpoint,
     CustomEntry as CustomEntry,
@@ -21,29 +15,42 @@ from .entries import (
     Setting as Setting,
     UnknownEntry as UnknownEntry,
 )
-from .jsonl.records import (
-    entry_from_json as entry_from_json,
-    entry_to_json as entry_to_json,
-    message_from_json as message_from_json,
-    message_to_json as message_to_json,
-)
-from .jsonl.store import JsonlStore as JsonlStore
-from .jsonl.validate import find_problems as find_problems
-from .objects import ObjectStore as ObjectStore
-from .redaction import (
+from .log.redaction import (
     Redactor as Redactor,
     load_scanner as load_scanner,
     redact_json as redact_json,
     redact_message as redact_message,
     redact_secrets as redact_secrets,
 )
-from .search import extract_words as extract_words
-from .sql import SqlStore as SqlStore
-from .statistics import (
+from .log.search import extract_words as extract_words
+from .log.statistics import (
     TranscriptStatistics as TranscriptStatistics,
     compute_statistics as compute_statistics,
 )
-from .store import (
+from .log.transcript import Transcript as Transcript
+from .log.view import (
+    TranscriptView as TranscriptView,
+    ViewItem as ViewItem,
+    build_summary_message as build_summary_message,
+    build_view as build_view,
+)
+from .stores.addresses import list_transcripts as list_transcripts, open_store as open_store
+from .stores.async_access import (
+    AsyncTranscript as AsyncTranscript,
+    AsyncTranscriptStore as AsyncTranscriptStore,
+    BlockingStore as BlockingStore,
+)
+from .stores.jsonl.records import (
+    entry_from_json as entry_from_json,
+    entry_to_json as entry_to_json,
+    message_from_json as message_from_json,
+    message_to_json as message_to_json,
+)
+from .stores.jsonl.store import JsonlStore as JsonlStore
+from .stores.jsonl.validate import find_problems as find_problems
+from .stores.objects import ObjectStore as ObjectStore
+from .stores.sql import SqlStore as SqlStore
+from .stores.store import (
     ArchivingStore as ArchivingStore,
     EarlierEntries as EarlierEntries,
     EntryNode as EntryNode,
@@ -54,13 +61,6 @@ from .store import (
     ReadProblem as ReadProblem,
     SearchableStore as SearchableStore,
     TranscriptStore as TranscriptStore,
-)
-from .transcript import Transcript as Transcript
-from .view import (
-    TranscriptView as TranscriptView,
-    ViewItem as ViewItem,
-    build_summary_message as build_summary_message,
-    build_view as build_view,
 )
 
 __all__: list[str]

@@ -42,11 +42,11 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import find_problems
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.conversations import summary_reply
 from tests.unit.compaction.summarizers.writers import Recorder
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.tools import ToolOutput
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["Provider", "Storm", "answered_directly", "asks_for_summary"]
 

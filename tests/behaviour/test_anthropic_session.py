@@ -11,7 +11,7 @@ from promptkit import AgentSession, ContextWindow, Message, OpaquePart, ToolCall
 from promptkit.providers import AnthropicModel
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 from tests.conversations import summary_reply
 from tests.unit.providers.anthropic.asking import client
 

@@ -23,7 +23,7 @@ from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint, CustomMessage, MessageEntry
+from promptkit.transcript.log.entries import Checkpoint, CustomMessage, MessageEntry
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Writer
 

@@ -19,7 +19,7 @@ from promptkit.lab.replay.conversation_page import (
 )
 from promptkit.lab.replay.request_log import expand_change
 from promptkit.tokens import read_prices
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.view import build_view
 from tests.browser.chromium import browser, find, opened
 from tests.browser.reading import CONTRASTS, OUTSIDE
 from tests.browser.talks import compacted_talk, hostile_log, long_log, talk_log

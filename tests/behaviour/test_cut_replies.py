@@ -27,15 +27,15 @@ from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint, MessageEntry
-from promptkit.transcript.view import ViewBuilder, build_view
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry
+from promptkit.transcript.log.view import ViewBuilder, build_view
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder, Writer
 
 if TYPE_CHECKING:
     from promptkit import TurnResult
     from promptkit.testing.scripted_model import Step
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 CALL = ToolCall(id="c1", name="write", arguments='{"path": "a.py", "text": "def pa')
 

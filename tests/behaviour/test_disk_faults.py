@@ -24,11 +24,11 @@ from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory
 from promptkit.errors import TranscriptError
 from promptkit.testing.snapshots.snapshot import PromptExtension
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.objects import ObjectStore
-from promptkit.transcript.sql import SqlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.objects import ObjectStore
+from promptkit.transcript.stores.sql import SqlStore
 from tests.conversations import user_message
 
 if TYPE_CHECKING:

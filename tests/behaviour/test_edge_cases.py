@@ -26,8 +26,8 @@ from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_o
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.transcript.entries import Checkpoint, MessageEntry
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry
+from promptkit.transcript.log.view import build_summary_message
 from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.unit.agent.holding import Held, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.summarizers.tasks import parser_talk

@@ -21,9 +21,9 @@ from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Rule, api_error, rate_limit_error, serve, server_error
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import summary_reply
 from tests.examples import keep_first
 from tests.unit.compaction.summarizers.writers import Recorder

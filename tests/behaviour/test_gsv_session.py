@@ -24,9 +24,9 @@ from promptkit.elements.element import Child, PromptElement, Sizing, component
 from promptkit.errors import ModelUnavailableError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import summary_reply, words
 
 if TYPE_CHECKING:

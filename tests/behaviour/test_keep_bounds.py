@@ -34,7 +34,7 @@ from promptkit.compaction import (
 from promptkit.compaction.events import CompactionCommitted, RequestPruned
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 
 if TYPE_CHECKING:
     from promptkit.compaction.events import Event

@@ -17,8 +17,8 @@ from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import summary_reply
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.store import InMemoryStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal
 
 if TYPE_CHECKING:

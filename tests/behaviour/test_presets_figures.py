@@ -29,7 +29,7 @@ from promptkit.errors import SettingsError
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
 from tests.behaviour.walking import Walk
 
 if TYPE_CHECKING:

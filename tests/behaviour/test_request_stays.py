@@ -10,7 +10,7 @@ from promptkit import AgentSession, ContextBudget, Message, Tool, ToolCall, Tool
 from promptkit.messages import Usage
 from promptkit.providers.model import Reply
 from promptkit.testing import Request, ScriptedModel, WordTokenizer, summary_answer
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 
 CUT = Reply(
     message=Message(role="assistant", content="I begin."),

@@ -20,12 +20,12 @@ from promptkit.compaction.planning.selection import (
     KeepUserMessages,
     select,
 )
-from promptkit.transcript.view import ViewBuilder, build_view
+from promptkit.transcript.log.view import ViewBuilder, build_view
 from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
     from tests.conversations import ConversationBuilder
 
 Key: TypeAlias = "tuple[str, str, str | None, tuple[str, ...]]"

@@ -23,7 +23,7 @@ from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import Hang, Rule, rate_limit_error, serve
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 from tests.behaviour.storm import asks_for_summary
 from tests.conversations import summary_reply, words
 from tests.unit.compaction.summarizers.writers import Recorder

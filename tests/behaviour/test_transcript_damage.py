@@ -11,11 +11,11 @@ from hypothesis import given, strategies as st
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import find_problems
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,
@@ -233,7 +233,7 @@ def test_hostile_lines_are_reported(content: Callable[[], bytes], tmp_path: Path
 
 
 def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path: Path) -> None:
-    from promptkit.transcript.entries import CustomEntry
+    from promptkit.transcript.log.entries import CustomEntry
 
     transcript = new_transcript(JsonlStore(tmp_path / "talk.jsonl"))
     deep: list[object] = []

@@ -9,7 +9,7 @@ import pytest
 from promptkit import Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptFormatError
 from promptkit.pairing import MISSING_TOOL_RESULT
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomEntry,
     Edit,
@@ -18,18 +18,18 @@ from promptkit.transcript.entries import (
     Observation,
     Reset,
 )
-from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.statistics import compute_statistics
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.statistics import compute_statistics
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.transcript_strategies import new_transcript
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.view import TranscriptView
 
 
 def user(text: str) -> Message:

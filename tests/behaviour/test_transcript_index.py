@@ -18,7 +18,7 @@ from promptkit import Message, ToolCall
 from promptkit.compaction.lifecycle import recall_tool
 from promptkit.compaction.lifecycle.recall_tool import recall
 from promptkit.errors import TranscriptError
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     Checkpoint,
     Edit,
     Entry,
@@ -27,9 +27,11 @@ from promptkit.transcript.entries import (
     Reset,
     Setting,
 )
-from promptkit.transcript.entry_sequence import EntrySequence
-from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.index import (
+from promptkit.transcript.log.entry_sequence import EntrySequence
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.jsonl.index import (
     CHECKSUM,
     HEAD,
     PAGE,
@@ -39,10 +41,8 @@ from promptkit.transcript.jsonl.index import (
     PageHeader,
     find_page,
 )
-from promptkit.transcript.jsonl.indexed import index_path
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.stores.jsonl.indexed import index_path
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
     from tests.behaviour.transcript_strategies import Step
 
 pytestmark = pytest.mark.skipif(

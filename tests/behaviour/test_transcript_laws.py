@@ -15,7 +15,7 @@ from promptkit.compaction.policy.usage import ProviderCount, iter_provider_count
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.pairing import MISSING_TOOL_RESULT
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -24,16 +24,16 @@ from promptkit.transcript.entries import (
     MessageEntry,
     Reset,
 )
-from promptkit.transcript.jsonl.records import message_to_json
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import (
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import (
     UNREPLAYABLE_FINISHES,
     ViewBuilder,
     build_summary_message,
     build_view,
 )
+from promptkit.transcript.stores.jsonl.records import message_to_json
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,
@@ -47,8 +47,8 @@ from tests.conversations import user_message
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import TranscriptView
     from tests.behaviour.transcript_strategies import Step
 
 

@@ -21,8 +21,8 @@ from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.errors import ToolError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tools import ToolResult, is_error_result
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

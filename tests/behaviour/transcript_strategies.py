@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from promptkit import Message, OpaquePart, ToolCall, Usage
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -24,9 +24,9 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import user_message
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from promptkit.transcript.entries import Entry, EntryPayload
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.log.entries import Entry, EntryPayload
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["MEMORY", "FileInMemory", "grow", "new_file", "new_transcript", "steps", "transcripts"]
 

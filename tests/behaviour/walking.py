@@ -32,8 +32,8 @@ from promptkit.providers.model import Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
 from tests.behaviour.storm import answered_directly, asks_for_summary
 from tests.conversations import summary_reply, summary_text, words
 

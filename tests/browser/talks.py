@@ -14,7 +14,7 @@ from promptkit.lab.replay.request_log import (
 )
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
-from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry
+from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry
 from tests.browser.prompts import HOSTILE
 from tests.conversations import assistant_message, call_message, result_message, user_message
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import find_problems
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.examples import keep_first
 from tests.paths import ROOT
 
@@ -22,9 +22,9 @@ WRITER = """
 import json, sys
 from promptkit import Message
 from promptkit.errors import TranscriptConflictError
-from promptkit.transcript.entries import MessageEntry
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import MessageEntry
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.log.transcript import Transcript
 
 path, name, count, careful = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "careful"
 transcript = Transcript(JsonlStore(path))

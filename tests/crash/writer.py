@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from promptkit import Message
 from promptkit.errors import TranscriptError
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     import random

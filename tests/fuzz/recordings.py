@@ -16,8 +16,8 @@ from promptkit.lab.recordings.exporting import (
     to_openai_json,
 )
 from promptkit.lab.recordings.importing import FORMATS
-from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
-from promptkit.transcript.redaction import redact_secrets
+from promptkit.transcript.log.redaction import redact_secrets
+from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 from tests.behaviour.transcript_strategies import new_file
 from tests.fuzz.mutations import damaged, mutated
 from tests.fuzz.target import Target, check_sentence

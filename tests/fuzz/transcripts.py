@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from promptkit import Message, ToolCall
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.entries import CustomEntry, Entry, MessageEntry
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import find_problems
-from promptkit.transcript.objects import ObjectStore
-from promptkit.transcript.redaction import redact_message, redact_secrets
-from promptkit.transcript.sql import SqlStore
-from promptkit.transcript.store import InMemoryStore, PagedStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import CustomEntry, Entry, MessageEntry
+from promptkit.transcript.log.redaction import redact_message, redact_secrets
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.jsonl.validate import find_problems
+from promptkit.transcript.stores.objects import ObjectStore
+from promptkit.transcript.stores.sql import SqlStore
+from promptkit.transcript.stores.store import InMemoryStore, PagedStore
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,
@@ -30,13 +30,13 @@ from tests.behaviour.transcript_strategies import (
 from tests.conversations import user_message
 from tests.fuzz.mutations import damaged
 from tests.fuzz.target import Target, as_case, check_sentence, read_case
-from tests.unit.transcript.secret_shapes import SHAPES
+from tests.unit.transcript.log.secret_shapes import SHAPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["REDACTION", "STORES", "TRANSCRIPT_BYTES", "TRANSCRIPT_DAMAGE"]
 

@@ -27,8 +27,8 @@ from promptkit.errors import (
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Mapping

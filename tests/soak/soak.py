@@ -31,10 +31,10 @@ from promptkit.testing.server import (
     serve,
     server_error,
 )
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.jsonl.validate import find_problems
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.behaviour.transcript_strategies import MEMORY
 from tests.conversations import summary_reply
 from tests.paths import ROOT

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.soak.conversation import CancelAt
 from tests.soak.soak import Account, soak
 

@@ -15,8 +15,8 @@ from promptkit.cli.input.model import open_model
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

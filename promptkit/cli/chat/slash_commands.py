@@ -11,8 +11,8 @@ from promptkit.cli.output.terminal import clip, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.jsonl.store import JsonlStore
+from promptkit.transcript.log.entries import Checkpoint, Edit
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Message
     from promptkit.rendering.prune.removals import Removal
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["SlashCommands", "format_usage", "shorten_entry"]
 

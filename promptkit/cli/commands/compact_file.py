@@ -31,10 +31,10 @@ from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.jsonl.records import entry_to_json
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_summary_message, build_view
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_summary_message, build_view
+from promptkit.transcript.stores.jsonl.records import entry_to_json
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["CompactOptions", "compact_file"]
 

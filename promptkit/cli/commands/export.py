@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "check_output",
@@ -80,7 +80,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that
     `promptkit import` reads.
     """
-    from promptkit.transcript.redaction import redact_secrets
+    from promptkit.transcript.log.redaction import redact_secrets
 
     if isinstance(output, str):
         usage_error(
@@ -97,8 +97,8 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
 def read_transcript(file: Path | str) -> Transcript:
     """Read a transcript or a recording, or end the program with a sentence."""
     from promptkit.lab.recordings.importing import read_recording
-    from promptkit.transcript.store import InMemoryStore
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.stores.store import InMemoryStore
 
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
     if not entries:

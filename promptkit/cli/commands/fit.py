@@ -204,7 +204,7 @@ def _fit_one(  # noqa: PLR0913  # keywords
     from promptkit.lab.recordings.exporting import messages_from_entries
     from promptkit.lab.recordings.importing import detect_format
     from promptkit.lab.recordings.reading.source import open_source
-    from promptkit.transcript.entries import CustomEntry
+    from promptkit.transcript.log.entries import CustomEntry
 
     check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
     from promptkit.messages import Json
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
 
 __all__ = ["TranscriptFile", "build_server", "mcp"]
 
@@ -58,7 +58,7 @@ def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
     With several files, the tool has an argument that names one of them. The command ends when stdin
     does.
     """
-    from promptkit.transcript.redaction import redact_secrets
+    from promptkit.transcript.log.redaction import redact_secrets
 
     if max_tokens < 1:
         usage_error("--max-tokens must be at least 1.")
@@ -96,9 +96,9 @@ class TranscriptFile:
 
         Raises TranscriptError if the file cannot be read.
         """
-        from promptkit.transcript.jsonl.reader import StoredEntry, TranscriptReader
-        from promptkit.transcript.store import InMemoryStore
-        from promptkit.transcript.transcript import Transcript
+        from promptkit.transcript.log.transcript import Transcript
+        from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
+        from promptkit.transcript.stores.store import InMemoryStore
 
         try:
             status = self.file.stat()

@@ -412,7 +412,7 @@ def _show(
 
 def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path | None) -> None:
     """Check, before anything is played, that the output files can be written."""
-    from promptkit.transcript.addresses import is_url
+    from promptkit.transcript.stores.addresses import is_url
 
     if plot:
         from promptkit.bench.plot import check_drawable

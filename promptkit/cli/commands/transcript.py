@@ -94,8 +94,8 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error:
     the next writer removes it.
     """
-    from promptkit.transcript.addresses import StoreReader, open_reader
-    from promptkit.transcript.jsonl.validate import find_problems
+    from promptkit.transcript.stores.addresses import StoreReader, open_reader
+    from promptkit.transcript.stores.jsonl.validate import find_problems
 
     reader = open_reader(_check_exists(file))
     name = escape_control_chars(str(file))
@@ -156,8 +156,8 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
     --json, print one JSON object per line.
     """
     from promptkit.cli.output.transcript import entry_role, entry_texts, short_id
-    from promptkit.transcript.addresses import open_reader
-    from promptkit.transcript.jsonl.reader import StoredEntry
+    from promptkit.transcript.stores.addresses import open_reader
+    from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
     try:
         regex = re.compile(
@@ -288,7 +288,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
 @JSON
 def list_(*, place: Path | str, as_json: bool) -> None:
     """Print the addresses of the transcripts in a folder, a database or object storage, one on each line."""
-    from promptkit.transcript.addresses import list_transcripts
+    from promptkit.transcript.stores.addresses import list_transcripts
 
     if isinstance(place, Path) and not place.is_dir():
         usage_error(f"there is no folder {place}.")

@@ -11,17 +11,17 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, read_width
-from promptkit.transcript.addresses import open_reader
-from promptkit.transcript.jsonl.reader import StoredEntry
-from promptkit.transcript.statistics import TranscriptTotals
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.statistics import TranscriptTotals
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.addresses import open_reader
+from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.lab.replay.request_log import ConversationLog
     from promptkit.messages import Message
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["collect_recording_stats", "collect_stats", "print_stats"]
 

@@ -25,9 +25,9 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.store import InMemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from promptkit.cli.demo.replay import DemoReplay, DemoRequest
     from promptkit.compaction.events import CompactionCommitted
-    from promptkit.transcript.entries import Checkpoint
+    from promptkit.transcript.log.entries import Checkpoint
 
 __all__ = ["print_replay", "replay_to_json"]
 

@@ -15,8 +15,7 @@ import click
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import clip, escape_control_chars, read_width
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.transcript.addresses import open_reader
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -29,16 +28,17 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.reader import StoredEntry
-from promptkit.transcript.jsonl.records import entry_to_json
-from promptkit.transcript.transcript import EntryTree
+from promptkit.transcript.log.transcript import EntryTree
+from promptkit.transcript.stores.addresses import open_reader
+from promptkit.transcript.stores.jsonl.reader import StoredEntry
+from promptkit.transcript.stores.jsonl.records import entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from promptkit.messages import Json, Message, Part
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["STYLES", "entry_role", "entry_texts", "first_line", "short_id", "show_entries"]
 

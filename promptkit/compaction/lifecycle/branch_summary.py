@@ -17,18 +17,18 @@ from promptkit.compaction.summarizers.summarizer import add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.estimates import HeuristicTokenizer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage
-from promptkit.transcript.view import build_summary_message, build_view
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, CustomMessage
+from promptkit.transcript.log.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["build_branch_items", "find_abandoned_entries", "switch_branch"]
 

@@ -19,8 +19,8 @@ from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptEr
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.estimates import HeuristicTokenizer
-from promptkit.transcript.entries import CustomMessage, MessageEntry, Observation, Setting
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import CustomMessage, MessageEntry, Observation, Setting
+from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.store import TranscriptStore
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.view import TranscriptView
+    from promptkit.transcript.stores.store import TranscriptStore
 
 __all__ = ["PARENT_SETTING", "Handoff", "handoff", "make_handoff_summarizer"]
 

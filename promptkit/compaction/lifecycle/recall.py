@@ -16,16 +16,16 @@ from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError
 from promptkit.fitting.choose import split_blocks
-from promptkit.transcript.search import extract_words, list_lines
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.search import extract_words, list_lines
+from promptkit.transcript.log.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
 
 __all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
 

@@ -19,20 +19,20 @@ from promptkit.messages import ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.entries import CustomMessage, MessageEntry
-from promptkit.transcript.entry_sequence import EntrySequence, iter_redactions
-from promptkit.transcript.search import extract_words, list_lines
-from promptkit.transcript.store import SearchableStore
+from promptkit.transcript.log.entries import CustomMessage, MessageEntry
+from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
+from promptkit.transcript.log.search import extract_words, list_lines
+from promptkit.transcript.stores.store import SearchableStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
     from promptkit.messages import Json, Message, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "PAGE_TOKENS",

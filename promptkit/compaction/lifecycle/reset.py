@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.entries import MessageEntry, Reset
-from promptkit.transcript.store import ArchivingStore
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import MessageEntry, Reset
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.store import ArchivingStore
 
 if TYPE_CHECKING:
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "DailyReset",

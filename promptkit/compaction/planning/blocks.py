@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.fitting.choose import split_blocks
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "Block",

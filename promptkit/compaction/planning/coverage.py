@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.blocks import is_checkpoint_item
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.entry_sequence import find_entry
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.entry_sequence import find_entry
+from promptkit.transcript.log.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["find_covered_entries", "find_covered_items"]
 

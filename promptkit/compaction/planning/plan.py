@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "TARGET_SHARE",

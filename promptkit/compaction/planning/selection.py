@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import TranscriptView, ViewItem
+    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 __all__ = [
     "Keep",

@@ -11,14 +11,14 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.view import escape_block_tags
+from promptkit.transcript.log.view import escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "MARKER",

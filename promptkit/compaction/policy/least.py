@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["LeastSize", "compacts_overflow", "count_newest", "describe_largest"]
 

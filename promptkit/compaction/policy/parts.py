@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from promptkit.messages import Message
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["UsageByPart", "count_parts", "find_summary_ids"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint, Edit, MessageEntry, Reset
-from promptkit.transcript.entry_sequence import find_entry
-from promptkit.transcript.view import UNREPLAYABLE_FINISHES
+from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript.log.entry_sequence import find_entry
+from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import TranscriptView, ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 __all__ = [
     "FACTOR_RANGE",

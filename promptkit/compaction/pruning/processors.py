@@ -23,13 +23,13 @@ from promptkit.fitting.history import describe_omitted
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.view import TranscriptView
 
 __all__ = [
     "LastResort",

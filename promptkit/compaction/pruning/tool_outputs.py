@@ -20,8 +20,8 @@ from promptkit.compaction.pruning.messages import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tools import is_error_result
-from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
-from promptkit.transcript.view import TranscriptView, ViewBuilder
+from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
+from promptkit.transcript.log.view import TranscriptView, ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.pruning.messages import Reduction
     from promptkit.messages import Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "CappedView",

@@ -1,6 +1,6 @@
 """Archives of what a compaction drops from the view: compressed files of their own, `0001-….jsonl.gz`, that can be listed and read.
 
-The transcript keeps these entries, too. `promptkit.transcript.jsonl.archive` moves them out of the
+The transcript keeps these entries, too. `promptkit.transcript.stores.jsonl.archive` moves them out of the
 transcript's own file.
 """
 
@@ -21,8 +21,8 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
 from promptkit.errors import TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES, open_gzip, read_lines, replace_file
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.format import (
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     EntryLine,
     Header,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from promptkit.compaction.compactor import DraftSummary
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
 

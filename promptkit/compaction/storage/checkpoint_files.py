@@ -18,16 +18,16 @@ from filelock import FileLock
 from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.files import replace_file
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import find_edits
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.view import find_edits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set as AbstractSet
     from concurrent.futures import Future
     from typing import BinaryIO
 
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "CheckpointDirectory",

@@ -22,7 +22,7 @@ from promptkit.compaction.summarizers.summarizer import MEMORIES
 from promptkit.errors import ModelError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.transcript import Transcript
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "MEMORIES_TEMPLATE",

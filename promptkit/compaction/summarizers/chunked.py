@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["ChunkedSummarizer"]
 

@@ -26,13 +26,13 @@ from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.tools import is_error_result
-from promptkit.transcript.redaction import redact_json
+from promptkit.transcript.log.redaction import redact_json
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.messages import Json, Message, ToolCall
-    from promptkit.transcript.redaction import Redactor
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "Command",

@@ -20,7 +20,7 @@ from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import render_async
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.redaction import redact_message
+from promptkit.transcript.log.redaction import redact_message
 
 if TYPE_CHECKING:
     import os

@@ -9,8 +9,8 @@ import attrs
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import OpaquePart
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import build_summary_message, build_view
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
     from promptkit.providers.openai.compact import CompactedInput
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "CompactingModel",

@@ -32,7 +32,7 @@ from promptkit.messages import (
 )
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.renderer import render_async
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.view import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

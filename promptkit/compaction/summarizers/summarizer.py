@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message
     from promptkit.providers.model import Model, Reply
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = [
     "MEMORIES",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.lab.recordings.reading.remote import is_remote, list_remote
-from promptkit.transcript.addresses import is_conversation, list_transcripts
+from promptkit.transcript.stores.addresses import is_conversation, list_transcripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from promptkit.lab.replay.results import FileResult, result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript.addresses import is_url, open_store
+from promptkit.transcript.stores.addresses import is_url, open_store
 from promptkit.wire.anthropic import tools_to_anthropic
 from promptkit.wire.chat import tools_to_chat
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from promptkit.files import write_output
 from promptkit.lab.corpus.state import CorpusError
 from promptkit.lab.recordings.reading.remote import is_remote, remote_exists, write_remote
-from promptkit.transcript.addresses import is_conversation
+from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -20,7 +20,7 @@ from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
 from promptkit.lab.replay.results import describe_failure
 from promptkit.lab.replay.runner import LOST_WORKER
-from promptkit.transcript.addresses import is_conversation
+from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

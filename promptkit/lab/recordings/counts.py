@@ -10,7 +10,7 @@ import attrs
 from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.tools import is_error_result
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomEntry,
     CustomMessage,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from promptkit.lab.recordings.reading.format import Batch
     from promptkit.messages import Message
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["THINKING_TYPES", "RecordingCounts", "RecordingTotals"]
 

@@ -25,10 +25,15 @@ from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import Batch, read_head
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.recordings.reading.source import open_source
-from promptkit.transcript.addresses import create_conversation, is_conversation, is_url, open_reader
-from promptkit.transcript.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import ReadProblem
+from promptkit.transcript.stores.addresses import (
+    create_conversation,
+    is_conversation,
+    is_url,
+    open_reader,
+)
+from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 
     from promptkit.lab.recordings.reading.format import RecordingFormat
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["AUTO", "FORMATS", "ImportResult", "detect_format", "import_recording", "read_recording"]
 

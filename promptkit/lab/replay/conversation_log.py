@@ -29,8 +29,8 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.prices import BilledTokens, PriceError
-from promptkit.transcript.entries import Checkpoint, MessageEntry, Reset
-from promptkit.transcript.view import ViewBuilder
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry, Reset
+from promptkit.transcript.log.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.simulate import SimulatedRequest
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.tokens.prices import Price, Prices
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.view import ViewItem
 
 __all__ = ["RECORDED", "LogOptions", "log_conversation", "log_path"]
 

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.messages import OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.jsonl.records import message_to_json
+from promptkit.transcript.stores.jsonl.records import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

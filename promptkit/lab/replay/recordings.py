@@ -11,14 +11,14 @@ from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import OpaquePart, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.transcript.entries import MessageEntry, Setting
+from promptkit.transcript.log.entries import MessageEntry, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from promptkit.messages import Json, Message, Part
-    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.log.entries import Entry, EntryPayload
 
 __all__ = [
     "Recording",

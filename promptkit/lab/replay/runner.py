@@ -21,9 +21,9 @@ from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, price_totals
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
-from promptkit.transcript.addresses import is_conversation, open_reader
-from promptkit.transcript.jsonl.format import encode_batch
-from promptkit.transcript.jsonl.reader import StoredEntry
+from promptkit.transcript.stores.addresses import is_conversation, open_reader
+from promptkit.transcript.stores.jsonl.format import encode_batch
+from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,7 +16,7 @@ from promptkit.errors import (
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from promptkit.agent.prompt import Prompt
     from promptkit.testing.scripted_model import Step
     from promptkit.tools import ToolOutput
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.transcript import Transcript
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.transcript import Transcript
 
 __all__ = [
     "READ",

@@ -9,7 +9,7 @@ from promptkit.fitting import describe_omitted
 from promptkit.pairing import MISSING_TOOL_RESULT, pair_tool_calls
 from promptkit.rendering.renderer import Renderer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.view import build_summary_message
 
 TOKENIZER = WordTokenizer()
 SUMMARY = build_summary_message("what was before")

@@ -36,9 +36,9 @@ from promptkit.rendering.expand import expansion as expand
 from promptkit.rendering.expand.build import build_round
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import tokenizer_for
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_summary_message
 from tests.behaviour.conversation_strategies import talks
 from tests.conversations import ConversationBuilder, summary_reply, summary_text, words
 from tests.examples import examples

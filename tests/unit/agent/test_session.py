@@ -24,11 +24,11 @@ from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import MessageEntry
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import MessageEntry
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_summary_message
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.summarizers.writers import WRITTEN

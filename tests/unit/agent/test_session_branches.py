@@ -22,10 +22,10 @@ from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import BranchSummary
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import BranchSummary
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import summary_reply, words
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.scripted_model import Request
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 
 def session_of(model: ScriptedModel, **arguments: object) -> AgentSession:

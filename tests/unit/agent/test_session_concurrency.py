@@ -15,9 +15,9 @@ from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgre
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Edit
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import Edit
+from promptkit.transcript.log.view import build_summary_message
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import words
 from tests.unit.agent.holding import calls, checkpoints, held, said, turn_and_rest
 from tests.unit.compaction.summarizers.writers import WRITTEN

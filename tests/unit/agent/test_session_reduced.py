@@ -16,7 +16,7 @@ from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Edit
+from promptkit.transcript.log.entries import Edit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,9 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript import JsonlStore
-from promptkit.transcript.entries import Edit, Setting
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.entries import Edit, Setting
+from promptkit.transcript.log.view import build_summary_message
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import summary_reply, words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
 from tests.unit.compaction.summarizers.writers import WRITTEN

@@ -17,8 +17,8 @@ from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.store import InMemoryStore
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 

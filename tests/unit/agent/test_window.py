@@ -35,7 +35,7 @@ from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import CalibratedTokenizer, ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry
-from promptkit.transcript.view import TranscriptView, ViewBuilder, build_view
+from promptkit.transcript.log.view import TranscriptView, ViewBuilder, build_view
 from tests.conversations import summary_reply, words
 
 if TYPE_CHECKING:

@@ -12,15 +12,15 @@ from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.events import Events
 from promptkit.compaction.replacement import Replacement
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = ["Made", "checkpoint", "compact", "made"]
 

@@ -14,8 +14,8 @@ from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 

@@ -32,11 +32,11 @@ from promptkit.errors import CompactionInProgressError, SummaryError, Transcript
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.transcript.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_summary_message, build_view
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Reset
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_summary_message, build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
 from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.examples import examples
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.transcript.entries import Entry, EntryPayload
+    from promptkit.transcript.log.entries import Entry, EntryPayload
 
 
 def test_a_compaction_shows_the_summary_and_what_was_kept() -> None:

@@ -21,8 +21,8 @@ from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint, Edit
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import words
 from tests.unit.compaction.controllers import BUDGET, Kept, grown, kept, run, turns
 from tests.unit.compaction.summarizers.writers import Recorder, Writer, state

@@ -14,8 +14,8 @@ from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactRes
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Entry
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder, Writer
 

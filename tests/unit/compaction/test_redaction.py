@@ -22,8 +22,8 @@ from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.redaction import redact_secrets
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.redaction import redact_secrets
 from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.unit.compaction.summarizers.tasks import TOKENIZER
 from tests.unit.compaction.summarizers.writers import Writer

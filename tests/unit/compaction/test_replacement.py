@@ -28,11 +28,11 @@ from promptkit.errors import SummaryError
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import BLOCK_TAGS, build_view
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import BLOCK_TAGS, build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.conversation_strategies import TOKENIZER as FRAMED, keeps, talks
 from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.stores.store import TranscriptStore
 
 
 TOKENIZER = WordTokenizer()

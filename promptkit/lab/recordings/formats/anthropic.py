@@ -18,7 +18,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["AnthropicFormat"]
 

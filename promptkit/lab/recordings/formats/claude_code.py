@@ -40,8 +40,8 @@ from promptkit.lab.recordings.reading.json_values import (
 from promptkit.lab.recordings.reading.messages import read_anthropic_content, usage_from_anthropic
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
-from promptkit.transcript.store import ReadProblem
+from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["ClaudeCodeFormat"]
 

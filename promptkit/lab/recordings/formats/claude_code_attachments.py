@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from promptkit.lab.recordings.reading.json_values import as_object, as_objects, as_text
 from promptkit.lab.recordings.reading.messages import read_anthropic_content
 from promptkit.messages import ImagePart, Message, Part
-from promptkit.transcript.entries import CustomMessage, MessageEntry
+from promptkit.transcript.log.entries import CustomMessage, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,15 +15,15 @@ import attrs
 from promptkit.lab.recordings.reading.conversations import IdAllocator
 from promptkit.lab.recordings.reading.json_values import as_text
 from promptkit.messages import Message, Part, ToolCall, Usage
-from promptkit.transcript.entries import Checkpoint, CustomMessage, Entry, MessageEntry, Setting
-from promptkit.transcript.transcript import LEAF_SETTING
+from promptkit.transcript.log.entries import Checkpoint, CustomMessage, Entry, MessageEntry, Setting
+from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.messages import ContentBlocks
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = [
     "Conversation",

@@ -26,8 +26,8 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
-from promptkit.transcript.store import ReadProblem
+from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["CodexFormat"]
 

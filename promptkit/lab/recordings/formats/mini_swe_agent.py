@@ -15,7 +15,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
-from promptkit.transcript.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["MiniSweAgentFormat"]
 

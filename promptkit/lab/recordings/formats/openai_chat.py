@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
 from promptkit.lab.recordings.reading.format import read_head
 from promptkit.lab.recordings.reading.messages import read_chat_message
-from promptkit.transcript.entries import CustomEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

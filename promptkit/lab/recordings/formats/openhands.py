@@ -26,7 +26,7 @@ from promptkit.lab.recordings.reading.messages import (
     usage_from_openai,
 )
 from promptkit.messages import ImagePart, Message, Part, ToolCall
-from promptkit.transcript.entries import CustomEntry, MessageEntry, Observation, Setting
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["OpenHandsFormat"]
 

@@ -27,7 +27,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -36,7 +36,7 @@ from promptkit.transcript.entries import (
     MessageEntry,
     Setting,
 )
-from promptkit.transcript.store import ReadProblem
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["PiFormat"]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.format import Batch
-from promptkit.transcript.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
-from promptkit.transcript.jsonl.format import header_from_line
-from promptkit.transcript.jsonl.reader import (
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
+from promptkit.transcript.stores.jsonl.format import header_from_line
+from promptkit.transcript.stores.jsonl.reader import (
     LineScanner,
     ReadPosition,
     StoredEntry,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from promptkit.lab.recordings.reading.format import FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import ReadProblem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.store import ReadProblem
 
 __all__ = ["PromptkitFormat", "batches_from_items"]
 

@@ -10,7 +10,7 @@ from promptkit.lab.recordings.reading.format import read_head
 from promptkit.lab.recordings.reading.json_values import as_text, omit_fields
 from promptkit.lab.recordings.reading.messages import read_chat_message
 from promptkit.messages import Message
-from promptkit.transcript.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = ["SweAgentFormat"]
 

@@ -9,8 +9,8 @@ import attrs
 
 from promptkit.lab.recordings.reading.format import Batch
 from promptkit.lab.recordings.reading.json_stream import split_members
-from promptkit.transcript.entries import CustomEntry, Entry, Label, MessageEntry
-from promptkit.transcript.store import ReadProblem
+from promptkit.transcript.log.entries import CustomEntry, Entry, Label, MessageEntry
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_stream import JsonPath
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = [
     "ConversationWriter",

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import ReadProblem
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.store import ReadProblem
 
 __all__ = ["Batch", "FileHead", "RecordingFormat", "read_head"]
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from promptkit.messages import Json
-from promptkit.transcript.entries import CustomEntry
+from promptkit.transcript.log.entries import CustomEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection

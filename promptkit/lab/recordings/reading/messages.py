@@ -30,12 +30,12 @@ from promptkit.messages import (
 )
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.messages import Json
-    from promptkit.transcript.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryPayload
 
 __all__ = [
     "ANTHROPIC",

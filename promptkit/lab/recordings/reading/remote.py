@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.addresses import is_conversation, is_url
-from promptkit.transcript.objects import describe_object_error, open_bucket
+from promptkit.transcript.stores.addresses import is_conversation, is_url
+from promptkit.transcript.stores.objects import describe_object_error, open_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

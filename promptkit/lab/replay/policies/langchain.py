@@ -20,7 +20,7 @@ from promptkit.compaction.summarizers.defaults import (
 from promptkit.errors import SummaryError
 from promptkit.lab.replay.policies.strategy import SummaryCall
 from promptkit.messages import Message, Usage
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from promptkit.elements.layout import Group
 from promptkit.errors import ContextWindowFullError
 from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH
 from promptkit.lab.replay.policies.summary_cost import make_metered_summarizer
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.store import InMemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

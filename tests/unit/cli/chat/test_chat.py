@@ -11,9 +11,9 @@ import pytest
 
 from promptkit import Message
 from promptkit.cli.main import main
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.examples import keep_first
 from tests.unit.cli.chat.chatting import NAMES, SCRIPT, chat, environment, fill
 

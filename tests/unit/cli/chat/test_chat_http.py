@@ -13,9 +13,9 @@ from benchmarks.conversation_script import is_summary_request
 from promptkit import Message, ToolCall
 from promptkit.cli.main import main
 from promptkit.testing.server import Hang, Rule, api_error, serve
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.unit.cli.chat.chatting import SCRIPT, chat, environment, fill
 
 if TYPE_CHECKING:

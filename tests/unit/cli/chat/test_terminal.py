@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 import pytest
 
 from promptkit.testing.server import Hang, serve
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.unit.cli.chat.chatting import NAMES, SCRIPT, environment, fill
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from promptkit.cli.main import main
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.testing.server import api_error, serve
 from promptkit.tokens import tokenizer_for
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import summary_reply, summary_text
 
 if TYPE_CHECKING:

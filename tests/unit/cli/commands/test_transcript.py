@@ -11,7 +11,7 @@ import pytest
 from promptkit import Message, ToolCall, Usage
 from promptkit.cli.main import main
 from promptkit.cli.output.terminal import clip, escape_control_chars
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -24,8 +24,8 @@ from promptkit.transcript.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,8 +19,8 @@ from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import BranchSummary, Entry
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import BranchSummary, Entry
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import ConversationBuilder
 from tests.unit.compaction.summarizers.writers import Writer
 

@@ -14,11 +14,11 @@ from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
-from promptkit.transcript.entries import Checkpoint, CustomMessage
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint, CustomMessage
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import ConversationBuilder
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.transcript.entries import Entry
-    from promptkit.transcript.store import TranscriptStore
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.store import TranscriptStore
 
 GOAL = "Port the parser to Rust."
 

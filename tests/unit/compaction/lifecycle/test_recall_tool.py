@@ -16,7 +16,7 @@ from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool, sugg
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Edit
+from promptkit.transcript.log.entries import Edit
 from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
 

@@ -20,10 +20,10 @@ from promptkit.compaction.lifecycle.reset import (
 from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
 from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
-from promptkit.transcript.entries import Reset
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Reset
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import ConversationBuilder, assistant_message, user_message
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.lifecycle.reset import ResetPolicy
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)
 

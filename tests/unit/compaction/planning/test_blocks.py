@@ -13,8 +13,8 @@ from promptkit.compaction.planning.blocks import (
     starts_turn,
 )
 from promptkit.messages import Message, ToolCall
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.view import ViewItem, build_summary_message
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.view import ViewItem, build_summary_message
 from tests.conversations import ConversationBuilder
 
 

@@ -25,7 +25,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import build_summary_message, build_view
+from promptkit.transcript.log.view import build_summary_message, build_view
 from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:

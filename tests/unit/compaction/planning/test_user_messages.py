@@ -9,7 +9,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer()

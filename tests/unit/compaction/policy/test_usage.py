@@ -18,12 +18,12 @@ from promptkit.compaction.policy.usage import (
 )
 from promptkit.messages import ImagePart, Message, Usage
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, MessageEntry
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry
+from promptkit.transcript.log.view import build_view
 from tests.conversations import ConversationBuilder, user_message, words
 
 if TYPE_CHECKING:
-    from promptkit.transcript.view import TranscriptView
+    from promptkit.transcript.log.view import TranscriptView
 
 TOKENIZER = WordTokenizer(per_message=1)
 

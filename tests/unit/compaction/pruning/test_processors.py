@@ -14,7 +14,7 @@ from promptkit.fitting import describe_omitted
 from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.view import build_summary_message
 from tests.conversations import (
     ConversationBuilder,
     assistant_message,

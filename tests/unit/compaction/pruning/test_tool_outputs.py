@@ -24,8 +24,8 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.tools import ToolResult
-from promptkit.transcript.entries import PRUNED_REASON, SUPERSEDED_REASON
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
+from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import ConversationBuilder, words
 
 TOKENIZER = WordTokenizer(per_image=100)

@@ -14,9 +14,9 @@ from promptkit.compaction.replacement import Replacement
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor, read_archive
 from promptkit.errors import TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint, Edit
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint, Edit
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 
 class Full(InMemoryStore):

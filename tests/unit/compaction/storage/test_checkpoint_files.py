@@ -23,9 +23,9 @@ from promptkit.compaction.storage.checkpoint_files import (
     title_from_summary,
 )
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, Entry
-from promptkit.transcript.store import InMemoryStore
-from promptkit.transcript.transcript import Transcript
+from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Edit, Entry
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
 

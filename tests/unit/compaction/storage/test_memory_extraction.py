@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 TOKENIZER = WordTokenizer()
 NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)

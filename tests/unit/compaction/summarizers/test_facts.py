@@ -24,7 +24,7 @@ from promptkit.compaction.summarizers.facts import (
 )
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 from tests.conversations import ConversationBuilder
 
 THOUGHT = OpaquePart(

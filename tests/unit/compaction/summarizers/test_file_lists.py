@@ -20,7 +20,7 @@ from promptkit.compaction.summarizers.file_lists import (
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.messages import Json, Message, ToolCall
 from promptkit.testing import WordTokenizer
-from promptkit.transcript.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint
 from tests.conversations import ConversationBuilder
 
 TOKENIZER = WordTokenizer()

@@ -25,7 +25,7 @@ from promptkit.messages import (
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.view import ViewItem, build_summary_message
+from promptkit.transcript.log.view import ViewItem, build_summary_message
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
     SUMMARY,

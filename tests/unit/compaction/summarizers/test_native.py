@@ -18,10 +18,10 @@ from promptkit.providers.openai.client import OpenAIModel
 from promptkit.providers.openai.compact import summary_from_compaction
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
-from promptkit.transcript.entries import Checkpoint
-from promptkit.transcript.jsonl.store import JsonlStore
-from promptkit.transcript.transcript import Transcript
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.log.view import build_view
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.wire import to_anthropic, to_responses
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import nothing_new, refusal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.selection import Keep
     from promptkit.messages import Json, Message
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 TOKENIZER = WordTokenizer()
 

@@ -15,7 +15,7 @@ from promptkit.compaction.summarizers.quirks import (
     remove_orphans,
 )
 from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall
-from promptkit.transcript.view import build_summary_message
+from promptkit.transcript.log.view import build_summary_message
 
 CLAUDE = Quirks(keep_thinking=True, hidden_calls="tool_search")
 THOUGHT = OpaquePart(

@@ -21,7 +21,7 @@ from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
-    from promptkit.transcript.view import ViewItem
+    from promptkit.transcript.log.view import ViewItem
 
 TOKENIZER = WordTokenizer()
 

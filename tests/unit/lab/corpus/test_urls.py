@@ -18,7 +18,7 @@ from promptkit.lab.corpus import FitJob, ImportJob, list_inputs, run_job
 from promptkit.lab.engines import open_engine
 from promptkit.lab.recordings.importing import import_recording
 from promptkit.lab.recordings.reading.remote import remote_exists, write_remote
-from promptkit.transcript.addresses import list_transcripts
+from promptkit.transcript.stores.addresses import list_transcripts
 from tests.servers import s3_server
 
 if TYPE_CHECKING:

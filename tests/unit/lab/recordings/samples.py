@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit import Message
     from promptkit.lab.recordings.counts import RecordingCounts
     from promptkit.lab.recordings.reading.format import Batch
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 Record = dict[str, Any]
 

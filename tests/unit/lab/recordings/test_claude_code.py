@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit.lab.recordings.counts import RecordingCounts
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
 from promptkit.transcript import Checkpoint, build_view
-from promptkit.transcript.entries import CustomEntry, MessageEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
 from tests.unit.lab.recordings.samples import (
     CLAUDE,
     answer,

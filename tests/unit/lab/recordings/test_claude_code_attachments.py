@@ -8,7 +8,7 @@ import pytest
 
 from promptkit.lab.replay.recordings import recordings_from_entries
 from promptkit.messages import ImagePart
-from promptkit.transcript.entries import CustomEntry, CustomMessage, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, CustomMessage, MessageEntry
 from tests.unit.lab.recordings.samples import (
     PNG,
     WHEN,

@@ -16,7 +16,7 @@ from promptkit.lab.recordings.exporting import (
 )
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript import Checkpoint, InMemoryStore, build_view
-from promptkit.transcript.entries import MessageEntry
+from promptkit.transcript.log.entries import MessageEntry
 from tests.examples import examples
 from tests.unit.lab.recordings.samples import CLAUDE, SAMPLES, lines, read_text
 

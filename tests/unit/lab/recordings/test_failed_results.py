@@ -11,7 +11,7 @@ from promptkit import Message
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.lab.recordings.exporting import to_anthropic_json
 from promptkit.tools import is_error_result
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 from tests.unit.lab.recordings.samples import (
     MINI,
     WHEN,

@@ -17,7 +17,7 @@ from promptkit.lab.recordings.counts import RecordingCounts
 from promptkit.lab.recordings.formats.codex import MAX_USER_CHARACTERS
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.transcript import Checkpoint, build_view
-from promptkit.transcript.entries import (
+from promptkit.transcript.log.entries import (
     BranchSummary,
     CustomEntry,
     CustomMessage,

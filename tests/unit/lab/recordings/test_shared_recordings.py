@@ -13,8 +13,8 @@ import pytest
 from promptkit import JsonlStore, Transcript
 from promptkit.lab.recordings.importing import import_recording
 from promptkit.transcript import build_view
-from promptkit.transcript.jsonl.reader import TranscriptReader
-from promptkit.transcript.jsonl.validate import find_problems
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.paths import SHARED, needs_shared
 
 TRANSCRIPTS = SHARED / "transcripts"
@@ -225,7 +225,7 @@ def test_what_the_agent_was_shown_after_a_compaction_is_shown() -> None:
     behind = [record for record in records[start + 1 :] if record["type"] in ("user", "assistant")]
     answers = {record["message"]["id"] for record in behind if record["type"] == "assistant"}
     from promptkit.lab.recordings.importing import read_recording
-    from promptkit.transcript.store import InMemoryStore
+    from promptkit.transcript.stores.store import InMemoryStore
 
     transcript = Transcript(
         InMemoryStore([entry for _, batch in read_recording(path) for entry in batch.entries])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from promptkit import JsonlStore, Message, Transcript
 from promptkit.lab.replay.recordings import Recording, recording_from_messages
-from promptkit.transcript.entries import MessageEntry
+from promptkit.transcript.log.entries import MessageEntry
 from tests.conversations import assistant_message, call_message, result_message, user_message
 
 if TYPE_CHECKING:

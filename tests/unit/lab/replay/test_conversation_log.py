@@ -27,8 +27,8 @@ from promptkit.lab.replay.simulate import Simulation
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
-from promptkit.transcript.entries import Checkpoint, MessageEntry, Reset
-from promptkit.transcript.view import build_view
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry, Reset
+from promptkit.transcript.log.view import build_view
 from tests.behaviour.transcript_strategies import transcripts
 from tests.conversations import assistant_message, user_message
 from tests.examples import examples
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from promptkit import Message
     from promptkit.lab.replay.request_log import ConversationLog, RequestLog
     from promptkit.lab.replay.simulate import SimulatedRequest
-    from promptkit.transcript.entries import Entry
+    from promptkit.transcript.log.entries import Entry
 
 PRICES = read_prices()
 OPTIONS = LogOptions(prices=PRICES, model="gpt-5")

@@ -11,7 +11,7 @@ from promptkit import Message, ToolDefinition, Transcript
 from promptkit.errors import TranscriptError
 from promptkit.lab.replay.recordings import read_recordings, recordings_from_entries
 from promptkit.messages import OpaquePart, Usage
-from promptkit.transcript.entries import Checkpoint, CustomEntry, Edit, MessageEntry, Setting
+from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Edit, MessageEntry, Setting
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import (
     long_conversation,

@@ -21,7 +21,7 @@ from promptkit.providers.model import Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.view import ViewItem
+from promptkit.transcript.log.view import ViewItem
 from tests.unit.lab.replay.conversations import long_conversation
 
 if TYPE_CHECKING:

@@ -1,0 +1,135 @@
+"""Quotes: a tool result that repeats earlier entries is stored with references to them, and its text is put together again for the view.
+
+Otherwise each look back into the transcript would be written into it in full. Entries never change,
+so a quote gives the same text for good.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.transcript.log.entries import MessageEntry, Quote
+from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from promptkit.messages import Message
+    from promptkit.transcript.log.entries import Entry
+
+__all__ = ["QUOTE_MARK", "find_sources", "quote_sources", "restore_quotes"]
+
+QUOTE_MARK = "[…]"
+"""Stands in the stored text for each quote."""
+
+MIN_QUOTE_CHARACTERS = 200
+"""A shorter repetition is stored as it is: a reference takes about 80 bytes."""
+
+MAX_SEARCHES = 100
+"""Searches in earlier entries for one result, so that a result of very many lines takes no long
+time."""
+
+_HEADING = re.compile(
+    r"^\[(?:[^\]\n]{0,200}?\bentry ([^\s;,\]]{1,200})[^\]\n]*+\]$|there is more: )", re.MULTILINE
+)
+"""A heading in the results of the tool `recall`: it names the entry that the following lines are
+from. Or the line that ends them."""
+
+
+def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> MessageEntry:
+    """Return the entry of a tool result, with quotes in place of long passages of the entries that its headings name.
+
+    Args:
+        message: The message. Messages that are not tool results, or not one text, get an entry as
+            they are.
+        find: Returns the entry with an id, or None if there is none before the message.
+    """
+    if message.role != "tool" or len(message.content) != 1 or "[" not in message.text:
+        return MessageEntry(message=message)
+    stored: list[str] = []
+    quotes: list[Quote] = []
+    length = done = 0
+    for start, quote in _find_passages(message.text, find):
+        piece = message.text[done:start]
+        stored += (piece, QUOTE_MARK)
+        quotes.append(attrs.evolve(quote, at=length + len(piece)))
+        length += len(piece) + len(QUOTE_MARK)
+        done = start + quote.end - quote.start
+    if not quotes:
+        return MessageEntry(message=message)
+    text = "".join((*stored, message.text[done:]))
+    return MessageEntry(message=attrs.evolve(message, content=(text,)), quotes=tuple(quotes))
+
+
+def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> Message:
+    """Return the message of an entry with the text of its quotes.
+
+    A quote of an entry that is not found stays a mark.
+    """
+    text = entry.message.text
+    pieces: list[str] = []
+    done = 0
+    for quote in entry.quotes:
+        source = find(quote.entry)
+        if source is not None and text.startswith(QUOTE_MARK, quote.at):
+            pieces += (text[done : quote.at], _get_source_text(source)[quote.start : quote.end])
+            done = quote.at + len(QUOTE_MARK)
+    return (
+        attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),))
+        if pieces
+        else entry.message
+    )
+
+
+def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
+    """Return a function that finds the entries of a path by their ids, without those that were redacted since."""
+    redacted = {edit.target for edit in iter_redactions(path)}
+    if isinstance(path, EntrySequence):
+
+        def find(entry_id: str) -> Entry | None:
+            index = None if entry_id in redacted else path.find(entry_id)
+            return None if index is None else path[index]
+
+        return find
+    entries = {entry.id: entry for entry in path if entry.id not in redacted}
+    return entries.get
+
+
+def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[tuple[int, Quote]]:
+    """Yield the passages that are quotes, in order: where each begins in the text, and what it quotes.
+
+    Their `at` is not set.
+    """
+    headings = list(_HEADING.finditer(text))
+    searches = MAX_SEARCHES
+    ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    for heading, end in zip(headings, ends, strict=False):
+        source = find(heading[1]) if heading[1] and searches > 0 else None
+        if source is None or source.message is None:
+            continue
+        searches -= 1
+        origin = _get_source_text(source)
+        start = heading.end() + 1
+        body = text[start:end].rstrip("\n")
+        whole = origin.find(body) if len(body) >= MIN_QUOTE_CHARACTERS else -1
+        if whole >= 0:
+            yield start, Quote(entry=source.id, start=whole, end=whole + len(body))
+            continue
+        # a line that was cut has a mark at each cut
+        for match in re.finditer(r"[^…\n][^\n]+[^…\n]", body):
+            if match.end() - match.start() < MIN_QUOTE_CHARACTERS or searches <= 0:
+                continue
+            searches -= 1
+            if (at := origin.find(match[0])) >= 0:
+                yield (
+                    start + match.start(),
+                    Quote(entry=source.id, start=at, end=at + len(match[0])),
+                )
+
+
+def _get_source_text(source: Entry) -> str:
+    """Return the text of an entry with plain line feeds, as the tool `recall` shows it."""
+    return "" if source.message is None else "\n".join(source.message.text.splitlines())

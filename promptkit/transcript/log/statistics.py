@@ -1,0 +1,128 @@
+"""Statistics of a transcript, added up entry by entry.
+
+Every entry counts, also before a checkpoint and on abandoned branches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.messages import Usage
+from promptkit.transcript.log.entries import Checkpoint, MessageEntry, UnknownEntry
+from promptkit.transcript.log.transcript import EntryTree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from promptkit.messages import Message
+    from promptkit.transcript.log.entries import Entry
+
+__all__ = ["TranscriptStatistics", "TranscriptTotals", "compute_statistics"]
+
+
+@attrs.frozen(kw_only=True)
+class TranscriptStatistics:
+    """The statistics of a transcript."""
+
+    entries: int
+    """Number of entries."""
+    kinds: Mapping[str, int]
+    """Entries by kind. Entries of unknown kinds are counted under the kind that the file names."""
+    roles: Mapping[str, int]
+    """Messages by role."""
+    tool_calls: int
+    """Number of tool calls."""
+    tokens: Mapping[str, int] | None
+    """Tokens of messages by role, each message counted once; None if tokens were not counted."""
+    usage: Usage
+    """The sum of the usage that providers reported, including the requests for summaries."""
+    checkpoints: int
+    """Number of checkpoints."""
+    branches: int
+    """Number of leaves: entries without children."""
+    first: float | None
+    """When the oldest entry was written, in seconds since 1970; None for an empty transcript."""
+    last: float | None
+    """When the latest entry was written, in seconds since 1970; None for an empty transcript."""
+
+
+class TranscriptTotals:
+    """Add up the statistics of entries one by one, without keeping the entries.
+
+    Args:
+        count_tokens: Count the tokens of a message. None: do not count tokens.
+        partial: Whether older entries are missing, as in `LoadedEntries.partial`.
+    """
+
+    def __init__(
+        self, *, count_tokens: Callable[[Message], int] | None = None, partial: bool = False
+    ) -> None:
+        self.tree = EntryTree(partial=partial)
+        """The ids of the entries that were added."""
+        self._count_tokens = count_tokens
+        self._kinds: Counter[str] = Counter()
+        self._roles: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._calls = 0
+        self._usage = Usage(input_tokens=0)
+        self._times: tuple[float, float] | None = None
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry. An entry whose id was added before is ignored."""
+        if entry.id in self.tree:
+            return
+        self.tree.add(entry.id, entry.parent_id)
+        payload = entry.payload
+        self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
+        first, last = self._times or (entry.time, entry.time)
+        self._times = min(first, entry.time), max(last, entry.time)
+        if isinstance(payload, MessageEntry | Checkpoint) and payload.usage is not None:
+            self._usage = _add_usage(self._usage, payload.usage)
+        message = entry.message
+        if message is not None:
+            self._roles[message.role] += 1
+            self._calls += len(message.tool_calls)
+            if self._count_tokens is not None:
+                self._tokens[message.role] += self._count_tokens(message)
+
+    @property
+    def result(self) -> TranscriptStatistics:
+        """The statistics of all entries that were added."""
+        first, last = self._times or (None, None)
+        return TranscriptStatistics(
+            entries=len(self.tree),
+            kinds=dict(self._kinds),
+            roles=dict(self._roles),
+            tool_calls=self._calls,
+            tokens=None if self._count_tokens is None else dict(self._tokens),
+            usage=self._usage,
+            checkpoints=self._kinds["checkpoint"],
+            branches=len(self.tree.leaves()),
+            first=first,
+            last=last,
+        )
+
+
+def compute_statistics(
+    entries: Iterable[Entry], *, count_tokens: Callable[[Message], int] | None = None
+) -> TranscriptStatistics:
+    """Compute the statistics of entries.
+
+    `count_tokens` counts the tokens of a message; None: tokens are not counted.
+    """
+    totals = TranscriptTotals(count_tokens=count_tokens)
+    for entry in entries:
+        totals.add(entry)
+    return totals.result
+
+
+def _add_usage(first: Usage, second: Usage) -> Usage:
+    return Usage(
+        **{
+            field.name: getattr(first, field.name) + getattr(second, field.name)
+            for field in attrs.fields(Usage)
+        }
+    )

@@ -1,0 +1,660 @@
+"""The transcript: an append-only tree of entries, and the path that the conversation takes through it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import TranscriptConflictError, TranscriptError
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Setting
+from promptkit.transcript.log.entry_sequence import (
+    AllNumbers,
+    EntrySequence,
+    PathNumbers,
+    find_entry,
+    iter_marks,
+)
+from promptkit.transcript.log.quotes import quote_sources
+from promptkit.transcript.stores.store import IndexedStore, InMemoryStore, ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from promptkit.messages import Json, Message
+    from promptkit.transcript.log.entries import EntryPayload
+    from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
+
+__all__ = ["LEAF_SETTING", "EntryTree", "Transcript"]
+
+MAX_CONFLICTS = 1_000
+"""Other writers that may append first before `append` gives up. Each of them means that the
+conversation has grown."""
+
+RECENT_ENTRIES = 512
+"""Entries in which the call of a tool result is looked for before the whole file is searched."""
+
+LEAF_SETTING = "leaf"
+"""The name of the setting that `Transcript.rewind` writes where the conversation continues from an
+earlier entry."""
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Transcript:
+    """The full record of a conversation. Entries are appended durably and never changed.
+
+    The leaf is the entry that the next entry follows. After loading it is the entry that was
+    written last. Several threads may append to one transcript.
+
+    From a store with an index, such as `JsonlStore` for a long file, only the newest entries are
+    read. Others are read when they are needed, and not all of them are kept in memory.
+
+    Args:
+        store: Where the entries are kept. None: in memory.
+        clock: Return the time in seconds since 1970.
+        new_id: Return an id that was never used before.
+
+    >>> transcript = Transcript()
+    >>> _ = transcript.append_messages(Message(role="user", content=("What does the parser do?",)))
+    """
+
+    def __init__(
+        self,
+        store: TranscriptStore | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = _new_id,
+    ) -> None:
+        self.store: TranscriptStore = InMemoryStore() if store is None else store
+        """Where the entries are kept."""
+        self._clock = clock
+        self._new_id = new_id
+        self._lock = threading.RLock()
+        loaded = (
+            self.store.load_latest() if isinstance(self.store, IndexedStore) else self.store.load()
+        )
+        self._earlier = (
+            loaded.earlier if loaded.earlier is not None and len(loaded.earlier) else None
+        )
+        self._entries: list[Entry] = []  # after those of `_earlier`, as in all that follow
+        self._by_id: dict[str, Entry] = {}
+        self._labels: dict[str, str] = {}
+        self._stem: PathNumbers | None = None  # the part of the path that is in `_earlier`
+        self._path: list[Entry] = []
+        self._path_ids: set[str] = set()
+        self._call_ids: set[str] = set()  # ids of the tool calls on the path
+        self._tree = EntryTree(
+            partial=loaded.partial,
+            last_id="" if self._earlier is None else self._read_earlier(-1).id,
+            has=self._is_earlier,
+        )
+        self._last_stored_id = loaded.last_id
+        self.problems: tuple[ReadProblem, ...] = (
+            *loaded.problems,
+            *(self._earlier.misplaced if self._earlier else ()),
+        )
+        """What could not be read, or has a place in the tree other than the one it names, as far as
+        the store has been read."""
+        self._add_loaded(loaded, is_first_load=True)
+        self._set_leaf(self._entries[-1].id if self._entries else self._tree.last_id or None)
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Every entry of every branch, in the order in which they were written.
+
+        The sequence grows; do not change it.
+        """
+        return (
+            self._entries
+            if self._earlier is None
+            else EntrySequence(AllNumbers(self._earlier), self._entries)
+        )
+
+    @property
+    def leaf(self) -> str | None:
+        """The id of the entry that the next entry follows; None for an empty transcript."""
+        if self._path:
+            return self._path[-1].id
+        return None if self._stem is None else self._read_earlier(self._stem.leaf).id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The ids of labelled entries by label.
+
+        If a label was used twice, the later entry has it.
+        """
+        earlier = (
+            {}
+            if self._earlier is None
+            else dict(map(self._read_label, self._earlier.list_labels()))
+        )
+        return earlier | self._labels
+
+    def __len__(self) -> int:
+        return len(self._entries) + (0 if self._earlier is None else len(self._earlier))
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self._by_id or (isinstance(entry_id, str) and self._is_earlier(entry_id))
+
+    def get(self, entry_id: str) -> Entry:
+        """Return the entry with this id. Raises TranscriptError if there is none."""
+        entry = self._by_id.get(entry_id)
+        number = self._find_earlier(entry_id) if entry is None else None
+        if number is not None:
+            return self._read_earlier(number)
+        if entry is None:
+            message = f"there is no entry {entry_id!r} in this transcript."
+            raise TranscriptError(message)
+        return entry
+
+    def get_by_label(self, label: str) -> Entry:
+        """Return the entry with this label. Raises TranscriptError if there is none."""
+        labels = self._labels if label in self._labels else self.labels
+        if label not in labels:
+            message = f"no entry of this transcript is labelled {label!r}."
+            raise TranscriptError(message)
+        return self.get(labels[label])
+
+    def path(self, leaf: str | None = None) -> Sequence[Entry]:
+        """Return the entries from the root to `leaf`, by default the present leaf.
+
+        Raises TranscriptError for an unknown id.
+
+        The result does not change. In a long conversation it reads older entries when they are
+        asked for; otherwise it is a tuple.
+        """
+        if leaf is None or leaf == self.leaf:
+            stem, tail = self._stem, tuple(self._path)
+        else:
+            stem, tail = self._walk(self.get(leaf).id)
+        return tail if stem is None else EntrySequence(stem, tail)
+
+    def settings(self, leaf: str | None = None) -> dict[str, Json]:
+        """Return the settings that apply at `leaf`: for each name the latest value on the path."""
+        found = [
+            (entry.payload.name, entry.payload.value)
+            for _, entry in iter_marks(self.path(leaf))
+            if isinstance(entry.payload, Setting)
+        ]
+        return dict(reversed(found))
+
+    def leaves(self) -> list[Entry]:
+        """Return the entries without children, oldest first: one for each branch."""
+        return [
+            *self._find_earlier_leaves(),
+            *(self._by_id[entry_id] for entry_id in self._tree.leaves()),
+        ]
+
+    def children(self, parent: str | None) -> list[Entry]:
+        """Return the children of an entry, oldest first; for None the roots.
+
+        Raises TranscriptError for an unknown id.
+        """
+        parent_id = parent if parent is None else self.get(parent).id
+        earlier = self._earlier
+        found: list[Entry] = []
+        if earlier is not None and parent_id not in self._by_id:
+            number = -1 if parent_id is None else self._find_earlier(parent_id)
+            found = [
+                self._read_earlier(at)
+                for at, its_parent in enumerate(earlier.iter_parents())
+                if its_parent == number
+            ]
+        return [*found, *(self._by_id[entry_id] for entry_id in self._tree.children(parent_id))]
+
+    def parent(self, entry_id: str) -> Entry | None:
+        """Return the parent of an entry; None for a root.
+
+        Raises TranscriptError for an unknown id.
+        """
+        entry_id = self.get(entry_id).id
+        number = None if entry_id in self._by_id else self._find_earlier(entry_id)
+        if number is not None and self._earlier is not None:
+            before = self._earlier.get_node(number).parent
+            return None if before is None else self._read_earlier(before)
+        parent = self._tree.parents[entry_id]
+        return None if parent is None else self.get(parent)
+
+    def branch_entries(self, leaf: str, other: str | None = None) -> tuple[Entry, ...]:
+        """Return the entries on the path to `leaf` that are not on the path to `other`, by default the present leaf."""
+        path, others = self.path(leaf), self.path(other)
+        if isinstance(path, EntrySequence) and isinstance(others, EntrySequence):
+            return tuple(path[_count_shared(path, others) :])
+        shared = {entry.id for entry in others}
+        return tuple(entry for entry in path if entry.id not in shared)
+
+    def append_messages(self, *messages: Message) -> list[Entry]:
+        """Append messages as one batch of `MessageEntry`, after what other writers have appended.
+
+        Raises what `append` raises.
+
+        A tool result that repeats entries is stored with quotes of them.
+        """
+        return self.append(*(quote_sources(message, self._find_on_path) for message in messages))
+
+    def append(self, *payloads: EntryPayload, expect: str | None = None) -> list[Entry]:
+        """Append a batch after the leaf.
+
+        When this returns, the batch survives a crash. If it raises, nothing was appended.
+
+        Several processes that append to one conversation make one line: what another process
+        appended after the leaf is read first, and the batch follows it. Where another process went
+        on from an earlier entry, its branch and this one stay apart.
+
+        Args:
+            *payloads: What the new entries hold.
+            expect: The id of the leaf for which the caller prepared the batch; an empty string for
+                an empty transcript. None: append after whatever the leaf is, the entries of other
+                processes included.
+
+        Returns:
+            The new entries.
+
+        Raises:
+            TranscriptConflictError: The conversation has continued since, in this transcript or in
+                another process. The entries of the other process have been read.
+            TranscriptError: A payload refers to an entry that does not exist: a tool result whose
+                call is not on the path, an edit of an entry that is not on the path.
+        """
+        with self._lock:
+            if expect not in {None, self.leaf or ""}:
+                raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
+            return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
+
+    def _append(
+        self, payloads: Sequence[EntryPayload], *, attempts: int, stay: bool = False
+    ) -> list[Entry]:
+        """Append a batch after the leaf.
+
+        After a conflict, read what was appended and try again, as often as `attempts` says.
+
+        With `stay`, the leaf stays where it is, whatever others appended after it.
+        """
+        leaf, conflicts = self.leaf, 0
+        while True:
+            entries = self._build_entries(payloads)
+            if not entries:
+                return []
+            try:
+                self.store.append(entries, expect=self._last_stored_id)
+            except TranscriptConflictError:
+                self.refresh()
+                if stay:
+                    self._set_leaf(leaf)
+                conflicts += 1
+                if conflicts >= attempts:
+                    raise
+            else:
+                break
+        self._last_stored_id = entries[-1].id
+        for entry in entries:
+            self._add_entry(entry)
+        self._extend_path(entries)
+        return entries
+
+    def refresh(self) -> tuple[Entry, ...]:
+        """Read and return the entries that other processes appended.
+
+        The leaf moves to the last of them that continues from it.
+        """
+        with self._lock:
+            loaded = self.store.refresh()
+            new_entries = self._add_loaded(loaded)
+            continuation = self._find_continuation(new_entries)
+            if continuation:
+                self._extend_path(continuation)
+            return new_entries
+
+    def rewind(self, entry_id: str | None, *payloads: EntryPayload) -> Entry:
+        """Continue from another entry, an earlier one or one on another branch.
+
+        Later entries stay in the transcript as a branch.
+
+        A setting records the new leaf, so the conversation also continues there after loading.
+
+        Args:
+            entry_id: The entry to continue from. None: start before the first entry.
+            *payloads: Entries to append in the same batch.
+
+        Returns:
+            The last entry that was appended.
+
+        Raises:
+            TranscriptError: The entry is unknown, or `append` refuses a payload.
+        """
+        with self._lock:
+            previous_leaf = self.leaf
+            self._set_leaf(None if entry_id is None else self.get(entry_id).id)
+            try:
+                return self._append(
+                    (Setting(name=LEAF_SETTING, value=entry_id), *payloads),
+                    attempts=MAX_CONFLICTS,
+                    stay=True,
+                )[-1]
+            except BaseException:
+                self._set_leaf(previous_leaf)
+                raise
+
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Transcript:
+        """Copy the path to an entry into a new transcript. The copies keep their ids.
+
+        Args:
+            store: The store of the new transcript. It must be empty.
+            at: The id of the last entry to copy. None: the leaf.
+
+        Returns:
+            The new transcript.
+
+        Raises:
+            TranscriptConflictError: The store is not empty.
+            TranscriptError: There is no entry `at`.
+        """
+        path = self.path(at)
+        parents = [None, *(entry.id for entry in path)]
+        store.append(
+            [
+                attrs.evolve(entry, parent_id=parent)
+                for entry, parent in zip(path, parents, strict=False)
+            ],
+            expect="",
+        )
+        return Transcript(store, clock=self._clock, new_id=self._new_id)
+
+    def _find_on_path(self, entry_id: str) -> Entry | None:
+        if entry_id in self._path_ids:
+            return self._by_id[entry_id]
+        number = self._find_earlier_on_path(entry_id)
+        return None if number is None else self._read_earlier(number)
+
+    def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
+        """Build entries of payloads, each the child of the one before it, and check what they refer to."""
+        entries: list[Entry] = []
+        ids: set[str] = set()
+        call_ids: set[str] = set()
+        parent = self.leaf
+        for payload in payloads:
+            entry = Entry(id=self._new_id(), parent_id=parent, time=self._clock(), payload=payload)
+            # A random id need not be looked up in a long file.
+            is_used = (
+                entry.id in self._by_id
+                or entry.id in ids
+                or (self._new_id is not _new_id and entry.id in self)
+            )
+            if is_used or not entry.id:
+                message = f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
+                raise TranscriptError(message)
+            self._check_references(entry, call_ids)
+            entries.append(entry)
+            ids.add(entry.id)
+            parent = entry.id
+        return entries
+
+    def _check_references(self, entry: Entry, call_ids: set[str]) -> None:
+        """Raise TranscriptError if an entry refers to one that does not exist.
+
+        `call_ids` are the tool calls of the same batch.
+        """
+        scope: str | None = None
+        match entry.payload:
+            case Edit(target=target) | Checkpoint(first_kept=str() as target) if (
+                not self._is_on_path(target)
+            ):
+                scope = "on this path"
+            case BranchSummary(leaf=target) | Label(target=target) if target not in self:
+                scope = "in this transcript"
+            case _:
+                target = ""
+        if scope:
+            problem = f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
+            raise TranscriptError(problem)
+        message = entry.message
+        if message is None:
+            return
+        call_ids.update(call.id for call in message.tool_calls)
+        call_id = message.tool_call_id
+        if (
+            message.role == "tool"
+            and call_id not in call_ids
+            and call_id not in self._call_ids
+            and not self._is_earlier_call(call_id)
+        ):
+            problem = f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
+            raise TranscriptError(problem)
+
+    def _path_after(self, entry_id: str) -> Sequence[Entry]:
+        path = self.path()
+        index = find_entry(path, entry_id)
+        return path[0 if index is None else index + 1 :]
+
+    def _add_loaded(
+        self, loaded: LoadedEntries, *, is_first_load: bool = False
+    ) -> tuple[Entry, ...]:
+        """Add the entries that a store returned, and record problems.
+
+        Later loads may repeat entries that are known.
+        """
+        self._tree.partial = loaded.partial
+        # Another writer's entry may precede the latest one of ours in the store although it was
+        # read after it.
+        self._last_stored_id = loaded.last_id
+        problems: list[ReadProblem] = []
+        new_entries: list[Entry] = []
+        for entry, line in zip(loaded.entries, loaded.line_numbers, strict=True):
+            if entry.id in self:
+                if is_first_load:
+                    detail = (
+                        f"the id {entry.id!r} was used by an earlier entry; this entry was ignored."
+                    )
+                    problems.append(ReadProblem(line=line, detail=detail))
+                continue
+            if problem := self._add_entry(entry):
+                problems.append(ReadProblem(line=line, detail=problem))
+            new_entries.append(entry)
+        known = set(self.problems)
+        self.problems += tuple(
+            problem
+            for problem in (*(() if is_first_load else loaded.problems), *problems)
+            if problem not in known
+        )
+        return tuple(new_entries)
+
+    def _add_entry(self, entry: Entry) -> str | None:
+        """Add an entry to the tree. Returns what is wrong with its parent, or None."""
+        self._entries.append(entry)
+        self._by_id[entry.id] = entry
+        if isinstance(entry.payload, Label):
+            self._labels[entry.payload.label] = entry.payload.target
+        return self._tree.add(entry.id, entry.parent_id)
+
+    def _find_continuation(self, new_entries: Sequence[Entry]) -> list[Entry]:
+        """Find the new entries that lead from the leaf to the last one that continues from it; an empty list if none does."""
+        continuing: set[str | None] = {self.leaf}
+        end = self.leaf
+        for entry in new_entries:
+            if self._tree.parents[entry.id] in continuing:
+                continuing.add(entry.id)
+                end = entry.id
+        continuation: list[Entry] = []
+        leaf = self.leaf
+        while end is not None and end != leaf:
+            continuation.append(self._by_id[end])
+            end = self._tree.parents[end]
+        return continuation[::-1]
+
+    def _set_leaf(self, leaf: str | None) -> None:
+        self._stem, path = (None, ()) if leaf is None else self._walk(leaf)
+        self._path, self._path_ids, self._call_ids = [], set(), set()
+        self._extend_path(path)
+
+    def _walk(self, leaf: str) -> tuple[PathNumbers | None, tuple[Entry, ...]]:
+        """Return the path to an entry: the part in the earlier entries, and the entries after it."""
+        path: list[Entry] = []
+        entry_id: str | None = leaf
+        while entry_id is not None and entry_id in self._by_id:
+            path.append(self._by_id[entry_id])
+            entry_id = self._tree.parents[entry_id]
+        number = None if entry_id is None else self._find_earlier(entry_id)
+        return None if number is None or self._earlier is None else PathNumbers(
+            self._earlier, number
+        ), tuple(path[::-1])
+
+    def _read_earlier(self, number: int) -> Entry:
+        """Read one of the earlier entries, counted from the end if the number is below 0."""
+        if self._earlier is None:
+            raise IndexError(number)
+        number = range(len(self._earlier))[number]
+        return self._earlier.read(number, number + 1)[0]
+
+    def _find_earlier(self, entry_id: str) -> int | None:
+        return None if self._earlier is None else self._earlier.find(entry_id)
+
+    def _is_earlier(self, entry_id: str) -> bool:
+        return self._find_earlier(entry_id) is not None
+
+    def _find_earlier_on_path(self, entry_id: str) -> int | None:
+        number = None if self._stem is None else self._find_earlier(entry_id)
+        return (
+            None
+            if number is None or self._stem is None or self._stem.index(number) is None
+            else number
+        )
+
+    def _is_on_path(self, entry_id: str) -> bool:
+        return entry_id in self._path_ids or self._find_earlier_on_path(entry_id) is not None
+
+    def _is_earlier_call(self, call_id: str | None) -> bool:
+        """Return whether an earlier entry of the path has this tool call.
+
+        The newest ones are looked at first, and then all.
+        """
+        stem = self._stem
+        if stem is None or call_id is None:
+            return False
+        newest = EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES))
+        if any(
+            call.id == call_id
+            for entry in reversed(newest)
+            if entry.message
+            for call in entry.message.tool_calls
+        ):
+            return True
+        return any(
+            call.id == call_id
+            for number in stem.earlier.find_text([call_id])
+            if stem.index(number) is not None and (message := self._read_earlier(number).message)
+            for call in message.tool_calls
+        )
+
+    def _find_earlier_leaves(self) -> Iterator[Entry]:
+        earlier = self._earlier
+        if earlier is None:
+            return
+        is_parent = bytearray(len(earlier))
+        for parent in earlier.iter_parents():
+            if parent >= 0:
+                is_parent[parent] = 1
+        for parent_id in set(self._tree.parents.values()):
+            number = (
+                None if parent_id is None or parent_id in self._by_id else earlier.find(parent_id)
+            )
+            if number is not None:
+                is_parent[number] = 1
+        at = is_parent.find(0)
+        while at >= 0:
+            yield self._read_earlier(at)
+            at = is_parent.find(0, at + 1)
+
+    def _read_label(self, number: int) -> tuple[str, str]:
+        payload = self._read_earlier(number).payload
+        return (payload.label, payload.target) if isinstance(payload, Label) else ("", "")
+
+    def _extend_path(self, entries: Sequence[Entry]) -> None:
+        self._path.extend(entries)
+        self._path_ids.update(entry.id for entry in entries)
+        self._call_ids.update(
+            call.id for entry in entries if entry.message for call in entry.message.tool_calls
+        )
+
+
+def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
+    """Return how many entries two paths of one transcript begin with together."""
+    low, high = 0, min(len(path), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if path[middle - 1].id == other[middle - 1].id:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class EntryTree:
+    """The ids of entries and their parents, without the entries, so that a large file can be read without keeping it.
+
+    Only an entry that was added can be a parent, so the tree has no cycles.
+
+    Args:
+        partial: Whether older entries are missing. If so, an entry whose parent is missing becomes
+            a root; otherwise it becomes the child of the entry that was added before it.
+        last_id: The id of the last of the entries that come before the first one to be added; empty
+            if there is none.
+        has: Returns whether an id is one of those. None: there are none.
+    """
+
+    def __init__(
+        self, *, partial: bool = False, last_id: str = "", has: Callable[[str], bool] | None = None
+    ) -> None:
+        self.partial = partial
+        self._has = has
+        self.parents: dict[str, str | None] = {}
+        """The parents by id, in the order in which the entries were added."""
+        self.last_id: str | None = last_id or None
+        """The id that was added last."""
+
+    def __contains__(self, entry_id: object) -> bool:
+        return entry_id in self.parents
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def add(self, entry_id: str, parent: str | None) -> str | None:
+        """Add a new id. Returns what is wrong with its parent, in words, or None."""
+        problem = None
+        is_known = (
+            parent is None
+            or parent == self.last_id
+            or parent in self.parents
+            or (self._has is not None and self._has(parent))
+        )
+        if not is_known:
+            if self.partial:
+                parent = None
+            else:
+                place = f"after {self.last_id!r}" if self.last_id else "at the beginning"
+                problem = f"the entry {entry_id!r} follows {parent!r}, which is not before it in the file; it was placed {place} instead."
+                parent = self.last_id
+        self.parents[entry_id] = parent
+        self.last_id = entry_id
+        return problem
+
+    def walk_to_root(self, leaf: str) -> Iterator[str]:
+        """Yield the ids from a leaf to its root."""
+        entry_id: str | None = leaf
+        while entry_id is not None:
+            yield entry_id
+            entry_id = self.parents[entry_id]
+
+    def leaves(self) -> list[str]:
+        """Return the ids without children, oldest first."""
+        parents = set(self.parents.values())
+        return [entry_id for entry_id in self.parents if entry_id not in parents]
+
+    def children(self, parent: str | None) -> list[str]:
+        """Return the children of an id, oldest first; for None the roots."""
+        return [entry_id for entry_id, its_parent in self.parents.items() if its_parent == parent]

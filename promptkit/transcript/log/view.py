@@ -1,0 +1,487 @@
+"""The view of a transcript: the messages that the model is shown.
+
+A view is a pure function of a path; it uses no clock, no model and no store. The latest checkpoint
+on the path applies: its summary replaces what it summarized, and the entries that it kept and all
+later ones are shown as they were written. The same path always gives the same messages, byte for
+byte, so that the provider's prompt cache applies.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from operator import attrgetter
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from promptkit.messages import Message, Repair
+from promptkit.pairing import ToolCallPairer
+from promptkit.transcript.log.entries import (
+    PRUNED_REASON,
+    SUPERSEDED_REASON,
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Edit,
+    MessageEntry,
+    Reset,
+)
+from promptkit.transcript.log.entry_sequence import find_entry, iter_marks
+from promptkit.transcript.log.quotes import find_sources, restore_quotes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from promptkit.transcript.log.entries import Entry
+
+__all__ = [
+    "BLOCK_TAGS",
+    "CUT_FINISH",
+    "INCOMPLETE_FINISHES",
+    "UNREPLAYABLE_FINISHES",
+    "TranscriptView",
+    "ViewBuilder",
+    "ViewItem",
+    "build_summary_message",
+    "build_view",
+    "escape_block_tags",
+    "escape_closing_tag",
+    "find_edits",
+]
+
+UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
+"""Finish reasons of assistant messages that are not shown again if they contain tool calls: the
+calls will never be answered."""
+
+CUT_FINISH = "length"
+"""The finish reason of a reply that was cut off. It is shown without the tool calls that have no
+result: any of them may be cut in two."""
+
+INCOMPLETE_FINISHES = frozenset({CUT_FINISH, "content_filter"})
+"""The finish reasons of replies whose tool calls may be cut in two: they are not run, and not shown
+again."""
+
+BLOCK_TAGS = (
+    "conversation-summary",
+    "branch-summary",
+    "plan",
+    "todos",
+    "skills",
+    "agent",
+    "files",
+    "errors-seen",
+    "user-messages",
+    "recent-files",
+    "reminder",
+)
+"""The tags of the blocks that promptkit itself writes into conversations."""
+
+_BLOCK_TAG = re.compile(rf"<(?=\s*+/?\s*+(?:{'|'.join(BLOCK_TAGS)})(?![\w-]))", re.IGNORECASE)
+
+
+@attrs.frozen(kw_only=True)
+class ViewItem:
+    """A message of a view and the entry that it comes from."""
+
+    message: Message
+    """The message as the model is shown it."""
+    entry_id: str
+    """The id of the entry."""
+    recorded: Message | None = None
+    """The message as it is stored, if it repeats earlier entries: with marks in place of its
+    quotes."""
+    unpruned: Message | None = None
+    """The message as it was before its text gave way to a placeholder, if it is a tool result that
+    was pruned. None if a program edited it."""
+    kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = (
+        "message"
+    )
+    """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
+
+
+# faster than a loop: views are long, and there is one for each new message
+_get_message = attrgetter("message")
+
+
+@attrs.frozen(kw_only=True)
+class TranscriptView:
+    """The messages that the model is shown, oldest first."""
+
+    items: tuple[ViewItem, ...] = ()
+    """The messages with their entries."""
+    checkpoint_id: str | None = None
+    """The id of the checkpoint that this view starts with."""
+    summary: str | None = None
+    """The text of the checkpoint's summary, without the tags around it."""
+    repairs: tuple[Repair, ...] = ()
+    """What was changed so that every tool call has a result and every tool result has a call."""
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages alone."""
+        return tuple(map(_get_message, self.items))
+
+
+def build_view(path: Sequence[Entry]) -> TranscriptView:
+    """Build the view of a path, root first. Takes time linear in the length of the path."""
+    return _View(path).snapshot()
+
+
+def build_summary_message(summary: str) -> Message:
+    """Build the message in which the model is shown a summary.
+
+    The tags around it are escaped in the summary itself.
+    """
+    return _tag_message("conversation-summary", summary)
+
+
+class ViewBuilder:
+    """Build the views of a path that grows: entries that were appended are added to the previous view.
+
+    A builder serves the paths of one transcript, where the last entry determines the path. It
+    returns what `build_view` returns.
+    """
+
+    def __init__(self) -> None:
+        self._view = _View(())
+        self._length = 0
+        self._ends: tuple[Entry, ...] = ()
+        self._snapshot = TranscriptView()
+
+    def build(self, path: Sequence[Entry]) -> TranscriptView:
+        """Build the view of a path, root first.
+
+        Takes time linear in the number of new entries, apart from copying the tuple of items. After
+        a checkpoint or an edit, the whole path is read again.
+        """
+        length = self._length
+        ends = path[: min(length, 1)], path[length - 1 : length] if length else path[:0]
+        if ends != (self._ends[:1], self._ends[1:]):
+            self._view = _View(path)
+        elif len(path) == length:
+            return self._snapshot
+        elif not self._view.extend(path, length):
+            self._view = _View(path)
+        self._length = len(path)
+        self._ends = (*path[:1], *path[-1:])
+        self._snapshot = self._view.snapshot()
+        return self._snapshot
+
+
+class _View:
+    """A view that can be extended."""
+
+    def __init__(self, path: Sequence[Entry]) -> None:
+        begin = _find_begin(path)
+        self._edits = begin.edits
+        self._rewritten = begin.rewritten
+        self._path = path
+        # ids of tool calls that are hidden together with their results
+        self._hidden_calls: set[str] = set()
+        # ids of the calls that the newest reply, which was cut off, is shown without
+        self._omitted_calls: frozenset[str] = frozenset()
+        shown = tuple(path[begin.first :])
+        self._answers = _find_answers_to_cut_replies(shown)
+        self._unpaired: list[ViewItem] = []
+        self._items: list[ViewItem] = []
+        self._repairs: tuple[Repair, ...] = ()
+        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
+        self._checkpoint = checkpoint = begin.checkpoint
+        if checkpoint is not None and begin.lost is not None:
+            why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
+            self._repairs = (
+                Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
+            )
+        if checkpoint is not None:
+            for item in self._checkpoint_items(checkpoint):
+                self._add(item)
+        self._add_entries(shown)
+
+    def extend(self, path: Sequence[Entry], length: int) -> bool:
+        """Add the entries after the first `length`.
+
+        Returns False and adds nothing if one changes how earlier entries are viewed.
+        """
+        entries = tuple(path[length:])
+        self._path = path
+        if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
+            return False
+        if self._omitted_calls and any(
+            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
+        ):
+            return False
+        self._answers |= _find_answers_to_cut_replies(entries)
+        self._add_entries(entries)
+        return True
+
+    def snapshot(self) -> TranscriptView:
+        pairer = self._pairer
+        first = pairer.settle()
+        del self._items[first:]
+        for message, source in zip(pairer.messages[first:], pairer.sources[first:], strict=True):
+            item = self._unpaired[source]
+            self._items.append(
+                item if message is item.message else attrs.evolve(item, message=message)
+            )
+        entry = self._checkpoint
+        summary = ""
+        if entry and isinstance(entry.payload, Checkpoint):
+            summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
+        repairs = (*self._repairs, *pairer.repairs)
+        return TranscriptView(
+            items=tuple(self._items),
+            checkpoint_id=entry.id if entry else None,
+            summary=summary or None,
+            repairs=repairs,
+        )
+
+    def _describe_item(self, index: int) -> str:
+        return f"entry {self._unpaired[index].entry_id}"
+
+    def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
+        """Yield the messages that replace what a checkpoint summarized."""
+        checkpoint = entry.payload
+        edit = self._edits.get(entry.id)
+        if not isinstance(checkpoint, Checkpoint):
+            return
+        if checkpoint.replacement is not None and edit is None:
+            own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
+            for index, message in enumerate(checkpoint.replacement):
+                yield ViewItem(
+                    message=message,
+                    entry_id=entry.id,
+                    kind="summary" if index in own else "replacement",
+                )
+        elif summary := _edited_text(checkpoint.summary, edit):
+            yield ViewItem(
+                message=build_summary_message(summary), entry_id=entry.id, kind="summary"
+            )
+
+    def _add_entries(self, entries: Sequence[Entry]) -> None:
+        """Add the messages of entries, edited."""
+        quotes = any(
+            isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries
+        )
+        find = find_sources(self._path) if quotes else None
+        for entry in entries:
+            edit = self._edits.get(entry.id)
+            match entry.payload:
+                case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
+                    self._add_message(
+                        entry, restore_quotes(entry.payload, find), edit, unfinished=False
+                    )
+                case MessageEntry(message=message, finish=finish):
+                    self._add_message(
+                        entry,
+                        self._without_cut_calls(entry, message),
+                        edit,
+                        unfinished=finish in UNREPLAYABLE_FINISHES,
+                    )
+                case CustomMessage(message=message):
+                    self._add_message(entry, message, edit, unfinished=False)
+                case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
+                    self._add(
+                        ViewItem(
+                            message=_tag_message("branch-summary", text),
+                            entry_id=entry.id,
+                            kind="branch_summary",
+                        )
+                    )
+                case _:
+                    continue
+
+    def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
+        """Return a message without tool calls that were cut off: those of a cut reply that have no result.
+
+        Without text nothing is left.
+        """
+        if message.role == "assistant":
+            self._omitted_calls = frozenset()
+        answered = self._answers.get(entry.id)
+        if answered is None or all(call.id in answered for call in message.tool_calls):
+            return message
+        self._omitted_calls = frozenset(call.id for call in message.tool_calls) - answered
+        calls = tuple(call for call in message.tool_calls if call.id in answered)
+        return attrs.evolve(
+            message,
+            tool_calls=calls,
+            content=message.content if calls or message.text.strip() else (),
+        )
+
+    def _add_message(
+        self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
+    ) -> None:
+        calls = {call.id for call in message.tool_calls}
+        if (edit is not None and edit.content is None) or (unfinished and calls):
+            self._hidden_calls |= calls
+            return
+        if message.role == "tool" and message.tool_call_id in self._hidden_calls:
+            return
+        self._hidden_calls -= calls
+        unpruned = (
+            message
+            if edit is not None
+            and message.role == "tool"
+            and _prunes(edit)
+            and entry.id not in self._rewritten
+            else None
+        )
+        if edit is not None and edit.content is not None:
+            message = attrs.evolve(message, content=edit.content)
+        if message.role == "assistant" and not message.content and not calls:
+            return  # providers refuse a message without content
+        kind: Literal["message", "custom_message"] = (
+            "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
+        )
+        recorded = (
+            entry.message
+            if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
+            else None
+        )
+        self._add(
+            ViewItem(
+                message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind
+            )
+        )
+
+    def _add(self, item: ViewItem) -> None:
+        self._unpaired.append(item)
+        self._pairer.add(item.message)
+
+
+def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]]:
+    """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
+    found: dict[str, set[str]] = {}
+    answered: set[str] | None = None
+    for entry in entries:
+        match entry.payload:
+            case MessageEntry(message=message, finish=finish) if message.role == "assistant":
+                answered = (
+                    found.setdefault(entry.id, set())
+                    if finish in INCOMPLETE_FINISHES and message.tool_calls
+                    else None
+                )
+            case MessageEntry(message=message) if answered is not None and message.tool_call_id:
+                answered.add(message.tool_call_id)
+            case _:
+                continue
+    return found
+
+
+@attrs.frozen(kw_only=True)
+class _Begin:
+    """Where the view of a path begins, and the edits of what it shows."""
+
+    first: int
+    """The index of the first entry that may be shown."""
+    checkpoint: Entry | None
+    """The checkpoint that applies."""
+    lost: str | None
+    """The entry that the checkpoint keeps, if it is not before the checkpoint."""
+    edits: dict[str, Edit]
+    """The edit that applies to an entry, by its id."""
+    rewritten: set[str]
+    """The entries that an edit changed in another way than by pruning."""
+
+
+def _find_begin(path: Sequence[Entry]) -> _Begin:
+    """Find where the view of a path begins.
+
+    Reads the path from its end, and only as far back as the view reaches.
+
+    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
+    its `first_kept`, but not beyond a reset.
+    """
+    edits: dict[str, Edit] = {}
+    rewritten: set[str] = set()
+    checkpoint: Entry | None = None
+    lost = kept = None
+    first: int | None = None
+    mark = 0
+    for index, entry in iter_marks(path):
+        if first is not None and index < first:
+            break
+        payload = entry.payload
+        undo = edits.get(entry.id)
+        if isinstance(payload, Edit):
+            _add_edit(edits, entry.id, payload)
+            rewritten.update(() if _prunes(payload) else (payload.target,))
+        elif undo is not None and undo.content is None:
+            continue
+        elif isinstance(payload, Reset):
+            if checkpoint is None:
+                first = index + 1
+            else:  # between what the checkpoint keeps and the checkpoint
+                first, lost = mark, kept
+            break
+        elif isinstance(payload, Checkpoint) and checkpoint is None:
+            checkpoint, mark, kept = entry, index, payload.first_kept
+            first = index if kept is None else find_entry(path, kept)
+            if kept is not None and (first is None or first >= index):
+                first, lost = index, kept
+    return _Begin(
+        first=first or 0, checkpoint=checkpoint, lost=lost, edits=edits, rewritten=rewritten
+    )
+
+
+def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
+    """Return for each edited entry the edit that applies: the latest one that was not itself undone."""
+    edits: dict[str, Edit] = {}
+    for _, entry in iter_marks(path):
+        if isinstance(entry.payload, Edit):
+            _add_edit(edits, entry.id, entry.payload)
+    return edits
+
+
+def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:
+    """Add an edit, if no later one has undone it and none applies to its target."""
+    undo = edits.get(entry_id)
+    if undo is None or undo.content is not None:
+        edits.setdefault(edit.target, edit)
+
+
+def _prunes(edit: Edit) -> bool:
+    return edit.reason in {PRUNED_REASON, SUPERSEDED_REASON}
+
+
+def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) -> tuple[int, ...]:
+    """Return the index of the first message that begins with a checkpoint's summary in its tags, for one that does not record its own."""
+    tagged = build_summary_message(checkpoint.summary).text
+    return next(
+        (
+            (at,)
+            for at, message in enumerate(messages)
+            if message.role == "user" and message.text.startswith(tagged)
+        ),
+        (),
+    )
+
+
+def _edited_text(text: str, edit: Edit | None) -> str:
+    """Return a summary, or the content that an edit gave it."""
+    if edit is None:
+        return text
+    return "".join(part for part in edit.content or () if isinstance(part, str))
+
+
+def escape_closing_tag(text: str, tag: str) -> str:
+    r"""Escape what a model may read as the end of a block with this tag: any spelling in capitals, and with spaces.
+
+    >>> print(escape_closing_tag("</plan> </ PLAN>", "plan"))
+    <\/plan> <\/ PLAN>
+    """
+    return re.sub(rf"<(\s*+)/(?=\s*+{re.escape(tag)})", r"<\1\\/", text, flags=re.IGNORECASE)
+
+
+def escape_block_tags(text: str) -> str:
+    r"""Escape what a model may read as the beginning or the end of a block of `BLOCK_TAGS`, in any spelling, so that a text imitates none.
+
+    >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
+    <\plan> <\/ PLAN> <div>
+    """
+    return _BLOCK_TAG.sub(r"<\\", text)
+
+
+def _tag_message(tag: str, text: str) -> Message:
+    return Message(role="user", content=(f"<{tag}>\n{escape_closing_tag(text, tag)}\n</{tag}>",))

@@ -1,0 +1,1 @@
+"""Where transcripts are kept: files of JSON lines, databases, object storage, memory."""

@@ -1,0 +1,148 @@
+"""Addresses of transcripts: paths of files, and URLs of conversations in databases and object storage."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.transcript.stores.jsonl.format import Header
+from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript.stores.objects import ObjectStore, list_object_conversations
+from promptkit.transcript.stores.sql import SqlStore, list_conversations
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
+
+__all__ = [
+    "StoreReader",
+    "create_conversation",
+    "is_conversation",
+    "is_url",
+    "list_transcripts",
+    "open_reader",
+    "open_store",
+]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
+_DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
+
+
+def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
+    """Open the store of a transcript by its address.
+
+    Args:
+        address: The path of a file, or a URL: `sqlite:///talks.db#42`,
+            `postgresql://user@host/name#42`, `s3://bucket/talks#42`, `gs://…`, `az://…` or
+            `file:///folder#42`. Characters other than letters, digits, `-`, `_`, `.` and `~` after
+            the `#` are written as `%20`.
+
+    Returns:
+        A `JsonlStore`, a `SqlStore` or an `ObjectStore`.
+
+    Raises:
+        InvalidArgumentError: The URL names no conversation, or a place of another kind.
+        TranscriptError: The library that the URL needs is not installed.
+
+    >>> transcript = Transcript(open_store("sqlite:///talks.db#42"))
+    """
+    if not is_url(address):
+        return JsonlStore(address)
+    return SqlStore(str(address)) if _DATABASE.match(str(address)) else ObjectStore(str(address))
+
+
+def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
+    """Return the addresses of the transcripts at a place, sorted.
+
+    Args:
+        place: A folder, whose `.jsonl` files are listed, or a URL without `#`, whose conversations
+            are listed.
+
+    Raises:
+        InvalidArgumentError: The URL names a place of another kind.
+        TranscriptError: The place cannot be read, or the library that the URL needs is not
+            installed.
+    """
+    if not is_url(place):
+        return sorted(str(file) for file in Path(place).glob("*.jsonl") if file.is_file())
+    url = str(place).partition("#")[0]
+    conversations = (
+        list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
+    )
+    return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
+
+
+def open_reader(address: str | os.PathLike[str]) -> TranscriptReader | StoreReader:
+    """Open a transcript for reading it entry by entry, with numbers of lines.
+
+    Raises what `open_store` and reading raise.
+    """
+    return StoreReader(str(address)) if is_url(address) else TranscriptReader(Path(address))
+
+
+class StoreReader:
+    """Read the entries of a conversation by its URL, as a `TranscriptReader` reads those of a file.
+
+    Raises TranscriptError if there is no such conversation, and what `open_store` raises.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._loaded = open_store(address).load()
+        if not (self._loaded.entries or self._loaded.problems):
+            problem = f"{address}: there is no such conversation, or it has no entries."
+            raise TranscriptError(problem)
+        self.entry_count = len(self._loaded.entries)
+        """The number of entries that could be read."""
+        self.partial = self._loaded.partial
+        """As `TranscriptReader.partial`."""
+        self.torn_bytes = 0
+        """As `TranscriptReader.torn_bytes`."""
+        self.header = Header()
+        """As `TranscriptReader.header`."""
+        self.position: ReadPosition | None = None
+        """None: there is no file."""
+
+    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
+        for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True):
+            yield StoredEntry(entry=entry, line=number)
+        yield from self._loaded.problems
+
+
+def create_conversation(address: str, entries: Sequence[Entry]) -> None:
+    """Write entries as a new conversation, completely or not at all.
+
+    Args:
+        address: The URL of the conversation.
+        entries: The entries.
+
+    Raises:
+        TranscriptWriteError: The conversation has entries, or cannot be written.
+    """
+    try:
+        open_store(address).append(entries, expect="")
+    except TranscriptConflictError as error:
+        problem = "the conversation already has entries, which are never replaced: write another id after the #."
+        raise TranscriptWriteError(problem, file=address) from error
+
+
+def is_url(address: str | os.PathLike[str]) -> bool:
+    """Return whether an address is a URL. All others are paths."""
+    return isinstance(address, str) and _URL.match(address) is not None
+
+
+def is_conversation(address: str | os.PathLike[str]) -> bool:
+    """Return whether an address is the URL of a conversation in a database or in object storage, and not of a file."""
+    text = str(address)
+    return (
+        is_url(address)
+        and not _FILES_ONLY.match(text)
+        and ("#" in text or _DATABASE.match(text) is not None)
+    )

@@ -1,0 +1,352 @@
+"""Reading a transcript's file line by line: the entries, and what is wrong in which line.
+
+A batch counts only if all of its lines are there. A line without an end or a batch without its last
+lines, at the end of the file, comes from a write that a crash cut short; `append` never returned
+for it, so it is dropped. Damage elsewhere affects the damaged lines only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.files import open_gzip, read_lines
+from promptkit.transcript.stores.jsonl.format import (
+    MIGRATIONS,
+    VERSION,
+    EntryLine,
+    Header,
+    check_version,
+    encode_header,
+    header_from_line,
+    line_from_bytes,
+    migrate_records,
+    object_from_bytes,
+)
+from promptkit.transcript.stores.jsonl.records import entry_from_json
+from promptkit.transcript.stores.store import ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.jsonl.format import Migrations, Record, TranscriptArchive
+
+__all__ = ["LineScanner", "ReadPosition", "StoredEntry", "TranscriptReader"]
+
+MAX_HEADER_BYTES = 1 << 24
+"""A file whose first line is longer is not a transcript. The limit keeps such a line out of
+memory."""
+
+
+class TranscriptReader:
+    """Read a transcript's file and its archives once, by iteration.
+
+    The attributes are known after the iteration.
+
+    A file that does not exist is an empty transcript. Iteration raises TranscriptFormatError for a
+    file that is not a transcript, and TranscriptError for a file that cannot be read.
+
+    Args:
+        path: The file.
+        start: Where to continue reading. None, or a position in a file that has been replaced
+            since: read from the beginning.
+        read_archives: Whether to read the archives that the header names.
+        migrations: How to read older versions of the format.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        start: ReadPosition | None = None,
+        read_archives: bool = True,
+        migrations: Migrations = MIGRATIONS,
+    ) -> None:
+        self._path = path
+        self._start = start
+        self._read_archives = read_archives
+        self._migrations = migrations
+        self.position: ReadPosition | None = None
+        """How far the file has been read; None if it does not exist."""
+        self.header = Header()
+        """The header of the file."""
+        self.body_start = 0
+        """The offset of the first line after the header, in bytes."""
+        self.scanner = LineScanner()
+        """The scanner of the file's own lines."""
+        self.torn_bytes = 0
+        """Bytes at the end of the file from a write that was cut short."""
+        self.partial = False
+        """Whether an archive was not read, or not completely."""
+        self.from_beginning = False
+        """Whether the file was read from the beginning."""
+        self.changed_while_reading = False
+        """Whether the file changed meanwhile, so that the end may have been read half in its old
+        and half in its new state."""
+
+    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
+        try:
+            if not stat.S_ISREG(self._path.stat().st_mode):
+                problem = "this is not a regular file."
+                raise TranscriptFormatError(problem, file=str(self._path))
+            with self._path.open("rb") as file:
+                yield from self._read_file(file)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            problem = f"{self._path} cannot be read: {error.strerror}."
+            raise TranscriptError(problem) from error
+
+    def _read_file(self, file: BinaryIO) -> Iterator[StoredEntry | ReadProblem]:
+        status = os.fstat(file.fileno())
+        identity = (status.st_dev, status.st_ino)
+        start = self._start
+        if start is not None and start.identity == identity and start.end <= status.st_size:
+            self.partial = not self._read_archives and bool(start.header.archives)
+            file.seek(start.end)
+        else:
+            self.from_beginning = True
+            start = self._read_header(file.readline(MAX_HEADER_BYTES), identity)
+            self.header, self.body_start = start.header, start.end
+            yield from self._read_all_archives(start.header.archives)
+        self.scanner = scanner = LineScanner(start)
+        yield from self._read_entries(file, start.header, scanner)
+        self.torn_bytes += scanner.bytes_read - scanner.end
+        now = os.fstat(file.fileno())
+        self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
+            status.st_size,
+            status.st_mtime_ns,
+        )
+        self.position = attrs.evolve(
+            start,
+            end=scanner.end,
+            line_count=scanner.line_count,
+            ends_with_newline=scanner.ends_with_newline,
+            last_id=scanner.last_id,
+        )
+
+    def _read_header(self, line: bytes, identity: tuple[int, int]) -> ReadPosition:
+        """Return the position after the first line of the file."""
+        if encode_header(Header()).startswith(line):
+            # The file is empty, or its writer was killed while it wrote the header.
+            is_complete = line.endswith(b"\n")
+            self.torn_bytes = 0 if is_complete else len(line)
+            return ReadPosition(
+                identity=identity,
+                header=Header(),
+                end=len(line) if is_complete else 0,
+                line_count=int(is_complete),
+            )
+        header = header_from_line(line, str(self._path))
+        check_version(header.version, self._migrations, str(self._path))
+        closed = line.endswith(b"\n")
+        return ReadPosition(
+            identity=identity,
+            header=header,
+            end=len(line),
+            line_count=int(closed),
+            ends_with_newline=closed,
+            last_id=header.archives[-1].last if header.archives else "",
+        )
+
+    def _read_entries(
+        self, file: Iterable[bytes], header: Header, scanner: LineScanner
+    ) -> Iterator[StoredEntry | ReadProblem]:
+        return (
+            scanner.scan(file)
+            if header.version == VERSION
+            else self._migrate_entries(file, header.version, scanner)
+        )
+
+    def _migrate_entries(
+        self, file: Iterable[bytes], version: int, scanner: LineScanner
+    ) -> Iterator[StoredEntry | ReadProblem]:
+        problems: list[ReadProblem] = []
+
+        def read_records() -> Iterator[Record]:
+            for line in file:
+                value = object_from_bytes(line)
+                scanner.bytes_read += len(line)
+                if isinstance(value, str) and not line.endswith(b"\n"):
+                    break
+                scanner.end, scanner.line_count = scanner.bytes_read, scanner.line_count + 1
+                if isinstance(value, dict):
+                    yield value
+                elif line.strip():
+                    problems.append(ReadProblem(line=scanner.line_count, detail=value))
+
+        for record in migrate_records(read_records(), version, self._migrations):
+            try:
+                entry = entry_from_json(record)
+            except TranscriptError as error:
+                problems.append(ReadProblem(line=scanner.line_count, detail=str(error)))
+                continue
+            scanner.last_id = entry.id
+            yield StoredEntry(entry=entry, line=scanner.line_count)
+        yield from problems
+
+    def _read_all_archives(
+        self, archives: tuple[TranscriptArchive, ...]
+    ) -> Iterator[StoredEntry | ReadProblem]:
+        for archive in archives:
+            if not self._read_archives:
+                self.partial = True
+                continue
+            try:
+                yield from self._read_archive(archive)
+            except FileNotFoundError:
+                self.partial = True
+                yield ReadProblem(
+                    line=1,
+                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.",
+                )
+            except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
+                self.partial = True
+                yield ReadProblem(
+                    line=1,
+                    detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
+                )
+
+    def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
+        path = self._path.with_name(archive.file)
+        with open_gzip(path) as file:
+            line = file.readline(MAX_HEADER_BYTES)
+            header = header_from_line(line, str(path))
+            check_version(header.version, self._migrations, str(path))
+            after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+            for item in self._read_entries(read_lines(file), header, LineScanner(after_header)):
+                if isinstance(item, StoredEntry):
+                    yield attrs.evolve(item, archive=archive.file)
+                else:
+                    yield attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+
+
+@attrs.frozen(kw_only=True)
+class StoredEntry:
+    """An entry and its place in a file."""
+
+    entry: Entry
+    """The entry."""
+    line: int
+    """The number of its line, counted from 1, in the transcript's file or in the archive."""
+    archive: str | None = None
+    """The name of the archive that contains the entry; None for the transcript's own file."""
+    offset: int = 0
+    """Where its line begins in the file, in bytes; 0 if the file has an older version."""
+    size: int = 0
+    """The bytes of its line, with the line break."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadPosition:
+    """How far a file has been read: where the next reader continues."""
+
+    identity: tuple[int, int]
+    """Device and inode. A file that was replaced has another identity."""
+    header: Header
+    """The header of the file."""
+    end: int
+    """The offset after the last line of the last complete batch, in bytes."""
+    line_count: int
+    """Line breaks before `end`."""
+    ends_with_newline: bool = True
+    """Whether the last byte before `end` is a line break."""
+    last_id: str = ""
+    """The id of the last entry; empty if there is none."""
+
+
+class LineScanner:
+    """Turn lines into entries.
+
+    When an entry is yielded, the attributes describe the file up to the end of its batch.
+
+    Args:
+        start: Where the lines begin. None: at the beginning of a file.
+    """
+
+    def __init__(self, start: ReadPosition | None = None) -> None:
+        self.end = start.end if start else 0
+        """As `ReadPosition.end`."""
+        self.bytes_read = self.end
+        """The offset after the last line that was looked at, in bytes."""
+        self.line_count = start.line_count if start else 0
+        """As `ReadPosition.line_count`."""
+        self.ends_with_newline = start.ends_with_newline if start else True
+        """As `ReadPosition.ends_with_newline`."""
+        self.last_id = start.last_id if start else ""
+        """As `ReadPosition.last_id`."""
+
+    def scan(self, lines: Iterable[bytes]) -> Iterator[StoredEntry | ReadProblem]:
+        """Yield the entries of lines and the problems between them.
+
+        Only the last line may lack a line break.
+        """
+        count, batch = self.line_count, None
+        for line in lines:
+            before_line = self.bytes_read, count
+            self.bytes_read += len(line)
+            closed = line.endswith(b"\n")
+            parsed = line_from_bytes(line)
+            if isinstance(parsed, str) and not closed:
+                break
+            count += closed
+            number = count if closed else count + 1
+            if isinstance(parsed, EntryLine):
+                if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
+                    self.end, self.line_count = before_line
+                    yield from self._report_incomplete(batch)
+                    batch = None
+                batch = batch or _Batch(
+                    parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
+                )
+                batch.items.append(
+                    StoredEntry(
+                        entry=parsed.entry, line=number, offset=before_line[0], size=len(line)
+                    )
+                )
+                batch.position = parsed.position
+            elif isinstance(parsed, str):
+                batch = batch or _Batch(1, 0, number)
+                batch.items.append(ReadProblem(line=number, detail=parsed))
+                batch.position += 1
+                batch.damaged = True
+            if not batch or batch.damaged or batch.position >= batch.size:
+                self.end, self.line_count, self.ends_with_newline = self.bytes_read, count, closed
+            if batch and batch.position >= batch.size:
+                yield from self._release(batch)
+                batch = None
+        if batch and batch.damaged:
+            # A crash leaves no complete line that cannot be read, so this batch was complete once.
+            yield from self._report_incomplete(batch)
+
+    def _release(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
+        for item in batch.items:
+            if isinstance(item, StoredEntry):
+                self.last_id = item.entry.id
+            yield item
+
+    def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
+        yield from self._release(batch)
+        yield ReadProblem(
+            line=batch.first_line,
+            detail=f"entries are missing from the batch of {batch.size:,} that begins here.",
+        )
+
+
+@attrs.define
+class _Batch:
+    """A batch of which not all lines have been read."""
+
+    size: int
+    position: int
+    first_line: int
+    damaged: bool = False
+    items: list[StoredEntry | ReadProblem] = attrs.field(factory=list["StoredEntry | ReadProblem"])

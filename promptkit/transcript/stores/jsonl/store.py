@@ -1,0 +1,476 @@
+"""The store of transcripts in JSON Lines files.
+
+Several processes may append to a file, and a kill at any moment leaves it readable.
+
+To append, a store takes a lock, reads what other processes have written, cuts off what a crash left
+after the last complete batch, and writes and syncs the batch. The lock is a separate file, because
+archiving and migration replace the transcript's file, and a lock on a replaced file excludes no
+other process. Reading takes no lock.
+
+A long file has an index, a third file, from which a transcript is opened without reading all of it.
+It can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import stat
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import attrs
+from filelock import FileLock, Timeout
+
+from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.files import replace_file, sync_directory
+from promptkit.transcript.stores.jsonl.archive import move_entries
+from promptkit.transcript.stores.jsonl.format import (
+    MIGRATIONS,
+    VERSION,
+    Header,
+    encode_batch,
+    encode_header,
+)
+from promptkit.transcript.stores.jsonl.index import IndexDamagedError, NotIndexableError
+from promptkit.transcript.stores.jsonl.indexed import (
+    INDEX_BYTES,
+    build_index,
+    extend_index,
+    index_path,
+    open_indexed,
+)
+from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.stores.store import LoadedEntries, ReadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO
+
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.stores.jsonl.format import Migrations, TranscriptArchive
+
+__all__ = ["JsonlStore"]
+
+_logger = logging.getLogger(__name__)
+
+LOCK_POLL_SECONDS = 0.005
+"""Seconds between two attempts to take the lock. Another process holds it for as long as a batch
+takes to reach the disk."""
+
+
+class JsonlStore:
+    """Keep the entries of a transcript in a JSON Lines file.
+
+    The first append creates the file, readable by its owner only; its directory must exist.
+
+    Args:
+        path: The file.
+        read_archives: Whether to read entries that were moved into archives. Without them a
+            transcript begins later and loads faster.
+        lock_timeout: Seconds to wait while another process writes.
+        migrations: How to read files of older versions of the format.
+        index_from: The size in bytes from which the file has an index. None: it has none, and is
+            read in full.
+
+    >>> transcript = Transcript(JsonlStore("talk.jsonl"))
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        read_archives: bool = True,
+        lock_timeout: float = 30.0,
+        migrations: Migrations = MIGRATIONS,
+        index_from: int | None = INDEX_BYTES,
+    ) -> None:
+        # a symbolic link stays one when its file is replaced
+        self._path = Path(os.path.realpath(path))
+        self._read_archives = read_archives
+        self._lock_timeout = lock_timeout
+        self._migrations = migrations
+        # elsewhere an archiver could not replace an open file
+        self._index_from = index_from if os.name == "posix" else None
+        self._position: ReadPosition | None = None
+        # entries of other processes that were read while appending
+        self._unreported: list[LoadedEntries] = []
+        self.index_problem: str | None = None
+        """Why a long file has no index, so that it was read in full; None if it has one, or needs
+        none."""
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of the file."""
+        return self._path
+
+    @property
+    def address(self) -> str:
+        """The absolute path of the file, as text."""
+        return str(self._path)
+
+    @property
+    def archives(self) -> tuple[TranscriptArchive, ...]:
+        """The archives, oldest first, as of when the file was last read."""
+        return self._position.header.archives if self._position else ()
+
+    def load(self) -> LoadedEntries:
+        """Read all entries.
+
+        Raises TranscriptFormatError for a file that is not a transcript, TranscriptError for a file
+        that cannot be read.
+        """
+        self._unreported.clear()
+        self._position = None
+        return self._read_consistently()
+
+    def load_latest(self) -> LoadedEntries:
+        """Open a long file by its index, which is made if there is none, and any other file as `load` does.
+
+        Making an index reads the file once, in little memory. Where it cannot be made, the file is
+        read in full, and `index_problem` says why. Raises what `load` raises.
+        """
+        self._unreported.clear()
+        self.index_problem = None
+        try:
+            opened = (
+                None
+                if self._index_from is None
+                else open_indexed(self._path, self._lock, index_from=self._index_from)
+            )
+        except NotIndexableError as why:
+            self.index_problem = f"{self._path} was read in full: {why}."
+            _logger.warning("%s", self.index_problem)
+            return self.load()
+        if opened is None:
+            return self.load()
+        try:
+            latest = self._read_consistently(opened.position)
+        except TranscriptError:
+            return self.load()
+        if self._position is None or self._position.identity != opened.position.identity:
+            return self.load()  # the file was replaced meanwhile
+        entries = opened.entries
+        return attrs.evolve(
+            latest,
+            entries=latest.entries[opened.known :],
+            line_numbers=latest.line_numbers[opened.known :],
+            problems=(
+                *entries.problems,
+                *(problem for problem in latest.problems if problem not in entries.problems),
+            ),
+            earlier=entries,
+        )
+
+    def refresh(self) -> LoadedEntries:
+        """Read what other processes appended since the last read.
+
+        Raises TranscriptError if the file was removed or cut.
+        """
+        latest = self._read_consistently(self._position)
+        loads, self._unreported = [*self._unreported, latest], []
+        return LoadedEntries(
+            entries=tuple(entry for loaded in loads for entry in loaded.entries),
+            problems=tuple(problem for loaded in loads for problem in loaded.problems),
+            line_numbers=tuple(line for loaded in loads for line in loaded.line_numbers),
+            last_id=latest.last_id,
+            torn_bytes=latest.torn_bytes,
+            partial=latest.partial,
+        )
+
+    def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+        """Append a batch.
+
+        When this returns, the batch is on the disk. If it raises, the file contains nothing of it.
+
+        Args:
+            entries: The batch.
+            expect: The id of the entry that the caller believes to be the last; an empty string for
+                an empty file. None: append whatever the last entry is.
+
+        Raises:
+            TranscriptConflictError: Another process appended entries since. The error carries them.
+            TranscriptWriteError: The disk is full, the directory is read-only, or another process
+                holds the lock.
+        """
+        data = encode_batch(entries)
+        if not data:
+            return
+        with self.lock():
+            self.catch_up()
+            last_id = self._position.last_id if self._position else ""
+            if expect not in {None, last_id}:
+                raise TranscriptConflictError(
+                    expect or "", [entry for loaded in self._unreported for entry in loaded.entries]
+                )
+            if self._position and self._position.header.version != VERSION:
+                self._rewrite_old_version(self._position)
+            self._write(data, entries)
+
+    def archive(self, *, through: str) -> TranscriptArchive:
+        """Move the entries up to one, with the rest of its batch, out of the file into a compressed file next to it.
+
+        The archive is written, synced to the disk and read back before the file is replaced by one
+        that names it. A crash in between leaves the file unchanged, and the next attempt uses the
+        archive that is there. Archiving entries again that are archived changes nothing.
+
+        Args:
+            through: The id of the last entry to move.
+
+        Returns:
+            The archive that holds the entry.
+
+        Raises:
+            TranscriptError: There is no such entry, or no entry would remain in the file.
+            TranscriptWriteError: The archive or the file cannot be written; the file was not
+                changed.
+        """
+        with self.lock():
+            archive = move_entries(self._path, through)
+            self._discard_index()
+            self.catch_up()
+            return archive
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
+        return self._lock(self._lock_timeout)
+
+    @contextmanager
+    def _lock(self, timeout: float) -> Generator[None]:
+        if not self._path.parent.is_dir():
+            self._fail(f"there is no directory {self._path.parent}: create it first.")
+        lock = FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=timeout)
+        try:
+            lock.acquire(poll_interval=LOCK_POLL_SECONDS)
+        except Timeout as error:
+            self._fail(
+                f"another process has been writing for more than {timeout:g} seconds; nothing was written.",
+                error,
+            )
+        except OSError as error:
+            self._fail(
+                f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.",
+                error,
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def catch_up(self) -> None:
+        """Read what other processes have written and keep it for the next `refresh`.
+
+        The caller must hold the lock.
+        """
+        position = self._position
+        try:
+            status = self._path.stat()
+        except OSError:
+            status = None  # reading reports what is wrong
+        if (
+            position
+            and status
+            and (status.st_dev, status.st_ino) == position.identity
+            and status.st_size == position.end
+        ):
+            return
+        loaded, _ = self._read(position)
+        if loaded.entries or loaded.problems:
+            self._unreported.append(loaded)
+
+    def _read_consistently(self, start: ReadPosition | None = None) -> LoadedEntries:
+        loaded, is_consistent = self._read(start)
+        if not is_consistent:
+            # No other process writes while the lock is held. If it cannot be taken, the next read
+            # starts where this one did.
+            try:
+                with self.lock():
+                    loaded, _ = self._read(start)
+            except TranscriptWriteError:
+                self._position = start
+        return loaded
+
+    def _read(self, start: ReadPosition | None) -> tuple[LoadedEntries, bool]:
+        """Read the file from a position.
+
+        Returns the entries, and whether certainly no other process was writing meanwhile.
+        """
+        entries: list[Entry] = []
+        lines: list[int] = []
+        problems: list[ReadProblem] = []
+        reader = TranscriptReader(
+            self._path, start=start, read_archives=self._read_archives, migrations=self._migrations
+        )
+        for item in reader:
+            if isinstance(item, StoredEntry):
+                entries.append(item.entry)
+                lines.append(item.line)
+            else:
+                problems.append(item)
+        if (
+            start is not None
+            and start.last_id
+            and (reader.position is None or reader.from_beginning)
+        ):
+            known = self._count_known(start, reader.position, entries)
+            del entries[:known], lines[:known]
+        self._position = reader.position
+        loaded = LoadedEntries(
+            entries=tuple(entries),
+            problems=tuple(problems),
+            line_numbers=tuple(lines),
+            last_id=reader.position.last_id if reader.position else "",
+            torn_bytes=reader.torn_bytes,
+            partial=reader.partial,
+        )
+        return loaded, not (problems or reader.torn_bytes or reader.changed_while_reading)
+
+    def _count_known(
+        self, before: ReadPosition, now: ReadPosition | None, entries: Sequence[Entry]
+    ) -> int:
+        """Count the entries of a replaced file that were read before.
+
+        Raises TranscriptError if the new file does not continue the old one. After archiving it
+        does.
+        """
+        count = next(
+            (number for number, entry in enumerate(entries, 1) if entry.id == before.last_id), 0
+        )
+        archives = now.header.archives if now else ()
+        if count or any(archive.last == before.last_id for archive in archives):
+            return count
+        if not self._read_archives and archives:
+            reader = TranscriptReader(self._path, migrations=self._migrations)
+            if any(
+                isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
+            ):
+                return 0
+        problem = f"{self._path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
+        raise TranscriptError(problem)
+
+    def _write(self, data: bytes, entries: Sequence[Entry]) -> None:
+        """Write lines after the last complete batch. The lock is held."""
+        position = self._position
+        end = position.end if position else 0
+        header = b"" if end else encode_header(Header())
+        is_new = not self._path.exists()
+        data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
+        try:
+            descriptor = os.open(
+                self._path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
+            )
+        except OSError as error:
+            self._fail(f"nothing was written: {error.strerror}.", error)
+        before = os.fstat(descriptor)
+        try:
+            if before.st_size != end:
+                os.ftruncate(descriptor, end)
+            os.lseek(descriptor, end, os.SEEK_SET)
+            unwritten = memoryview(data)
+            while unwritten:
+                unwritten = unwritten[os.write(descriptor, unwritten) :]
+            os.fsync(descriptor)
+            if not end:
+                sync_directory(self._path.parent)
+            status = os.fstat(descriptor)
+        except BaseException as error:
+            # If the cut fails as well, the next reader finds a torn end, or complete entries as if
+            # another process had written them.
+            with suppress(OSError):
+                if is_new:
+                    self._path.unlink()
+                os.ftruncate(descriptor, end)
+                os.fsync(descriptor)
+            if not isinstance(error, OSError):
+                raise
+            self._fail(f"nothing was written: {error.strerror}.", error)
+        finally:
+            os.close(descriptor)
+        self._position = ReadPosition(
+            identity=(status.st_dev, status.st_ino),
+            header=position.header if position else Header(),
+            end=end + len(data),
+            line_count=(position.line_count if position else 0) + data.count(b"\n"),
+            last_id=entries[-1].id,
+        )
+        if (
+            self._index_from is not None
+            and status.st_size >= self._index_from
+            and not self._position.header.archives
+        ):
+            self._update_index(before, self._index_from)
+
+    def _update_index(self, before: os.stat_result, index_from: int) -> None:
+        """Add a batch to the index, which a file has from a certain size on.
+
+        The lock is held; `before` is the file without the batch.
+        """
+        try:
+            if before.st_size < index_from:
+                file = os.open(self._path, os.O_RDONLY)
+                try:
+                    if (descriptor := build_index(self._path, file, None)) is not None:
+                        os.close(descriptor)
+                finally:
+                    os.close(file)
+            else:
+                extend_index(self._path, before=before)
+        except (OSError, IndexDamagedError, NotIndexableError, TranscriptError) as error:
+            self.index_problem = (
+                f"{self._path} has no index: {getattr(error, 'strerror', None) or error}."
+            )
+            if not isinstance(error, NotIndexableError):
+                self._discard_index()
+
+    def _discard_index(self) -> None:
+        with suppress(OSError):
+            index_path(self._path).unlink()
+
+    def _rewrite_old_version(self, position: ReadPosition) -> None:
+        """Rewrite the file in the present version of the format and keep the old file next to it.
+
+        The lock is held.
+        """
+        reader = TranscriptReader(self._path, read_archives=False, migrations=self._migrations)
+        entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
+
+        def write_entries(file: BinaryIO) -> None:
+            file.write(encode_header(Header(archives=position.header.archives)))
+            file.writelines(encode_batch([entry]) for entry in entries)
+
+        def write_old_content(file: BinaryIO) -> None:
+            file.write(old_content)
+
+        try:
+            mode = stat.S_IMODE(self._path.stat().st_mode)
+            old_content = self._path.read_bytes()
+            replace_file(
+                self._backup_path(position.header.version, old_content),
+                write_old_content,
+                mode=mode,
+                locked=True,
+            )
+            replace_file(self._path, write_entries, mode=mode, locked=True)
+        except OSError as error:
+            self._fail(
+                f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.",
+                error,
+            )
+        self._discard_index()
+        self._read(None)
+
+    def _backup_path(self, version: int, content: bytes) -> Path:
+        """Return a path for the old file that no other file has."""
+        for number in itertools.count(1):
+            path = self._path.with_name(
+                f"{self._path.name}.v{version}{'' if number == 1 else f'.{number}'}"
+            )
+            if not path.exists() or path.read_bytes() == content:
+                return path
+        raise AssertionError  # itertools.count does not end
+
+    def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
+        raise TranscriptWriteError(why, file=str(self._path)) from error

@@ -1,0 +1,317 @@
+"""Stores of transcripts: the protocol of all stores, what a store may do beyond it, and the store in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from urllib.parse import unquote
+
+import attrs
+
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from promptkit.transcript.log.entries import Entry
+
+__all__ = [
+    "ArchivingStore",
+    "EarlierEntries",
+    "EntryNode",
+    "InMemoryStore",
+    "IndexedStore",
+    "LoadedEntries",
+    "PagedStore",
+    "ReadProblem",
+    "SearchableStore",
+    "TranscriptStore",
+    "check_conversation",
+    "split_address",
+]
+
+MAX_CONVERSATION_CHARACTERS = 200
+"""Characters of the id of a conversation."""
+
+
+class TranscriptStore(Protocol):
+    """Keep the entries of a transcript.
+
+    A batch is stored completely or not at all, and it survives a crash once `append` has returned.
+    A store belongs to one transcript. Two transcripts on the same file, in one process or in two,
+    each open a store of their own. The tests of `promptkit.testing.store_contracts` check all of
+    this for any store.
+    """
+
+    @property
+    def address(self) -> str | None:
+        """The place of the transcript, for people and models: an absolute path or a URL without secrets.
+
+        None if it is only in memory.
+        """
+        ...
+
+    def load(self) -> LoadedEntries:
+        """Read all entries, as far as they can be read."""
+        ...
+
+    def refresh(self) -> LoadedEntries:
+        """Read what other writers appended since the last read.
+
+        The result may repeat entries that were returned before.
+        """
+        ...
+
+    def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+        """Append a batch.
+
+        Args:
+            entries: The batch.
+            expect: The id of the entry that the caller believes to be the last in the store; an
+                empty string for an empty store. None: append whatever the last entry is.
+
+        Raises:
+            TranscriptConflictError: Another writer appended entries since. The error carries them;
+                nothing was written.
+            TranscriptWriteError: The batch cannot be written.
+        """
+        ...
+
+
+@runtime_checkable
+class PagedStore(Protocol):
+    """A store that can read from the end, without what is before."""
+
+    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
+        """Yield the entries in pages, the last page first.
+
+        The entries of a page are in the order in which they were written.
+
+        Args:
+            size: Entries on a page. A store may return more, to keep a batch together.
+        """
+        ...
+
+
+@runtime_checkable
+class IndexedStore(Protocol):
+    """A store that can open a long conversation without reading all of it."""
+
+    def load_latest(self) -> LoadedEntries:
+        """Read as little as possible: `earlier` holds the entries that come before the ones that were read.
+
+        All other promises are those of `load`. A store returns what `load` returns where it has no
+        index.
+        """
+        ...
+
+
+class EarlierEntries(Protocol):
+    """Entries of a store that are read when they are needed.
+
+    They have numbers from 0, in the order in which they were written.
+
+    Every method raises TranscriptError if the entries can no longer be read.
+    """
+
+    @property
+    def misplaced(self) -> tuple[ReadProblem, ...]:
+        """What has another place in the tree than the one that it names."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Sequence[Entry]:
+        """Read the entries from one number up to, and without, another."""
+        ...
+
+    def find(self, entry_id: str) -> int | None:
+        """Return the number of the entry with an id; None if there is none."""
+        ...
+
+    def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
+        """Yield the numbers of the entries whose message may contain one of these texts, in order.
+
+        More entries do no harm.
+
+        Args:
+            texts: The texts, in lower case with `lower`.
+            lower: Whether capitals do not matter.
+        """
+        ...
+
+    def get_node(self, number: int) -> EntryNode:
+        """Return the place of an entry in the tree."""
+        ...
+
+    def iter_parents(self) -> Iterator[int]:
+        """Yield the number of the parent of each entry, -1 for a root."""
+        ...
+
+    def list_labels(self) -> Sequence[int]:
+        """Return the numbers of the entries that are labels, oldest first."""
+        ...
+
+
+class EntryNode(NamedTuple):
+    """The place of an entry in the tree."""
+
+    parent: int | None
+    """The number of its parent; None for a root."""
+    depth: int
+    """Entries before it on its path."""
+    run: int
+    """The number of the first entry of its run: of the entries up to it that each follow the one
+    before them."""
+    mark: int | None
+    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an
+    edit or a setting."""
+    redaction: int | None
+    """The number of the last edit on its path, itself included, that redacts an entry."""
+    messages: int
+    """Messages on its path, its own included."""
+
+
+@runtime_checkable
+class ArchivingStore(Protocol):
+    """A store that can put old entries where opening the transcript need not read them one by one."""
+
+    def archive(self, *, through: str) -> None:
+        """Move the entries up to one, with the rest of its batch, into an archive.
+
+        They can still be read.
+
+        Archiving entries again that are archived changes nothing. A crash in between loses nothing.
+
+        Args:
+            through: The id of the last entry to move.
+
+        Raises:
+            TranscriptError: There is no such entry, or no entry follows it.
+            TranscriptWriteError: The archive cannot be written; nothing was changed.
+        """
+        ...
+
+
+@runtime_checkable
+class SearchableStore(Protocol):
+    """A store with an index of the words in its messages.
+
+    `recall` searches the messages that the index returns, not all of them.
+    """
+
+    def find_entries(self, words: Iterable[str]) -> frozenset[str]:
+        """Return the ids of all entries whose messages contain one of the words, as `extract_words` returns them.
+
+        More ids than these do no harm: the caller reads the messages.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class LoadedEntries:
+    """The entries that a store has read, in the order in which they were written."""
+
+    entries: tuple[Entry, ...] = ()
+    """The entries."""
+    problems: tuple[ReadProblem, ...] = ()
+    """What could not be read."""
+    line_numbers: tuple[int, ...] = ()
+    """For each entry the number of its line, or its number in the store, counted from 1."""
+    last_id: str = ""
+    """The id of the last entry in the store, returned here or before; empty for an empty store."""
+    torn_bytes: int = 0
+    """Bytes at the end of the file from a write that was cut short. They belong to no entry; the
+    next append removes them."""
+    partial: bool = False
+    """Whether older entries were not read, so that parents may be missing."""
+    earlier: EarlierEntries | None = None
+    """The entries before these, which are read when they are needed. Only
+    `IndexedStore.load_latest` returns them."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadProblem:
+    """A part of a file that could not be read. It is left in the file."""
+
+    line: int
+    """The number of the line, counted from 1."""
+    detail: str
+    """What is wrong, in words."""
+
+
+class InMemoryStore:
+    """Keep entries in memory. Several transcripts may share one store."""
+
+    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+        self._entries = list(entries)
+
+    def load(self) -> LoadedEntries:
+        """Return all entries."""
+        return LoadedEntries(
+            entries=tuple(self._entries),
+            line_numbers=tuple(range(1, len(self._entries) + 1)),
+            last_id=self._last_id,
+        )
+
+    def refresh(self) -> LoadedEntries:
+        """Return all entries."""
+        return self.load()
+
+    def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
+        """Append a batch.
+
+        Raises TranscriptConflictError if `expect` is not the id of the last entry.
+        """
+        if expect not in {None, self._last_id}:
+            raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
+        self._entries.extend(entries)
+
+    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
+        """Yield the entries in pages of `size`, the last page first."""
+        entries = tuple(self._entries)
+        for end in range(len(entries), 0, -size):
+            yield entries[max(0, end - size) : end]
+
+    @property
+    def address(self) -> str | None:
+        """None: the entries are only in memory."""
+        return None
+
+    @property
+    def _last_id(self) -> str:
+        return self._entries[-1].id if self._entries else ""
+
+
+def split_address(address: str) -> tuple[str, str | None]:
+    """Split `sqlite:///talks.db#42` into the URL and the id of the conversation; None if there is no id."""
+    url, mark, conversation = address.partition("#")
+    return url, unquote(conversation) if mark else None
+
+
+def check_conversation(conversation: str | None) -> str:
+    """Return the id of a conversation.
+
+    Raises InvalidArgumentError if there is none, or if databases would refuse it.
+    """
+    if not conversation:
+        problem = (
+            "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
+        )
+        raise InvalidArgumentError(problem)
+    unprintable = any(
+        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
+    )
+    if unprintable or len(conversation) > MAX_CONVERSATION_CHARACTERS:
+        why = (
+            f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        )
+        problem = f"the id {conversation[:40]!r} of the conversation {why}."
+        raise InvalidArgumentError(problem)
+    return conversation
+
+
+def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:
+    for index in range(len(entries) - 1, -1, -1):
+        if entries[index].id == entry_id:
+            return list(entries[index + 1 :])
+    return list(entries)

@@ -1,0 +1,68 @@
+"""What a transcript comes to."""
+
+from __future__ import annotations
+
+from promptkit import Message, ToolCall, Usage
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    Entry,
+    MessageEntry,
+    Observation,
+    Reset,
+    UnknownEntry,
+)
+from promptkit.transcript.log.statistics import (
+    TranscriptStatistics,
+    TranscriptTotals,
+    compute_statistics,
+)
+
+
+def entry(name: str, parent: str | None, time: float, payload: object) -> Entry:
+    return Entry(id=name, parent_id=parent, time=time, payload=payload)  # type: ignore[arg-type]  # a payload of any kind
+
+
+ASKED = Message(role="user", content=("one two",))
+CALLED = Message(
+    role="assistant", tool_calls=(ToolCall(id="c", name="read"), ToolCall(id="d", name="read"))
+)
+ENTRIES = [
+    entry("a", None, 3, MessageEntry(message=ASKED)),
+    entry("b", "a", 1, MessageEntry(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
+    entry("b", "a", 99, Reset()),
+    entry("c", "a", 2, Checkpoint(summary="s", usage=Usage(input_tokens=1, cached_tokens=1))),
+    entry("d", "c", 5, UnknownEntry(kind="novel", data={})),
+    entry("e", "d", 4, Observation(name="o")),
+]
+
+
+def test_counts_each_entry_once() -> None:
+    assert compute_statistics(ENTRIES) == TranscriptStatistics(
+        entries=5,
+        kinds={"message": 2, "checkpoint": 1, "novel": 1, "observation": 1},
+        roles={"user": 1, "assistant": 1},
+        tool_calls=2,
+        tokens=None,
+        usage=Usage(input_tokens=8, output_tokens=2, cached_tokens=1),
+        checkpoints=1,
+        branches=2,
+        first=1,
+        last=5,
+    )
+
+
+def test_counts_tokens_if_it_is_told_how() -> None:
+    assert compute_statistics(
+        ENTRIES, count_tokens=lambda message: len(message.text.split()) + 1
+    ).tokens == {"user": 3, "assistant": 1}
+
+
+def test_of_nothing_is_nothing() -> None:
+    made = TranscriptTotals().result
+    assert (made.entries, made.branches, made.first, made.last, made.usage) == (
+        0,
+        0,
+        None,
+        None,
+        Usage(input_tokens=0),
+    )
