@@ -278,3 +278,13 @@ def test_the_address_has_no_password() -> None:
 def test_what_cannot_be_a_conversation_is_refused_with_a_sentence(url: str, why: str) -> None:
     with pytest.raises(InvalidArgumentError, match=why):
         SqlStore(url)
+
+
+def test_a_relative_address_is_that_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        Transcript(SqlStore("sqlite:///talks.db#1")).append_messages(said(name))
+        assert (tmp_path / name / "talks.db").is_file()
