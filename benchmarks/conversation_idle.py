@@ -16,8 +16,8 @@ import attrs
 
 from promptkit import Message, Usage
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.run.events import CompactionCommitted, Events
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
@@ -26,7 +26,7 @@ from promptkit.transcript.log.entries import MessageEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.events import Event
+    from promptkit.compaction.run.events import Event
 
 __all__ = ["IdleResult", "measure_decisions", "measure_idle"]
 

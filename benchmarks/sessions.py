@@ -18,10 +18,10 @@ import openai
 
 from benchmarks.sessions_world import Files, Model, Task, make_tasks
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import CompactionCommitted, Event, Events, SummaryAttemptFailed
-from promptkit.compaction.lifecycle.recall_tool import RECALL, recall
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.recall.tool import RECALL, recall
+from promptkit.compaction.run.events import CompactionCommitted, Event, Events, SummaryAttemptFailed
 from promptkit.errors import (
     ContextWindowFullError,
     MaxStepsExceededError,

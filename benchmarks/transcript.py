@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.lifecycle.recall_tool import recall
+from promptkit.compaction.recall.tool import recall
 from promptkit.messages import Message
 from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry
 from promptkit.transcript.log.transcript import Transcript

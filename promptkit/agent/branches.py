@@ -10,9 +10,9 @@ import attrs
 
 from promptkit.agent.continuation import find_pending_calls
 from promptkit.agent.wire import is_recorded
-from promptkit.compaction.lifecycle.branch_summary import switch_branch
-from promptkit.compaction.lifecycle.handoff import handoff, make_handoff_summarizer
-from promptkit.compaction.lifecycle.reset import reset
+from promptkit.compaction.run.branch_summary import switch_branch
+from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
+from promptkit.compaction.run.reset import reset
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from promptkit.agent.requests import WindowRequest
-    from promptkit.compaction.controller import CompactionController
+    from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.defaults import SummarizerContext

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from promptkit.agent.hooks import TurnHooks
-from promptkit.compaction.events import Events
-from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers.model import Model

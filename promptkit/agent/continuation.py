@@ -17,7 +17,7 @@ from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from promptkit.compaction.controller import CompactionController
+    from promptkit.compaction.run.controller import CompactionController
     from promptkit.messages import ToolCall
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer

@@ -10,11 +10,11 @@ import attrs
 
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.wire import is_recorded
-from promptkit.compaction.events import RequestPruned
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
+from promptkit.compaction.run.events import RequestPruned
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import (
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.controller import RequestState
-    from promptkit.compaction.events import Events
+    from promptkit.compaction.run.controller import RequestState
+    from promptkit.compaction.run.events import Events
     from promptkit.elements.element import Child
     from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.providers.model import Model

@@ -17,7 +17,7 @@ from promptkit.agent.hooks import TurnHooks
 from promptkit.agent.tools import tools_by_name
 from promptkit.agent.turns import Turn, TurnResult
 from promptkit.agent.window import ContextWindow
-from promptkit.compaction.lifecycle.recall_tool import (
+from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
     RecallSettings,
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from promptkit.agent.attachments import Attachment
     from promptkit.agent.prompt import Prompt
     from promptkit.agent.usage import ContextUsage
-    from promptkit.compaction.controller import CompactionController
-    from promptkit.compaction.events import Events
-    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.controller import CompactionController
+    from promptkit.compaction.run.events import Events
+    from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory

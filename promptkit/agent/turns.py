@@ -10,8 +10,8 @@ import attrs
 from promptkit.agent.continuation import ask_to_go_on, may_go_on
 from promptkit.agent.hooks import TurnHooks, run_before_request
 from promptkit.agent.tools import run_tools
-from promptkit.compaction.events import TurnEnded, TurnStarted
-from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
+from promptkit.compaction.run.events import TurnEnded, TurnStarted
+from promptkit.compaction.run.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import ContextLengthExceededError, MaxStepsExceededError
 from promptkit.messages import Usage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from promptkit.agent.window import ContextWindow
-    from promptkit.compaction.events import Events
+    from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model, Reply
     from promptkit.tools import Tool
 

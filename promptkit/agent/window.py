@@ -35,9 +35,9 @@ from promptkit.agent.requests import (
 from promptkit.agent.usage import ContextUsage, find_threshold
 from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.controller import CompactionController, find_promotion
-from promptkit.compaction.events import Events
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
+from promptkit.compaction.run.controller import CompactionController, find_promotion
+from promptkit.compaction.run.events import Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.prompt import Prompt
-    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child

@@ -1,16 +1,4 @@
-from .compactor import Compactor as Compactor
 from .config import CompactionConfig as CompactionConfig
-from .controller import CompactionController as CompactionController
-from .events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
-from .hooks import (
-    CompactionHooks as CompactionHooks,
-    HookChain as HookChain,
-    PreCompactResult as PreCompactResult,
-)
-from .lifecycle.branch_summary import switch_branch as switch_branch
-from .lifecycle.handoff import Handoff as Handoff, handoff as handoff
-from .lifecycle.recall_tool import recall_tool as recall_tool
-from .otel import otel_subscriber as otel_subscriber
 from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.plan import (
     FailedAttempt as FailedAttempt,
@@ -65,8 +53,20 @@ from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
-from .recent_files import RecentFiles as RecentFiles
-from .replacement import CarriedContext as CarriedContext, Replacement as Replacement
+from .recall.tool import recall_tool as recall_tool
+from .run.branch_summary import switch_branch as switch_branch
+from .run.compactor import Compactor as Compactor
+from .run.controller import CompactionController as CompactionController
+from .run.events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
+from .run.handoff import Handoff as Handoff, handoff as handoff
+from .run.hooks import (
+    CompactionHooks as CompactionHooks,
+    HookChain as HookChain,
+    PreCompactResult as PreCompactResult,
+)
+from .run.otel import otel_subscriber as otel_subscriber
+from .run.recent_files import RecentFiles as RecentFiles
+from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory
 from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook

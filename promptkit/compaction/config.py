@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.controller import CompactionController
-from promptkit.compaction.lifecycle.recall_tool import (
-    list_look_up_tools,
-    suggest_call,
-    suggest_entry,
-)
 from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.policy.rules import first_match, prune_results
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.tool_outputs import ResultLimits
+from promptkit.compaction.recall.tool import (
+    list_look_up_tools,
+    suggest_call,
+    suggest_entry,
+)
+from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.compaction.events import Events
-    from promptkit.compaction.hooks import CompactionHooks
     from promptkit.compaction.planning.plan import Plan
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy, Rule
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.events import Events
+    from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
 
-    from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting.fit import Fitted
     from promptkit.integrations.windows import IssuedRequest

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
     from llama_index.core.storage.chat_store import BaseChatStore
 
-    from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.integrations.windows import IssuedRequest
     from promptkit.messages import Part

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from agents import Agent
     from agents.items import TResponseInputItem
 
-    from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json, Message
     from promptkit.providers.model import Model

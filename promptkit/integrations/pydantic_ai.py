@@ -55,8 +55,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
-    from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting.fit import Fitted
     from promptkit.integrations.windows import IssuedRequest

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.agent.requests import WindowRequest
-    from promptkit.compaction.events import Events
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers.model import Model

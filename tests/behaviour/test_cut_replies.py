@@ -21,8 +21,8 @@ from promptkit import (
 )
 from promptkit.agent.continuation import ask_to_continue
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import Events
 from promptkit.compaction.planning.blocks import find_open_user_requests
+from promptkit.compaction.run.events import Events
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve

@@ -10,7 +10,6 @@ import asyncio
 import pytest
 
 from promptkit import ContextBudget, Message, ToolCall, Transcript, Usage
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import (
@@ -23,6 +22,7 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer

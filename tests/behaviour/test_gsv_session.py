@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.lifecycle.reset import find_due_reset
 from promptkit.compaction.presets.gsv import GSV, gsv
+from promptkit.compaction.run.reset import find_due_reset
 from promptkit.compaction.storage.archives import ArchiveDirectory, read_archive
 from promptkit.compaction.storage.memory_extraction import (
     MemoryExtractionHook,

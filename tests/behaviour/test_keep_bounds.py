@@ -31,14 +31,14 @@ from promptkit.compaction import (
     first_match,
     on_overflow,
 )
-from promptkit.compaction.events import CompactionCommitted, RequestPruned
+from promptkit.compaction.run.events import CompactionCommitted, RequestPruned
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.transcript.log.entries import Checkpoint
 
 if TYPE_CHECKING:
-    from promptkit.compaction.events import Event
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.run.events import Event
     from promptkit.testing.scripted_model import Request
 
 STEPS = 45

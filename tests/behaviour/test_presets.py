@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.lifecycle.handoff import handoff
-from promptkit.compaction.lifecycle.recall import build_excerpt
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.break_even import break_even
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
@@ -26,6 +24,8 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
+from promptkit.compaction.recall.passages import build_excerpt
+from promptkit.compaction.run.handoff import handoff
 from promptkit.compaction.summarizers.defaults import (
     make_fallback_factory,
     make_inline_summarizer,

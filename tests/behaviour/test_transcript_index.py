@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import Message, ToolCall
-from promptkit.compaction.lifecycle import recall_tool
-from promptkit.compaction.lifecycle.recall_tool import recall
+from promptkit.compaction.recall import tool as recall_tool
+from promptkit.compaction.recall.tool import recall
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.entries import (
     Checkpoint,

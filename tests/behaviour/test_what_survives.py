@@ -25,7 +25,7 @@ from promptkit.compaction import (
     SummaryTask,
 )
 from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS, UserMessageHistory
-from promptkit.compaction.replacement import carry_from_facts
+from promptkit.compaction.run.replacement import carry_from_facts
 from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SummaryInstructions

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import (
+from promptkit.compaction.policy.decisions import NoAction
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -24,7 +25,6 @@ from promptkit.compaction.events import (
     Events,
     SummaryDiscarded,
 )
-from promptkit.compaction.policy.decisions import NoAction
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage

@@ -21,8 +21,8 @@ from promptkit.cli.chat.session import WINDOW, open_session
 from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
-from promptkit.compaction.events import Events
 from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.run.events import Events
 from promptkit.errors import NoPendingMessageError, PromptKitError
 
 if TYPE_CHECKING:

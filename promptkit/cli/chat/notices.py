@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.events import (
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -16,8 +16,8 @@ from promptkit.compaction.events import (
 
 if TYPE_CHECKING:
     from promptkit.cli.chat.screen import Screen
-    from promptkit.compaction.background import Background
-    from promptkit.compaction.events import Event
+    from promptkit.compaction.run.background import Background
+    from promptkit.compaction.run.events import Event
 
 __all__ = ["CompactionNotices"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from promptkit.agent.turns import TurnResult
     from promptkit.cli.chat.sandbox import Folder
-    from promptkit.compaction.events import Events
+    from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model
 
 __all__ = ["WINDOW", "ChatSession", "open_session"]

@@ -19,9 +19,9 @@ from promptkit.cli.output.terminal import (
     show_spinner,
 )
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import select
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from promptkit.compaction.compactor import DraftSummary
     from promptkit.compaction.planning.plan import Plan
+    from promptkit.compaction.run.compactor import DraftSummary
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer

@@ -130,7 +130,7 @@ def build_server(
     from anyio import Lock, to_thread
     from mcp.server import Server
 
-    from promptkit.compaction.lifecycle.recall_tool import RECALL, recall
+    from promptkit.compaction.recall.tool import RECALL, recall
 
     counts = Counter(reader.file.name for reader in readers)
     named = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import (
+from promptkit.compaction.run.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
@@ -32,7 +32,7 @@ from promptkit.transcript.stores.store import InMemoryStore
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.compaction.events import Event
+    from promptkit.compaction.run.events import Event
     from promptkit.rendering.result.rendered import Rendered
 
 __all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit.cli.output.terminal import clip, escape_control_chars
-from promptkit.compaction.events import CompactionFailed
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
+from promptkit.compaction.run.events import CompactionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.cli.demo.replay import DemoReplay, DemoRequest
-    from promptkit.compaction.events import CompactionCommitted
+    from promptkit.compaction.run.events import CompactionCommitted
     from promptkit.transcript.log.entries import Checkpoint
 
 __all__ = ["print_replay", "replay_to_json"]

@@ -12,7 +12,7 @@ from promptkit.compaction.policy.break_even import PriceRatios, compact_at_break
 from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable

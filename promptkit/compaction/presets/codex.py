@@ -14,7 +14,7 @@ from promptkit.compaction.policy.rules import (
 )
 from promptkit.compaction.presets.preset import Preset, split_reserve
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import (
     make_fallback_factory,
     make_full_summarizer,

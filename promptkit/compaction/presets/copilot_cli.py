@@ -19,7 +19,7 @@ from promptkit.compaction.policy.rules import (
 )
 from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement
 
 __all__ = ["CopilotCLI", "copilot_cli"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.lifecycle.reset import DailyReset, IdleReset, ManualReset
 from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.rules import (
     compact_above,
@@ -19,6 +18,7 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.presets.pi import subtract_reserve
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.run.reset import DailyReset, IdleReset, ManualReset
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.defaults import (
     UNLIMITED,
@@ -29,7 +29,7 @@ from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.lifecycle.reset import ResetPolicy
+    from promptkit.compaction.run.reset import ResetPolicy
     from promptkit.compaction.summarizers.summarizer import Summarizer
 
 __all__ = ["GSV", "gsv"]

@@ -9,7 +9,6 @@ from typing import Literal
 
 import attrs
 
-from promptkit.compaction.lifecycle.handoff import make_handoff_summarizer
 from promptkit.compaction.planning.selection import KeepRecentTokens
 from promptkit.compaction.policy.decisions import HANDOFF, THRESHOLD
 from promptkit.compaction.policy.rules import (
@@ -26,6 +25,7 @@ from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+from promptkit.compaction.run.handoff import make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import make_fallback_factory
 from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 

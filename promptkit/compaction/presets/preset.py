@@ -10,7 +10,7 @@ import attrs
 from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
 from promptkit.compaction.policy.state import CACHE_SECONDS
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.coverage import find_covered_entries
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.errors import TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES, open_gzip, read_lines, replace_file
 from promptkit.transcript.log.entries import Checkpoint
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import BinaryIO
 
-    from promptkit.compaction.compactor import DraftSummary
+    from promptkit.compaction.run.compactor import DraftSummary
     from promptkit.transcript.log.entries import Entry
 
 __all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]

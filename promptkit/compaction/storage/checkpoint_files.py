@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
+from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.files import replace_file
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.view import find_edits

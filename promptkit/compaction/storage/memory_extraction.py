@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from promptkit.compaction.hooks import CompactionHooks
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.coverage import find_covered_items
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.redaction import redact_summary, redact_task
+from promptkit.compaction.run.hooks import CompactionHooks
+from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.storage.memory_files import parse_bullets
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import MEMORIES

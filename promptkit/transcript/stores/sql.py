@@ -310,7 +310,7 @@ class _Database:
     """A database: its connections, its schema, and the statements that differ between databases."""
 
     def __init__(self, url: str | Engine) -> None:
-        self._engine = _open_engine(url, os.getpid(), os.getcwd()) if isinstance(url, str) else url
+        self._engine = _open_engine(url, os.getpid(), Path.cwd()) if isinstance(url, str) else url
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self._schema_known = False
         self._file: Path | None = None
@@ -472,7 +472,7 @@ class _Database:
 
 
 @lru_cache(maxsize=64)
-def _open_engine(url: str, _process: int, _folder: str) -> Engine:
+def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
     """Return the engine for a URL, one for each process and each current folder.
 
     SQLAlchemy makes a relative path absolute when it creates the engine.

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
-from promptkit.compaction.events import Events
+from promptkit.compaction.run.events import Events
 from promptkit.errors import (
     ContextLengthExceededError,
 )

@@ -17,7 +17,7 @@ from promptkit.compaction import (
     SimpleSummarizer,
     logging_subscriber,
 )
-from promptkit.compaction.events import (
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,

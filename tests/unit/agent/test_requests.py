@@ -27,7 +27,7 @@ from promptkit import (
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
-from promptkit.compaction.lifecycle.recall_tool import RECALL
+from promptkit.compaction.recall.tool import RECALL
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.elements.from_message import element_from_message

@@ -9,7 +9,7 @@ import pytest
 
 from promptkit import AgentSession, ContextBudget
 from promptkit.compaction import PRESETS
-from promptkit.compaction.events import CompactionCommitted, DecisionMade, Event, Events
+from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Event, Events
 from promptkit.messages import Message, Usage
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import WordTokenizer

@@ -11,8 +11,8 @@ import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.agent import AgentSession
-from promptkit.compaction.events import RequestPruned
-from promptkit.compaction.lifecycle.recall_tool import RECALL
+from promptkit.compaction.recall.tool import RECALL
+from promptkit.compaction.run.events import RequestPruned
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,

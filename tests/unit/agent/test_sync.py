@@ -12,7 +12,7 @@ import pytest
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session import AgentSession
 from promptkit.agent.sync import SyncSession
-from promptkit.compaction.events import Events
+from promptkit.compaction.run.events import Events
 from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
@@ -23,7 +23,7 @@ from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.events import Event
+    from promptkit.compaction.run.events import Event
     from promptkit.testing.scripted_model import Step
 
 

@@ -23,8 +23,8 @@ from promptkit import (
 )
 from promptkit.agent.prompt import Conversation
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
-from promptkit.compaction.events import DecisionMade, Events
 from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.run.events import DecisionMade, Events
 from promptkit.errors import (
     ContextLengthExceededError,
     ContextWindowFullError,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from promptkit import Child, Sizing
     from promptkit.agent import WindowRequest
     from promptkit.agent.prompt import ConversationView, Prompt
-    from promptkit.compaction.events import Event
+    from promptkit.compaction.run.events import Event
     from promptkit.transcript import Entry
 
 WORDS = WordTokenizer()

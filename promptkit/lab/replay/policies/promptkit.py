@@ -11,10 +11,10 @@ import attrs
 from promptkit.agent.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.requests import WindowRequest, match_items
 from promptkit.agent.window import ContextWindow
-from promptkit.compaction.events import CompactionCommitted, DecisionMade, Events
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Group
@@ -27,8 +27,8 @@ from promptkit.transcript.stores.store import InMemoryStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.events import Event
     from promptkit.compaction.presets.preset import Preset
+    from promptkit.compaction.run.events import Event
     from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
     from promptkit.messages import Message, Usage
 

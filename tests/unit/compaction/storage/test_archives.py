@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.events import Events
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor, read_archive
 from promptkit.errors import TranscriptFormatError, TranscriptWriteError
 from promptkit.testing import WordTokenizer

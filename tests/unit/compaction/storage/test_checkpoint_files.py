@@ -14,7 +14,7 @@ from filelock import FileLock
 from hypothesis import given, strategies as st
 
 from promptkit import AgentSession, ContextBudget, Message
-from promptkit.compaction.compactor import Compactor
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.storage.checkpoint_files import (
     CheckpointDirectory,
     format_comment,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.storage.memory_extraction import (
     MEMORIES_TEMPLATE,
     MemoryExtractionHook,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.selection import KeepNothing, KeepRecentTokens
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.compactor import Compactor
 from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepRecentTokens, select
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer

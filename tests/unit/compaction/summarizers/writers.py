@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import DraftSummary
-from promptkit.compaction.events import (
+from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.run.compactor import DraftSummary
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -27,11 +28,10 @@ from promptkit.compaction.events import (
     TurnEnded,
     TurnStarted,
 )
-from promptkit.compaction.planning.plan import Plan, Summary
 
 if TYPE_CHECKING:
-    from promptkit.compaction.background import Background
     from promptkit.compaction.planning.plan import SummaryTask
+    from promptkit.compaction.run.background import Background
 
 __all__ = ["ENDS", "WRITTEN", "Recorder", "Writer", "draft", "state"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import ContextWindow, Message, ToolDefinition
-from promptkit.compaction.lifecycle.recall_tool import recall
+from promptkit.compaction.recall.tool import recall
 from promptkit.errors import (
     InvalidArgumentError,
     TranscriptError,

@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.planning.selection import is_system
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.redaction import redact_summary, redact_task
+from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
 from promptkit.compaction.summarizers.inline import InlineSummarizer

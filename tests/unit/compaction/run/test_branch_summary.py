@@ -7,7 +7,7 @@ import asyncio
 import attrs
 import pytest
 
-from promptkit.compaction.lifecycle.branch_summary import (
+from promptkit.compaction.run.branch_summary import (
     PREFACE,
     build_branch_items,
     find_abandoned_entries,

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.events import (
+from promptkit.compaction.policy.parts import UsageByPart
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -31,7 +32,6 @@ from promptkit.compaction.events import (
     TurnEnded,
     TurnStarted,
 )
-from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.messages import Usage
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span, SpanKind, Tracer
 
-    from promptkit.compaction.events import Event, Subscriber
+    from promptkit.compaction.run.events import Event, Subscriber
     from promptkit.messages import Json, Message, ToolDefinition
 
     Attributes = dict[str, str | int | float | bool | Sequence[str]]

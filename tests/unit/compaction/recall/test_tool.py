@@ -11,8 +11,8 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit.compaction.lifecycle import recall_tool as recall_module
-from promptkit.compaction.lifecycle.recall_tool import RECALL, recall_tool, suggest_call
+from promptkit.compaction.recall import tool as recall_module
+from promptkit.compaction.recall.tool import RECALL, recall_tool, suggest_call
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.testing import WordTokenizer

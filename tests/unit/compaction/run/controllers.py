@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.controller import CompactionController, RequestState
-from promptkit.compaction.events import Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.controller import CompactionController, RequestState
+from promptkit.compaction.run.events import Events
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint

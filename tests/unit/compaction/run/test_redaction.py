@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.planning.plan import LastRequest, Summary
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer

@@ -19,7 +19,7 @@ from promptkit.compaction.planning.user_messages import (
     VerbatimUserMessages,
     has_history,
 )
-from promptkit.compaction.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
+from promptkit.compaction.run.recent_files import RecentFiles  # noqa: TC001  # a field's type, which settings resolve
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists
 from promptkit.compaction.summarizers.prompts import neutralize_tags

@@ -4,8 +4,6 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.controller import CompactionController
 from promptkit.compaction.policy.rules import (
     Thresholds,
     compact_at,
@@ -17,6 +15,8 @@ from promptkit.compaction.policy.rules import (
 )
 from promptkit.compaction.policy.state import Attempts
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.controller import CompactionController
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
@@ -24,7 +24,7 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint, Edit
 from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import words
-from tests.unit.compaction.controllers import BUDGET, Kept, grown, kept, run, turns
+from tests.unit.compaction.run.controllers import BUDGET, Kept, grown, kept, run, turns
 from tests.unit.compaction.summarizers.writers import Recorder, Writer, state
 
 # pyright: reportPrivateUsage=false

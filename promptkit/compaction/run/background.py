@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.compaction.compactor import DraftSummary
     from promptkit.compaction.planning.plan import Plan
     from promptkit.compaction.policy.state import BackgroundState
+    from promptkit.compaction.run.compactor import DraftSummary
 
 __all__ = ["Background", "Work"]
 

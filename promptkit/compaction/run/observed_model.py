@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.events import ReplyReceived, RequestFailed, RequestSent
+from promptkit.compaction.run.events import ReplyReceived, RequestFailed, RequestSent
 from promptkit.providers.model import with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from promptkit.compaction.events import Events
+    from promptkit.compaction.run.events import Events
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.transcript.log.transcript import Transcript

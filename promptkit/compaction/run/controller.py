@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.background import Background
-from promptkit.compaction.events import DecisionMade
 from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
 from promptkit.compaction.planning.plan import SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
@@ -40,12 +38,13 @@ from promptkit.compaction.policy.state import (
 from promptkit.compaction.policy.usage import WindowUsage
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor, truncate_history
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
+from promptkit.compaction.run.background import Background
+from promptkit.compaction.run.events import DecisionMade
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 
 if TYPE_CHECKING:
-    from promptkit.compaction.compactor import Compactor
     from promptkit.compaction.planning.plan import LastRequest, Plan
     from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.usage import UsageReading
     from promptkit.compaction.pruning.processors import Processor
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.compactor import Compactor
     from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer

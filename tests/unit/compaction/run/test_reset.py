@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from promptkit.compaction.lifecycle.reset import (
+from promptkit.compaction.run.reset import (
     DailyReset,
     IdleReset,
     ManualReset,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.compaction.lifecycle.reset import ResetPolicy
+    from promptkit.compaction.run.reset import ResetPolicy
     from promptkit.transcript.log.view import ViewItem
 
 DAY = datetime(2026, 1, 2, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.lifecycle.handoff import PARENT_SETTING, Handoff, handoff
 from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.run.handoff import PARENT_SETTING, Handoff, handoff
 from promptkit.compaction.summarizers.inline import InlineSummarizer
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError

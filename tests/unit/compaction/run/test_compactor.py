@@ -11,18 +11,18 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from promptkit.compaction.compactor import Compactor, build_checkpoint, collect_facts
-from promptkit.compaction.events import (
+from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
+from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
+from promptkit.compaction.run.events import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
-from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
-from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
@@ -40,7 +40,7 @@ from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
 from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.examples import examples
-from tests.unit.compaction.compacting import checkpoint, compact, made
+from tests.unit.compaction.run.compacting import checkpoint, compact, made
 from tests.unit.compaction.summarizers.writers import WRITTEN, Writer, draft
 
 if TYPE_CHECKING:

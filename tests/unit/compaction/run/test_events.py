@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from promptkit.compaction.events import (
+from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -22,7 +22,7 @@ from promptkit.compaction.events import (
     SummaryDiscarded,
     logging_subscriber,
 )
-from promptkit.compaction.otel import otel_subscriber
+from promptkit.compaction.run.otel import otel_subscriber
 from tests.unit.compaction.summarizers.writers import Recorder
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def test_an_end_without_a_start_is_let_pass() -> None:
 
 
 def test_without_opentelemetry_everything_else_can_be_imported() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None; import promptkit.compaction.otel, promptkit.agent.session"
+    code = "import sys; sys.modules['opentelemetry'] = None; import promptkit.compaction.run.otel, promptkit.agent.session"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

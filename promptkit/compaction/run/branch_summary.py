@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import collect_facts
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.redaction import redact_summary, redact_task
+from promptkit.compaction.run.compactor import collect_facts
+from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length
 from promptkit.compaction.summarizers.summarizer import add_facts

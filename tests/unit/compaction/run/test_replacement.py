@@ -17,11 +17,11 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from promptkit.compaction.compactor import Compactor, build_checkpoint
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
-from promptkit.compaction.replacement import CarriedContext, Replacement, carry_from_facts
+from promptkit.compaction.run.compactor import Compactor, build_checkpoint
+from promptkit.compaction.run.replacement import CarriedContext, Replacement, carry_from_facts
 from promptkit.compaction.summarizers.facts import Facts, Skill
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError

@@ -8,10 +8,10 @@ import logging
 import attrs
 import pytest
 
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.events import Events
-from promptkit.compaction.hooks import CompactionHooks, HookChain, PreCompactResult
 from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.hooks import CompactionHooks, HookChain, PreCompactResult
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Entry

@@ -11,7 +11,7 @@ import attrs
 
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.redaction import redact_summary, redact_task
+from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import SummaryError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.compactor import Compactor
-from promptkit.compaction.events import Events
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from promptkit.compaction.lifecycle.recall import (
+from promptkit.compaction.recall.passages import (
     answer_from_transcript,
     build_excerpt,
     find_passages,

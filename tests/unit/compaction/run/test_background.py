@@ -8,15 +8,15 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from promptkit.compaction.background import Background
 from promptkit.compaction.planning.plan import Plan
+from promptkit.compaction.run.background import Background
 from tests.unit.compaction.summarizers.writers import draft, state
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from promptkit.compaction.background import Work
-    from promptkit.compaction.compactor import DraftSummary
+    from promptkit.compaction.run.background import Work
+    from promptkit.compaction.run.compactor import DraftSummary
 
 
 PLAN = Plan(leaf="e1")

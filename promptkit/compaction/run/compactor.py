@@ -9,22 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.events import (
-    CompactionCancelled,
-    CompactionCommitted,
-    CompactionFailed,
-    CompactionStarted,
-    Events,
-    SummaryAttemptFailed,
-    SummaryDiscarded,
-)
-from promptkit.compaction.hooks import (
-    CompactionHooks,
-    run_on_branch_change,
-    run_post_compact,
-    run_pre_compact,
-)
-from promptkit.compaction.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.file_calls import FILE_RULES
@@ -33,8 +17,24 @@ from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
-from promptkit.compaction.redaction import redact_plan, redact_summary, redact_task
-from promptkit.compaction.replacement import Replacement
+from promptkit.compaction.run.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    Events,
+    SummaryAttemptFailed,
+    SummaryDiscarded,
+)
+from promptkit.compaction.run.hooks import (
+    CompactionHooks,
+    run_on_branch_change,
+    run_post_compact,
+    run_pre_compact,
+)
+from promptkit.compaction.run.observed_model import ObservedModel, get_conversation_id
+from promptkit.compaction.run.redaction import redact_plan, redact_summary, redact_task
+from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import FailedAttempt, LastRequest
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.replacement import ReplacementMessages
+    from promptkit.compaction.run.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage

@@ -1,1 +1,0 @@
-"""Operations on whole conversations: switching branches, handoff, recall and reset."""

@@ -1,0 +1,1 @@
+"""How a conversation is compacted while it runs: the controller, the compactor, hooks, events."""
