@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from benchmarks.conversation_idle import measure_decisions, measure_idle
 from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summary_request, tools
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.policy.rules import (
     Policy,
     compact_on_demand,

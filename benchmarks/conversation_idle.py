@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import Message, Usage
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.run.events import CompactionCommitted, Events
 from promptkit.providers import Reply

@@ -17,7 +17,7 @@ import attrs
 import openai
 
 from benchmarks.sessions_world import Files, Model, Task, make_tasks
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.recall.tool import RECALL, recall

@@ -1,7 +1,7 @@
-from .agent.session import AgentSession as AgentSession
+from .agent.session.session import AgentSession as AgentSession
+from .agent.session.turns import TurnResult as TurnResult
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
-from .agent.turns import TurnResult as TurnResult
-from .agent.window import ContextWindow as ContextWindow
+from .agent.window.window import ContextWindow as ContextWindow
 from .elements.chat import (
     AssistantMessage as AssistantMessage,
     SystemMessage as SystemMessage,

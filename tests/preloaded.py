@@ -43,7 +43,7 @@ for _name in (
     "openai.types.chat",
     "openai.types.responses",
     "rich.console",
-    "promptkit.agent.session",
+    "promptkit.agent.session.session",
     "promptkit.agent.sync",
     "promptkit.bench.sweep",
     "promptkit.cli.chat.command",

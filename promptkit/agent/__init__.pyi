@@ -1,15 +1,15 @@
-from .attachments import Attachment as Attachment, TextAttachment as TextAttachment
-from .hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
-from .prompt import (
+from .session.attachments import Attachment as Attachment, TextAttachment as TextAttachment
+from .session.hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
+from .session.session import AgentSession as AgentSession
+from .session.turns import TurnResult as TurnResult
+from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
+from .window.prompt import (
     Conversation as Conversation,
     ConversationView as ConversationView,
     Prompt as Prompt,
 )
-from .requests import WindowRequest as WindowRequest
-from .session import AgentSession as AgentSession
-from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
-from .turns import TurnResult as TurnResult
-from .usage import ContextUsage as ContextUsage
-from .window import ContextWindow as ContextWindow
+from .window.requests import WindowRequest as WindowRequest
+from .window.usage import ContextUsage as ContextUsage
+from .window.window import ContextWindow as ContextWindow
 
 __all__: list[str]

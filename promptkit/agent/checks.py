@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from promptkit.agent.hooks import TurnHooks
+from promptkit.agent.session.hooks import TurnHooks
 from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from promptkit.agent.session import AgentSession
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.window.window import ContextWindow
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from promptkit.agent.attachments import Attachment
-    from promptkit.agent.requests import WindowRequest
-    from promptkit.agent.turns import TurnResult
-    from promptkit.agent.usage import ContextUsage
-    from promptkit.agent.wire import AnyMessage, AnyReply
+    from promptkit.agent.session.attachments import Attachment
+    from promptkit.agent.session.turns import TurnResult
+    from promptkit.agent.window.requests import WindowRequest
+    from promptkit.agent.window.usage import ContextUsage
+    from promptkit.agent.window.wire import AnyMessage, AnyReply
     from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory

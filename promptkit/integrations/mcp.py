@@ -13,7 +13,7 @@ import json
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.agent.attachments import TextAttachment, parse_attachment
+from promptkit.agent.session.attachments import TextAttachment, parse_attachment
 from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import DocumentPart, ImagePart, Message, ToolDefinition
 from promptkit.tools import Tool, ToolResult
@@ -28,7 +28,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from promptkit.agent.attachments import Attachment
+    from promptkit.agent.session.attachments import Attachment
     from promptkit.messages import Part
 
     Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents

@@ -13,7 +13,7 @@ import anyio
 import attrs
 
 from promptkit.agent.sync import LoopThread
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.window.window import ContextWindow
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
@@ -23,7 +23,7 @@ from promptkit.transcript.log.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.agent.requests import WindowRequest
+    from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer

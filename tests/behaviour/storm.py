@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.run.events import (
     CompactionCommitted,

@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from promptkit import Tool, ToolCall, ToolDefinition
-from promptkit.agent.continuation import AUTO_CONTINUE
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.window.continuation import AUTO_CONTINUE
 from promptkit.compaction import PRESETS, compact_above, first_match
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.selection import KeepNothing

@@ -19,8 +19,8 @@ from promptkit import (
     Usage,
     to_anthropic,
 )
-from promptkit.agent.continuation import ask_to_continue
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.window.continuation import ask_to_continue
 from promptkit.compaction.planning.blocks import find_open_user_requests
 from promptkit.compaction.run.events import Events
 from promptkit.providers import Reply

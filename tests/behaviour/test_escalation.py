@@ -14,7 +14,7 @@ from benchmarks.conversation import run_conversation
 from benchmarks.conversation_idle import measure_idle
 from benchmarks.conversation_script import FACTS, Script, is_summary_request
 from promptkit import ToolCall, ToolDefinition
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.run.events import CompactionCommitted, Events
 from promptkit.errors import ModelUnavailableError, RateLimitedError
 from promptkit.providers.openai.client import OpenAIModel

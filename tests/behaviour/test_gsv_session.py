@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.run.reset import find_due_reset
 from promptkit.compaction.storage.archives import ArchiveDirectory, read_archive

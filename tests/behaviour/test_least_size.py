@@ -16,7 +16,7 @@ from promptkit import (
     ToolCall,
     ToolDefinition,
 )
-from promptkit.agent.prompt import Conversation
+from promptkit.agent.window.prompt import Conversation
 from promptkit.compaction import PRESETS
 from promptkit.errors import ContextWindowFullError
 from promptkit.testing import ScriptedModel, WordTokenizer

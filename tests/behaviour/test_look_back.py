@@ -12,7 +12,7 @@ import openai
 
 from benchmarks.conversation_script import is_summary_request
 from promptkit import ToolCall, ToolDefinition
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from syrupy.assertion import SnapshotAssertion
 
-    from promptkit.agent.session import AgentSession
+    from promptkit.agent.session.session import AgentSession
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.errors import ContextLengthExceededError

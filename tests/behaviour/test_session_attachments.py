@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import ContextBudget, DocumentPart, ImagePart
 from promptkit.agent import TextAttachment
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.agent.sync import SyncSession
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer

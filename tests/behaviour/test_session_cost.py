@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.providers import Reply
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget

@@ -15,8 +15,8 @@ import pytest
 
 from promptkit import Message, Tool, ToolCall, ToolDefinition, to_anthropic, to_chat
 from promptkit.agent import ToolDecision, TurnHooks
-from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import CANCELLED, NOT_STARTED
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.session.tools import CANCELLED, NOT_STARTED
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.errors import ToolError
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from promptkit import TurnResult
-    from promptkit.agent.requests import WindowRequest
+    from promptkit.agent.window.requests import WindowRequest
     from promptkit.testing.scripted_model import Step
     from promptkit.tools import ToolOutput
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
-from promptkit.agent.session import AgentSession
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.presets.vscode import VSCode, vscode
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.errors import InvalidArgumentError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.policy.decisions import NoAction
 from promptkit.compaction.run.events import (
     CompactionCancelled,

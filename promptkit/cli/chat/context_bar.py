@@ -10,7 +10,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.agent.usage import ContextUsage
+    from promptkit.agent.window.usage import ContextUsage
 
 __all__ = ["draw_context"]
 

@@ -28,7 +28,7 @@ from promptkit.errors import NoPendingMessageError, PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.agent.session import AgentSession
+    from promptkit.agent.session.session import AgentSession
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Usage
 

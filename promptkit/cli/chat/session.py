@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.agent.sync import SyncSession
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
 from promptkit.cli.chat.tools import file_tools
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.turns import TurnResult
+    from promptkit.agent.session.turns import TurnResult
     from promptkit.cli.chat.sandbox import Folder
     from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model

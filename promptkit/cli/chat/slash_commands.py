@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from promptkit.agent.session import AgentSession
-    from promptkit.agent.usage import ContextUsage
+    from promptkit.agent.session.session import AgentSession
+    from promptkit.agent.window.usage import ContextUsage
     from promptkit.cli.chat.screen import Screen
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.run.events import (
     CompactionCommitted,
     CompactionFailed,

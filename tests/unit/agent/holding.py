@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import ToolCall, ToolDefinition
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.run.events import Events
 from promptkit.errors import (
     ContextLengthExceededError,
@@ -22,7 +22,7 @@ from tests.unit.compaction.summarizers.writers import Recorder, Writer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.agent.prompt import Prompt
+    from promptkit.agent.window.prompt import Prompt
     from promptkit.testing.scripted_model import Step
     from promptkit.tools import ToolOutput
     from promptkit.transcript.log.entries import Entry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import ToolCall, ToolDefinition
-from promptkit.agent.session import AgentSession
+from promptkit.agent.session.session import AgentSession
 from promptkit.agent.sync import SyncSession
 from promptkit.compaction.run.events import Events
 from promptkit.errors import NoPendingMessageError

@@ -16,7 +16,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.server import Server
 
 from promptkit import AgentSession, DocumentPart, ImagePart, Message, ToolCall
-from promptkit.agent.attachments import TextAttachment
+from promptkit.agent.session.attachments import TextAttachment
 from promptkit.errors import InvalidArgumentError
 from promptkit.integrations.mcp import mcp_attachments, mcp_prompt, mcp_tools
 from promptkit.testing import ScriptedModel

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.requests import WindowRequest, match_items
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.window.requests import WindowRequest, match_items
+from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS

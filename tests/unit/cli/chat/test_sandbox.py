@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from promptkit import ToolCall
-from promptkit.agent.tools import run_tools
+from promptkit.agent.session.tools import run_tools
 from promptkit.cli.chat import tools as chat_tools
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError
 from promptkit.cli.chat.tools import file_tools

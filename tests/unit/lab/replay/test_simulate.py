@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Transcript
-from promptkit.agent.prompt import Conversation, ConversationView
+from promptkit.agent.window.prompt import Conversation, ConversationView
 from promptkit.compaction import ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS

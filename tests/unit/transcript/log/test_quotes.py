@@ -9,7 +9,7 @@ import attrs
 from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, updated_facts
 from promptkit.testing import WordTokenizer

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.agent.continuation import ask_to_go_on, may_go_on
-from promptkit.agent.hooks import TurnHooks, run_before_request
-from promptkit.agent.tools import run_tools
+from promptkit.agent.session.hooks import TurnHooks, run_before_request
+from promptkit.agent.session.tools import run_tools
+from promptkit.agent.window.continuation import ask_to_go_on, may_go_on
 from promptkit.compaction.run.events import TurnEnded, TurnStarted
 from promptkit.compaction.run.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.summarizers.summarizer import sum_usage
@@ -20,7 +20,7 @@ from promptkit.providers.model import with_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from promptkit.agent.window import ContextWindow
+    from promptkit.agent.window.window import ContextWindow
     from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model, Reply
     from promptkit.tools import Tool

@@ -21,7 +21,7 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.agent.prompt import Conversation
+from promptkit.agent.window.prompt import Conversation
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.run.events import DecisionMade, Events
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from promptkit import Child, Sizing
     from promptkit.agent import WindowRequest
-    from promptkit.agent.prompt import ConversationView, Prompt
+    from promptkit.agent.window.prompt import ConversationView, Prompt
     from promptkit.compaction.run.events import Event
     from promptkit.transcript import Entry
 

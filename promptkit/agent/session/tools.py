@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
-from promptkit.agent.hooks import TurnHooks, run_after_tool, run_before_tool
+from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
 from promptkit.compaction.run.events import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
 from promptkit.tools import ToolResult

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import BudgetExceededError, Message, SystemMessage, ToolCall, render
-from promptkit.agent.prompt import Conversation, ConversationPrompt, ConversationView
+from promptkit.agent.window.prompt import Conversation, ConversationPrompt, ConversationView
 from promptkit.fitting import describe_omitted
 from promptkit.pairing import MISSING_TOOL_RESULT, pair_tool_calls
 from promptkit.rendering.renderer import Renderer

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.agent.requests import WindowRequest
+    from promptkit.agent.window.requests import WindowRequest
     from promptkit.messages import ToolCall
     from promptkit.tools import ToolResult
 

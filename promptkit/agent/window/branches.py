@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.continuation import find_pending_calls
-from promptkit.agent.wire import is_recorded
+from promptkit.agent.window.continuation import find_pending_calls
+from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction.run.branch_summary import switch_branch
 from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.run.reset import reset
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Self
 
-    from promptkit.agent.requests import WindowRequest
+    from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Self, cast
 
 import attrs
 
-from promptkit.agent.branches import BranchMethods, find_branch
 from promptkit.agent.checks import (
     as_model,
     as_summarizer,
@@ -22,8 +21,9 @@ from promptkit.agent.checks import (
     check_types,
     resolve_preset,
 )
-from promptkit.agent.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.requests import (
+from promptkit.agent.window.branches import BranchMethods, find_branch
+from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
+from promptkit.agent.window.requests import (
     Origin,
     PendingRequest,
     RefusedRequest,
@@ -32,8 +32,8 @@ from promptkit.agent.requests import (
     WindowRequest,
     recount,
 )
-from promptkit.agent.usage import ContextUsage, find_threshold
-from promptkit.agent.wire import AnyMessage, AnyReply, read_messages, read_reply
+from promptkit.agent.window.usage import ContextUsage, find_threshold
+from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.run.controller import CompactionController, find_promotion
@@ -52,7 +52,7 @@ from promptkit.transcript.log.transcript import Transcript
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from promptkit.agent.prompt import Prompt
+    from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy

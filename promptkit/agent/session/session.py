@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
-from promptkit.agent.continuation import find_pending_calls
-from promptkit.agent.hooks import TurnHooks
-from promptkit.agent.tools import tools_by_name
-from promptkit.agent.turns import Turn, TurnResult
-from promptkit.agent.window import ContextWindow
+from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
+from promptkit.agent.session.hooks import TurnHooks
+from promptkit.agent.session.tools import tools_by_name
+from promptkit.agent.session.turns import Turn, TurnResult
+from promptkit.agent.window.continuation import find_pending_calls
+from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
@@ -33,9 +33,9 @@ from promptkit.transcript.log.transcript import Transcript
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from promptkit.agent.attachments import Attachment
-    from promptkit.agent.prompt import Prompt
-    from promptkit.agent.usage import ContextUsage
+    from promptkit.agent.session.attachments import Attachment
+    from promptkit.agent.window.prompt import Prompt
+    from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy

@@ -24,8 +24,8 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.agent.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.requests import RequestBuilder, find_adaptation
+from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.window.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
 from promptkit.compaction.recall.tool import RECALL
 from promptkit.compaction.summarizers.inline import InlineSummarizer
@@ -47,7 +47,7 @@ from tests.unit.agent.holding import READ, calls, held
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.agent.prompt import Prompt
+    from promptkit.agent.window.prompt import Prompt
     from promptkit.rendering.tree import MessageItem
     from promptkit.testing.scripted_model import Step
 

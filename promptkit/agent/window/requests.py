@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.wire import is_recorded
+from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from promptkit.agent.prompt import Prompt
+    from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction.run.controller import RequestState
     from promptkit.compaction.run.events import Events
     from promptkit.elements.element import Child

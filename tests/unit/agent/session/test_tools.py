@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.agent.tools import CANCELLED, run_tools
+from promptkit.agent.session.tools import CANCELLED, run_tools
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
@@ -224,7 +224,7 @@ def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits
 def test_a_plain_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     program = """
 import asyncio, time
-from promptkit.agent.tools import run_tools
+from promptkit.agent.session.tools import run_tools
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tools import Tool
 

@@ -10,8 +10,8 @@ import pytest
 from promptkit_components import AgentPrompt
 
 from promptkit import Message, ToolDefinition, Usage, UserMessage
-from promptkit.agent.session import AgentSession
-from promptkit.agent.tools import CANCELLED
+from promptkit.agent.session.session import AgentSession
+from promptkit.agent.session.tools import CANCELLED
 from promptkit.compaction import CompactionHooks
 from promptkit.errors import (
     ContextWindowFullError,

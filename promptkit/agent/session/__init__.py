@@ -1,0 +1,1 @@
+"""The session: turns, tools, attachments and hooks around a window."""

@@ -1,0 +1,1 @@
+"""The window: what a request of a conversation shows, and what is recorded of its replies."""
