@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "create_beside",
-    "open_gzip",
-    "read_gzip",
-    "read_lines",
-    "remove_leftovers",
-    "replace_file",
-    "sync_directory",
-    "write_output",
-]
-
 MAX_LINE_BYTES = 1 << 28
 """The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill
 the memory."""

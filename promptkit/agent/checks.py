@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Part
     from promptkit.tools import AnyTool
 
-__all__ = [
-    "as_model",
-    "as_summarizer",
-    "check_content",
-    "check_origins",
-    "check_summary_model",
-    "check_tools",
-    "check_types",
-    "resolve_preset",
-]
-
 
 def as_model(summarizer: Summarizer | Model | None) -> Model | None:
     """Return the model object that the preset's summarizers use, if one is given as the summarizer."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.view import TranscriptView
     from promptkit.transcript.stores.store import TranscriptStore
 
-__all__ = ["LoopThread", "SyncContextWindow", "SyncSession"]
-
 T = TypeVar("T")
 
 CANCEL_SECONDS = 5.0

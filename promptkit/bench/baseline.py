@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Run, Sweep
 
-__all__ = [
-    "BaselineMismatchError",
-    "Change",
-    "Comparison",
-    "Kind",
-    "check_comparable",
-    "compare",
-    "format_comparison",
-]
-
-
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
 
 ROUNDING = 1e-9

@@ -12,8 +12,6 @@ from promptkit.tokens.budget import parse_tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["MAX_BUDGETS", "InvalidBudgetsError", "check_budgets", "parse_budgets"]
-
 MAX_BUDGETS = 1_000
 """Budgets of one bench. Each is rendered, so a larger number is most likely a mistake."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Run, Sweep
 
-__all__ = ["render_page"]
-
 STYLE = """
 :root { color-scheme: light dark; }
 body { margin: 2rem auto; padding: 0 1rem; max-width: 70rem; font: 1rem/1.5 system-ui, sans-serif; }

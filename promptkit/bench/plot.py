@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = [
-    "DARK_COLOURS",
-    "DARK_TEXT",
-    "FORMATS",
-    "LIGHT_TEXT",
-    "PlotError",
-    "add_dark_mode",
-    "build_figure",
-    "check_drawable",
-    "draw_run",
-    "format_size",
-    "select_largest",
-]
-
-
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
 

@@ -17,18 +17,6 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "SCHEMA",
-    "Element",
-    "Point",
-    "Run",
-    "Sweep",
-    "UnreadableRunError",
-    "Versions",
-    "read_run",
-    "run_to_json",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Point:

@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
 
-__all__ = [
-    "PATH_SEPARATOR",
-    "Times",
-    "build_elements",
-    "count_kept_tokens",
-    "measure",
-    "measure_times",
-]
-
-
 Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
 """Prepares something, untimed, and returns the calls to time, one after the other."""
 

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from promptkit.lab.corpus.run import CorpusSummary
     from promptkit.messages import Json
 
-__all__ = [
-    "check_inputs",
-    "engine_options",
-    "expand_inputs",
-    "report_failures",
-    "run_on_files",
-    "show_bar",
-]
-
 Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
 
 

@@ -32,8 +32,6 @@ from promptkit.cli.demo.command import demo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main", "program"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `promptkit` with the given arguments, by default those of the process, and return the exit status.

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = ["CompactionConfig"]
-
 REPLAYED_SHARE = 4
 """The open requests that a compaction repeats may have a quarter of what a conversation may have;
 the newest one may always stay."""

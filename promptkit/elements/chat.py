@@ -11,15 +11,6 @@ from promptkit.elements.element import Child, PromptElement, component
 from promptkit.errors import BadPropError
 from promptkit.messages import ToolCall
 
-__all__ = [
-    "AssistantMessage",
-    "MessageElement",
-    "SystemMessage",
-    "ToolMessage",
-    "ToolRound",
-    "UserMessage",
-]
-
 
 def _check_name(element: object, _attribute: attrs.Attribute[str | None], name: str | None) -> None:
     # callers without a type checker pass anything

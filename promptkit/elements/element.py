@@ -42,8 +42,6 @@ from promptkit.tokens.tokenizer import count_message
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Child", "Children", "PromptElement", "Sizing", "component", "flatten"]
-
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
 """A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of
 children, or nothing (None, a boolean)."""

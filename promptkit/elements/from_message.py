@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child, PromptElement
     from promptkit.messages import Message, Part
 
-__all__ = ["element_from_message"]
-
 
 def element_from_message(
     message: Message,

@@ -6,20 +6,6 @@ from collections.abc import Hashable
 
 from promptkit.elements.element import Child, PromptElement, component
 
-__all__ = [
-    "CacheBreakpoint",
-    "Chunk",
-    "First",
-    "Group",
-    "IfEmpty",
-    "Isolate",
-    "KeepWith",
-    "LegacyPrioritization",
-    "PrioritizedList",
-    "Reserve",
-    "TokenLimit",
-]
-
 
 @component
 class Group(PromptElement):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from promptkit.elements.element import PromptElement, component
 from promptkit.messages import Json
 
-__all__ = ["Document", "Image", "Metadata", "Opaque", "Reference"]
-
 
 @component
 class Image(PromptElement):

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from promptkit.elements.element import PromptElement, component
 from promptkit.messages import Message
 
-__all__ = ["Rounds", "describe_rounds", "iter_rounds"]
-
 
 @component
 class Rounds(PromptElement):

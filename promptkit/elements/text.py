@@ -10,8 +10,6 @@ import attrs
 
 from promptkit.elements.element import PromptElement, Sizing, component
 
-__all__ = ["Expandable", "Tag", "Text", "TextChunk", "Truncate"]
-
 
 @component
 class Text(PromptElement):

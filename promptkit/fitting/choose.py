@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Role
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FittedHistory", "Order", "Shortened", "fit_history", "order_newest", "split_blocks"]
-
 Order = Literal["newest", "oldest", "requests"]
 """Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest
 the newest."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from promptkit.tools import AnyTool
     from promptkit.wire.records import WireMessage
 
-__all__ = ["Fitted", "fit", "format_ranges"]
-
 T = TypeVar("T")
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Part, Role
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["History", "RecordedMessages", "describe_omitted"]
-
 
 def _freeze(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(messages)

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "CUT_MARKER",
-    "HEAD_SHARE",
-    "LONG",
-    "USEFUL",
-    "divide_tokens",
-    "find_level",
-    "measure_content",
-    "shorten_arguments",
-    "shorten_message",
-]
-
 CUT_MARKER = "\n[… cut …]\n"
 """Stands in a shortened text where something is missing."""
 

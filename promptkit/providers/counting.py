@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part, ToolDefinition
     from promptkit.rendering.result.rendered import Rendered
 
-__all__ = ["count_exact"]
-
 
 async def count_exact(
     rendered: Rendered,

@@ -32,8 +32,6 @@ from promptkit.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Failure", "Overflow", "error_from_failure", "overflow_from_error"]
-
 BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = (
     400,
     408,

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message, ToolDefinition, Usage
 
-__all__ = [
-    "COMPACTION",
-    "PURPOSE_HEADER",
-    "AdjustableModel",
-    "Effort",
-    "Model",
-    "ModelOptions",
-    "Reply",
-    "is_anthropic_name",
-    "with_options",
-]
-
 PURPOSE_HEADER = "X-Promptkit-Request"
 """The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from
 those of the conversation."""

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-__all__ = [
-    "LoopClients",
-    "Sdk",
-    "await_sdk",
-    "error_from_sdk",
-    "iterate_events",
-    "parse_retry_after",
-    "read_model",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Sdk:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["replace_lone_surrogates"]
-
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Half of a surrogate pair: in names of files that are not UTF-8, in replies that were cut inside a
 pair, and in recordings of both."""

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
 
     from promptkit.elements.element import PromptElement
 
-__all__ = [
-    "MAX_PATH_STEPS",
-    "PATH_SEPARATOR",
-    "Path",
-    "Paths",
-    "find_label",
-    "format_label",
-    "format_omitted_steps",
-    "format_path",
-    "passes_on",
-]
-
 PATH_SEPARATOR = " > "
 
 MAX_PATH_STEPS = 20

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
 
-__all__ = ["Renderer", "render", "render_async"]
-
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,
 or pass them on."""

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["from_json", "to_json", "to_json_async"]
-
 _VERSION = 1
 """The version of the format."""
 

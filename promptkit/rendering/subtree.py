@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
     from promptkit.rendering.expand.sizing import Sizer
 
-__all__ = [
-    "build_messages",
-    "is_empty",
-    "iter_leaves",
-    "iter_message_places",
-    "iter_messages",
-    "join_parts",
-    "measure",
-    "read_text",
-]
-
 
 def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
     """Count the exact tokens of a subtree on its own: those of its messages, or of its text and parts inside a message."""

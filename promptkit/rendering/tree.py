@@ -36,31 +36,6 @@ if TYPE_CHECKING:
         ToolCall,
     )
 
-__all__ = [
-    "HIGHEST_PRIORITY",
-    "MARKER",
-    "NEVER_REMOVED",
-    "STARTS_LINE_ALWAYS",
-    "STARTS_LINE_FIRST",
-    "STARTS_LINE_NEVER",
-    "Candidate",
-    "CandidateSource",
-    "EntryTaken",
-    "FlexGroup",
-    "Item",
-    "Layout",
-    "Leaf",
-    "MessageItem",
-    "Node",
-    "Run",
-    "RunStep",
-    "build_run",
-    "find_marker",
-    "is_item_alive",
-    "is_node_alive",
-    "read_given_priority",
-]
-
 HIGHEST_PRIORITY = 2**53 - 1
 """The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""
 

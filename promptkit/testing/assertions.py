@@ -34,15 +34,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
 
-__all__ = [
-    "assert_dropped",
-    "assert_fits",
-    "assert_kept",
-    "assert_stable_prefix",
-    "format_messages",
-    "shorten",
-]
-
 
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
     prompt: Child | Rendered,

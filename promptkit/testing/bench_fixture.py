@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from promptkit.bench.results import Run
     from promptkit.elements.element import Child
 
-__all__ = ["prompt_bench", "pytest_addoption", "pytest_configure"]
-
 MARKER = "prompt_bench"
 OPTION = "--prompt-bench-update"
 

@@ -36,8 +36,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-__all__ = ["NotLoopbackError", "Refusal", "describe_refusals", "loopback_only", "record_refusals"]
-
 
 class NotLoopbackError(ConnectionRefusedError):
     """A connection beyond loopback was refused.

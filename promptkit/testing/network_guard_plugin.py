@@ -15,15 +15,6 @@ if TYPE_CHECKING:
 
     from promptkit.testing.network_guard import Refusal
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_runtest_call",
-    "pytest_runtest_protocol",
-    "pytest_runtest_setup",
-    "pytest_runtest_teardown",
-]
-
 _OPTION = "promptkit_loopback_only"
 _MARKER = "loopback_only"
 _HELP = "fail this test if it opens a connection beyond loopback; with False, allow it to although promptkit_loopback_only is set"

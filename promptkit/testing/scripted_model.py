@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "Answer",
-    "NoStepLeftError",
-    "Request",
-    "ScriptedModel",
-    "Step",
-    "StepsLeftError",
-    "summary_answer",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Request:

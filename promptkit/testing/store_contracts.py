@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import EntryPayload
     from promptkit.transcript.stores.store import TranscriptStore
 
-__all__ = ["StoreContract", "start_writer", "write_messages"]
-
 THREADS, APPENDS = 3, 6
 """Writers at the same time, and what each appends."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import DocumentPart, Role, ToolCall
 
-__all__ = ["WordTokenizer"]
-
 _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")
 
 

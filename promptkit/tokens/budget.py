@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
 
-__all__ = [
-    "DEFAULT_BUDGET",
-    "DEFAULT_RESERVE",
-    "ContextBudget",
-    "budget_after_overflow",
-    "fit_reserve",
-    "parse_tokens",
-    "read_budget",
-    "resolve_budget",
-    "resolve_threshold",
-]
-
 DEFAULT_BUDGET = 128_000
 """Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose
 encoding counts the text then."""

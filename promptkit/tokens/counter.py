@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
     from tiktoken import Encoding
 
-__all__ = [
-    "CACHE_BYTES",
-    "CUT_BEFORE_SPACE",
-    "MAX_TEXT_BYTES",
-    "SAFE_CUT",
-    "CountCache",
-    "TextCounter",
-]
-
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """The longest text in bytes that is counted by default."""
 

@@ -21,16 +21,6 @@ from promptkit.errors import TokenizerError
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-__all__ = [
-    "BUNDLED",
-    "LONGEST_TOKEN",
-    "Bundle",
-    "find_longest_token",
-    "get_encoding",
-    "load_vocabulary",
-    "unpack_vocabulary",
-]
-
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _O200K_WORDS = "|".join(
     (

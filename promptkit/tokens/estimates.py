@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Role, ToolCall, ToolDefinition
 
-__all__ = ["CalibratedTokenizer", "HeuristicTokenizer"]
-
 LEAST_TOKENS = 1_000
 """Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the
 provider adds weighs too much."""

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import ImagePart
 
-__all__ = [
-    "IMAGE_RULES",
-    "UNKNOWN_IMAGE_RULE",
-    "ImageRule",
-    "PatchImages",
-    "TileImages",
-    "count_image",
-    "find_image_rule",
-    "read_dimensions",
-]
-
 _TILE = 512  # pixels
 _TILE_SIDE = 2048
 _TILE_SHORT_SIDE = 768

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "DEFAULT_ENCODING",
-    "MARGINS",
-    "ModelInfo",
-    "NamedModel",
-    "encoding_for",
-    "model_info",
-    "model_name",
-    "register_model",
-    "tokenizer_for",
-]
-
 DEFAULT_ENCODING = "o200k_base"
 
 Row: TypeAlias = "tuple[int | None, int | None, int | None]"  # window, max input, max output

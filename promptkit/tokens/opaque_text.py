@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = ["find_texts"]
-
 _TEXT_FIELDS = frozenset(
     {
         "content",

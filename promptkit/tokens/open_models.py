@@ -38,8 +38,6 @@ if TYPE_CHECKING:
         ToolDefinition,
     )
 
-__all__ = ["HuggingFaceTokenizer", "MistralTokenizer"]
-
 _TOKENIZERS_HINT = "run `pip install 'tokenizers>=0.21'`, or `pip install '.[huggingface]'` in a checkout of promptkit"
 _MISTRAL_HINT = "run `pip install 'mistral-common>=1.8'`, or `pip install '.[mistral]'` in a checkout of promptkit"
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import DocumentPart, Role, ToolCall, ToolDefinition
 
-__all__ = ["OpenAITokenizer"]
-
 _FRAMING = 3
 _REPLY_START = 3
 _NAME = 1

@@ -15,8 +15,6 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["BilledTokens", "Price", "PriceError", "Prices", "read_prices"]
-
 JsonObject: TypeAlias = "Mapping[str, object]"
 
 PACKAGED = Path(__file__).with_name("prices.json")

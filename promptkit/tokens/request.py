@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["count_request"]
-
 _FUNCTION_RESULT = -2
 _FUNCTION_CALL = 3
 _SYSTEM = ("system", "developer")

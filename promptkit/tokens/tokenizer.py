@@ -29,17 +29,6 @@ if TYPE_CHECKING:
         ToolDefinition,
     )
 
-__all__ = [
-    "Count",
-    "Tokenizer",
-    "count_frame",
-    "count_message",
-    "count_opaque",
-    "count_part",
-    "is_exact",
-    "truncate_by_counting",
-]
-
 
 class Count(NamedTuple):
     """A number of tokens, and whether it is exact: what the provider bills, or a published formula that was checked against bills."""

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, ToolCall, ToolDefinition
 
-__all__ = [
-    "MAX_DEPTH",
-    "SYSTEM_DISCOUNT",
-    "Dialect",
-    "compact_arguments",
-    "count_definitions",
-    "count_line_break",
-    "count_tool_calls",
-    "count_tool_choice",
-    "format_declarations",
-    "has_known_keywords",
-]
-
 Dialect: TypeAlias = Literal["functions", "tools"]
 """The way in which declarations are written: for the older `functions` of a request, or for its
 `tools`."""

@@ -10,8 +10,6 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["truncate_text"]
-
 _LINE = 0.15  # share of the kept text that may be dropped to end at a line
 _LOOK_BACK = 64  # characters
 

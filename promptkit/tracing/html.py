@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from promptkit.tracing.trace import Trace, TraceFlexGroup, TraceItem, TraceRemoval
 
-__all__ = ["SCRIPTS", "build_columns", "trace_to_html"]
-
 SCRIPTS = (
     "record",
     "states",

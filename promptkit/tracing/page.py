@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = ["VIEWER", "Facts", "build_page", "describe_part"]
-
 VIEWER = Path(__file__).with_name("viewer")
 """The folder with the scripts, the style sheets and the template of the trace page, some of which
 other pages share."""

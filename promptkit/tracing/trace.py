@@ -26,16 +26,6 @@ if TYPE_CHECKING:
         ToolCall,
     )
 
-__all__ = [
-    "Trace",
-    "TraceCall",
-    "TraceFlexGroup",
-    "TraceItem",
-    "TraceRemoval",
-    "TraceShare",
-    "TraceTiming",
-]
-
 Kind = Literal["container", "message", "text", "part"]
 
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.wire.records import WireMessage, WireRecord
 
-__all__ = ["AnthropicRequest", "messages_from_anthropic", "to_anthropic", "tools_to_anthropic"]
-
 
 class AnthropicRequest(TypedDict):
     """The arguments of `client.messages.create(**request, ...)` that hold the conversation."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Role
     from promptkit.wire.records import WireMessage, WireRecord
 
-__all__ = ["messages_from_chat", "to_chat", "tools_to_chat"]
-
 
 def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.

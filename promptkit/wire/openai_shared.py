@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from promptkit.wire.parts import WireDict
 
-__all__ = ["place_breakpoints", "to_file_fields"]
-
 CACHE_TTLS = ("30m", "12h")
 """The valid values of `prompt_cache_breakpoint.ttl`. Other values are not sent, and the time to
 live of the request applies."""

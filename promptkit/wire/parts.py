@@ -21,25 +21,6 @@ from promptkit.messages import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "PLACED_FIELDS",
-    "DataUrl",
-    "Payload",
-    "WireDict",
-    "WireFormat",
-    "check_messages",
-    "collect_message_fields",
-    "has_text_borders",
-    "is_foreign",
-    "parse_arguments",
-    "parse_data_url",
-    "read_call_fields",
-    "select_parts",
-    "unsupported_error",
-    "unsupported_part_error",
-]
-
-
 WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
 """The wire format of a provider's API."""
 

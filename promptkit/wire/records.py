@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.wire.parts import WireFormat
 
-__all__ = [
-    "AssistantContent",
-    "WireMessage",
-    "WireRecord",
-    "fields_part",
-    "find_format",
-    "omit_fields",
-    "read_content",
-    "read_records",
-]
-
 WireMessage: TypeAlias = Mapping[str, object] | SdkObject
 """A message of a provider: a dict, or an object of its SDK."""
 

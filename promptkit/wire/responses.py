@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from promptkit.wire.records import WireMessage, WireRecord
 
-__all__ = ["group_responses", "messages_from_responses", "to_responses", "tools_to_responses"]
-
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
 """Opaque parts of these types belong to the content of a message. Parts of other types (reasoning,
 compaction, …) are items."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
 import io
 import re
 import subprocess
 import sys
 import tokenize
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,11 +15,8 @@ import pytest
 from tests.architecture.source import (
     PACKAGES,
     files,
-    imports,
-    modules,
     name_of,
     python_files,
-    syntax_of,
     text_of,
 )
 from tests.paths import ROOT
@@ -45,34 +39,6 @@ def test_the_tree_is_in_style(arguments: list[str]) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@cache
-def imported_names() -> dict[str, set[str]]:
-    """Module → the names that other modules of the packages import from it."""
-    found: dict[str, set[str]] = {}
-    for each in imports():
-        if each.name:
-            found.setdefault(each.imported, set()).add(each.name)
-    return found
-
-
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_a_module_exports_what_others_import_from_it(module: str) -> None:
-    if not any(
-        isinstance(
-            node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign | ast.AnnAssign
-        )
-        for node in syntax_of(modules()[module]).body
-    ):
-        return
-    if module.startswith("promptkit.integrations.") and not imported_names().get(module):
-        return  # an adapter that only users import: its framework takes seconds to import
-    loaded = importlib.import_module(module)
-    exported: list[str] = loaded.__all__  # the linter checks its order
-    assert len(exported) == len(set(exported))
-    assert [name for name in exported if not hasattr(loaded, name)] == []
-    assert imported_names().get(module, set()) - set(exported) == set()
 
 
 # Written in pieces, so that this file does not hold what it looks for.

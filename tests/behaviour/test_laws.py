@@ -19,7 +19,7 @@ from tests.behaviour.trees import planted
 
 if TYPE_CHECKING:
     from promptkit import Child
-    from promptkit.testing.strategies.strategies import Feature
+    from promptkit.testing.strategies import Feature
     from promptkit.tokens import Tokenizer
 
 AMPLE = 10_000

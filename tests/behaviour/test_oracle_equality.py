@@ -17,7 +17,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from promptkit import Child
     from promptkit.rendering.renderer import Defaults
-    from promptkit.testing.strategies.strategies import Feature
+    from promptkit.testing.strategies import Feature
     from promptkit.tokens import Tokenizer
 
 

@@ -16,7 +16,7 @@ from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
     from promptkit import Child
-    from promptkit.testing.strategies.strategies import Feature
+    from promptkit.testing.strategies import Feature
     from promptkit.tokens import Tokenizer
 
 FEATURES: tuple[Feature, ...] = (

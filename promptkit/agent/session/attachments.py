@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "Attachment",
-    "TextAttachment",
-    "check_attachments",
-    "fit_attachments",
-    "parse_attachment",
-    "read_attachments",
-]
-
 
 @attrs.frozen(kw_only=True)
 class TextAttachment:

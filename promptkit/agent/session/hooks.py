@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolCall
     from promptkit.tools import ToolResult
 
-__all__ = ["ToolDecision", "TurnHooks", "run_after_tool", "run_before_request", "run_before_tool"]
-
 T = TypeVar("T")
 
 MaybeAsync: TypeAlias = T | Awaitable[T]

@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.stores.store import TranscriptStore
 
-__all__ = ["AgentSession"]
-
 
 class AgentSession:
     """A conversation with a model that calls tools, kept within its context window.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolCall
     from promptkit.tools import Tool, ToolOutput
 
-__all__ = ["CANCELLED", "NOT_STARTED", "run_tools", "tools_by_name"]
-
 Output = TypeVar("Output")
 
 UNKNOWN_EFFECT = "Whether it had an effect is not known."

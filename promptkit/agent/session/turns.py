@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model, Reply
     from promptkit.tools import Tool
 
-__all__ = ["Turn", "TurnResult"]
-
 
 @attrs.frozen(kw_only=True)
 class TurnResult:

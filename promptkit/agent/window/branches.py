@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore
 
-__all__ = ["Branch", "BranchMethods", "find_branch"]
-
 
 @attrs.frozen(kw_only=True)
 class Branch:

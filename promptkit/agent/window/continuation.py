@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "AUTO_CONTINUE",
-    "CUT_OFF",
-    "ask_to_continue",
-    "ask_to_go_on",
-    "fills_window",
-    "find_cut_replies",
-    "find_pending_calls",
-    "join_reply_text",
-    "may_go_on",
-    "retry_cut_reply",
-]
-
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a
 reply out of the view."""

@@ -17,8 +17,6 @@ from promptkit.pairing import pair_tool_calls
 if TYPE_CHECKING:
     from promptkit.messages import Message
 
-__all__ = ["Conversation", "ConversationPrompt", "ConversationView", "Prompt"]
-
 
 @attrs.frozen(kw_only=True)
 class ConversationView:

@@ -53,19 +53,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.view import TranscriptView, ViewItem
     from promptkit.wire import AnthropicRequest
 
-__all__ = [
-    "Origin",
-    "PendingRequest",
-    "RefusedRequest",
-    "RequestAdaptation",
-    "RequestBuilder",
-    "RequestVersion",
-    "WindowRequest",
-    "find_adaptation",
-    "match_items",
-    "recount",
-]
-
 
 @attrs.frozen
 class Origin:

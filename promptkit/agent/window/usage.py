@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Usage
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["ContextUsage", "find_threshold"]
-
 AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
 """The phases of a turn in which a policy may compact because of the size alone."""
 

@@ -71,8 +71,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import TranscriptView
 
-__all__ = ["ContextWindow", "WindowRequest"]
-
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Part, Usage
     from promptkit.wire.records import WireRecord
 
-__all__ = ["AnyMessage", "AnyReply", "is_recorded", "read_messages", "read_reply"]
-
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""
 

@@ -10,8 +10,6 @@ from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 
-__all__ = ["chat"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

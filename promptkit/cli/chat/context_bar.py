@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from promptkit.agent.window.usage import ContextUsage
 
-__all__ = ["draw_context"]
-
 MIN_WIDTH, MAX_WIDTH = 20, 72
 """Columns of the bar, on narrow and on wide terminals."""
 

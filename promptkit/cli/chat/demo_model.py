@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["SCRIPTED", "ScriptedChatModel"]
-
 SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.session import ChatSession
     from promptkit.messages import Usage
 
-__all__ = ["ChatOptions", "run_chat"]
-
 T = TypeVar("T")
 
 KEYLESS = (

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.background import Background
     from promptkit.compaction.run.events import Event
 
-__all__ = ["CompactionNotices"]
-
 STYLE = "magenta"
 
 TRIGGERS = {

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["explain_protection"]
-
 _FOLDERS = {
     "a version control folder": (".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "cvs"),
     "a folder of hooks": (".husky", ".githooks", ".lefthook"),

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-__all__ = ["MAX_READ_BYTES", "Folder", "FolderEntry", "RefusedError"]
-
 MAX_READ_BYTES = 64_000_000
 """Bytes of the largest file that is read."""
 

@@ -17,8 +17,6 @@ from promptkit.cli.output.terminal import escape_control_chars
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["PROMPT", "Screen"]
-
 PROMPT = "> "
 
 BAR = 20

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model
 
-__all__ = ["WINDOW", "ChatSession", "open_session"]
-
 T = TypeVar("T")
 
 WINDOW = 6_000

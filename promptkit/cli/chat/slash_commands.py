@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removals import Removal
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["SlashCommands", "format_usage", "shorten_entry"]
-
 MAX_ROWS = 8
 """Rows of a list of messages or removals that are printed."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.sandbox import Folder
     from promptkit.messages import Json
 
-__all__ = ["file_tools"]
-
 MAX_NAMES = 300
 """Entries of a folder that are listed."""
 

@@ -10,9 +10,6 @@ from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import show_spinner
 
-__all__ = ["bench"]
-
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["CompactOptions", "compact_file"]
-
-
 DEFAULT_WINDOW = 128_000
 """Context window in tokens, if none is given and that of the model is unknown."""
 

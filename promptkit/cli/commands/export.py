@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "check_output",
-    "encode_messages",
-    "export",
-    "find_path",
-    "read_transcript",
-    "write_output",
-]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from promptkit.fitting.fit import Fitted
     from promptkit.messages import Json, Message
 
-__all__ = ["fit"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.importing import ImportResult
     from promptkit.messages import Json
 
-__all__ = ["import_"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

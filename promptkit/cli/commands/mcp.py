@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
 
-__all__ = ["TranscriptFile", "build_server", "mcp"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

@@ -10,8 +10,6 @@ import click
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.terminal import escape_control_chars, print_json, show_spinner
 
-__all__ = ["render"]
-
 Format = Literal["text", "openai", "responses", "anthropic", "json"]
 
 

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.messages import Json
 
-__all__ = ["replay"]
-
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

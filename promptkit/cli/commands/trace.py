@@ -11,8 +11,6 @@ from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import show_spinner
 
-__all__ = ["trace"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

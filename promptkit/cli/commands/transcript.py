@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["transcript"]
-
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:

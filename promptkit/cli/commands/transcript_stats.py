@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["collect_recording_stats", "collect_stats", "print_stats"]
-
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
 

@@ -19,8 +19,6 @@ from promptkit.tokens.prices import read_prices
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["write_view"]
-
 MAX_SOURCES = 2
 """Policies that a page shows side by side."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit import Message, PromptElement
     from promptkit.cli.demo.replay import DemoReplay
 
-__all__ = ["Demo", "demo"]
-
 GROUP = "promptkit.demo"
 
 WINDOW = 12_000

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Event
     from promptkit.rendering.result.rendered import Rendered
 
-__all__ = ["TRANSCRIPT_NAME", "DemoReplay", "DemoRequest", "replay_conversation"]
-
 TRANSCRIPT_NAME = "demo.jsonl"
 """The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not
 depend on a path."""

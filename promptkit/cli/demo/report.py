@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import CompactionCommitted
     from promptkit.transcript.log.entries import Checkpoint
 
-__all__ = ["print_replay", "replay_to_json"]
-
 BAR = 20
 """Columns of a bar."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from promptkit.providers.model import Model
 
-__all__ = ["missing_key", "open_model"]
-
 OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 ANTHROPIC = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["ADDRESS", "SHARE", "SHARE_OR_OFF", "SIZE"]
-
 
 class Size(click.ParamType[int]):
     """A number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`. k is 1,000, as in models' names, not 1,024.

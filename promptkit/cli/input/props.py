@@ -23,16 +23,6 @@ from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, T
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "check_fields",
-    "convert_prop",
-    "read_message",
-    "read_props",
-    "read_tool_call",
-    "read_tool_definition",
-    "resolve_hints",
-]
-
 
 def read_message(json_object: Mapping[str, object], where: str) -> Message:
     """Convert `{"role", "content", "name", "tool_calls", "tool_call_id"}`, the format of OpenAI's chat endpoint, to a Message.

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import ModuleType
 
-__all__ = ["load_target"]
-
-
 TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 
 Props: TypeAlias = "Mapping[str, object]"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from promptkit.bench.results import Element, Point, Run, Sweep
 
-__all__ = ["print_run"]
-
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
     (

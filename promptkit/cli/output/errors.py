@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from jinja2 import Template as JinjaTemplate
 
-__all__ = ["explain_failure", "usage_error"]
-
 PACKAGE = Path(__file__).resolve().parents[2]
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 

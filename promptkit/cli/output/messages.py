@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from promptkit.rendering import Removal
     from promptkit.tokens import Tokenizer
 
-__all__ = ["print_messages", "print_renders", "rendered_to_json"]
-
-
 BAR = 40
 """Columns of a bar."""
 

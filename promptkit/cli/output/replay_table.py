@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.tokens.prices import BilledTokens
 
-__all__ = ["print_replay"]
-
 EXACT_BELOW = 100_000
 """Token counts below this number are printed in full, larger ones in thousands or millions."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.request_log import ConversationLog, LoggedRequest
 
-__all__ = ["print_requests", "requests_to_json"]
-
 MAX_ROWS = 24
 """Requests that the table has. Of more, those at checkpoints and evenly spread ones are printed."""
 

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.text import Text
 
-__all__ = [
-    "clip",
-    "echo_wrapped",
-    "escape_control_chars",
-    "print_json",
-    "print_legend",
-    "print_table",
-    "read_width",
-    "show_json",
-    "show_spinner",
-    "show_text",
-]
-
-
 # Control characters except tab and line feed; line and paragraph separators; characters that
 # override or isolate the direction of writing; lone surrogates, which no encoding can write.
 DANGEROUS = re.compile(

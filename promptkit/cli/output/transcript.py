@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["STYLES", "entry_role", "entry_texts", "first_line", "short_id", "show_entries"]
-
-
 STYLES = {
     "system": "magenta",
     "user": "cyan",

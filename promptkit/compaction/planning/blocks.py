@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "Block",
-    "extract_summary_text",
-    "find_last_user_request",
-    "find_open_user_requests",
-    "group_blocks",
-    "has_completed_round",
-    "is_checkpoint_item",
-    "is_missing_result",
-    "is_summary",
-    "is_user_request",
-    "starts_turn",
-]
-
 _OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
 
 

@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = [
-    "add_breadcrumb",
-    "format_call",
-    "remove_breadcrumb_lines",
-    "remove_missing_call",
-    "strip_breadcrumb",
-]
-
 _BREADCRUMB_LINE = (
     "Everything that was said before, tool results in full included, is kept in the transcript"
 )

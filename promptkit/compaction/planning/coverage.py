@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["find_covered_entries", "find_covered_items"]
-
 
 def find_covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
     """Return the messages that a checkpoint on a path removed from the view, without those that an earlier one had removed.

@@ -11,16 +11,6 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "FILE_RULES",
-    "PATH_ARGUMENTS",
-    "SERVER_PREFIX",
-    "FileCall",
-    "FileRule",
-    "FileUse",
-    "find_file_call",
-]
-
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
 """The use of files by a tool: it reads them, changes them (or deletes, moves and creates them),
 looks for them, or does something else."""

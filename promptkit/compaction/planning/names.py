@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["find_names", "iter_texts"]
-
 # The pattern matches every character at most once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w./~@+\-]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")

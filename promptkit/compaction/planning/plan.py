@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "TARGET_SHARE",
-    "FailedAttempt",
-    "LastRequest",
-    "Plan",
-    "SentRequest",
-    "Summary",
-    "SummaryTask",
-    "compute_target_tokens",
-]
-
-
 TARGET_SHARE = 4
 """The target length of a summary is its maximum divided by this."""
 

@@ -33,20 +33,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import TranscriptView, ViewItem
 
-__all__ = [
-    "Keep",
-    "KeepAfter",
-    "KeepLastMessages",
-    "KeepLastRound",
-    "KeepLastTurns",
-    "KeepNothing",
-    "KeepRecentTokens",
-    "KeepUserMessages",
-    "is_system",
-    "limit_keep",
-    "select",
-]
-
 
 @attrs.frozen(kw_only=True)
 class KeepLastRound:

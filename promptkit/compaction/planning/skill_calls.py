@@ -9,8 +9,6 @@ from promptkit.compaction.planning.file_calls import SERVER_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["find_skill_name", "is_skill_tool"]
-
 SKILL_TOOLS = frozenset(
     {"skill", "load_skill", "use_skill", "invoke_skill", "activate_skill", "read_skill"}
 )

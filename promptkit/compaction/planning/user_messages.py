@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "MARKER",
-    "SHORTENED_TOKENS",
-    "UserMessageHistory",
-    "VerbatimUserMessages",
-    "has_history",
-    "keep_newest",
-    "shorten_message",
-]
-
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
 

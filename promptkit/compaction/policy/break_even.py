@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.prices import Price
 
-__all__ = [
-    "PREFACE_TOKENS",
-    "QUESTION_TOKENS",
-    "PriceRatios",
-    "compact_at_break_even",
-    "find_ratios",
-]
-
 QUESTION_TOKENS = 600
 """Tokens of the question that requests a summary."""
 

@@ -6,25 +6,6 @@ from typing import TypeAlias
 
 import attrs
 
-__all__ = [
-    "HANDOFF",
-    "THRESHOLD",
-    "WAIT_SECONDS",
-    "ApplySummary",
-    "Compact",
-    "Decision",
-    "DiscardSummary",
-    "Fail",
-    "NoAction",
-    "Promote",
-    "Prune",
-    "Reason",
-    "RenderPruned",
-    "StartBackground",
-    "Wait",
-]
-
-
 THRESHOLD = "threshold"
 """The trigger of a compaction because of the conversation's size."""
 

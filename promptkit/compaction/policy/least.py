@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["LeastSize", "compacts_overflow", "count_newest", "describe_largest"]
-
 
 @attrs.frozen(kw_only=True)
 class LeastSize:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["UsageByPart", "count_parts", "find_summary_ids"]
-
 SUMMARY_KINDS = frozenset({"summary", "replacement", "branch_summary"})
 """The kinds of view items that show a summary, or stand beside it in place of earlier messages."""
 

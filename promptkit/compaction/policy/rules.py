@@ -38,32 +38,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = [
-    "Policy",
-    "Rule",
-    "Thresholds",
-    "apply_or_discard",
-    "block_at",
-    "compact_above",
-    "compact_at",
-    "compact_on",
-    "compact_on_demand",
-    "compact_when_idle",
-    "default_policy",
-    "discard_stale",
-    "fail_on",
-    "first_match",
-    "on_overflow",
-    "once_per_turn",
-    "only_before_turns",
-    "promote",
-    "prune_results",
-    "render_pruned_on",
-    "require_messages",
-    "start_background",
-    "start_background_at",
-]
-
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
 MANUAL = "manual"

@@ -9,19 +9,6 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = [
-    "CACHE_SECONDS",
-    "SUFFICIENT_RATIO",
-    "AttemptOutcome",
-    "Attempts",
-    "BackgroundState",
-    "Phase",
-    "PolicyState",
-    "Rereading",
-    "is_cache_warm",
-    "judge_attempt",
-]
-
 Phase: TypeAlias = Literal[
     "before_render",
     "rendered",

@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
 
-__all__ = [
-    "FACTOR_RANGE",
-    "ProviderCount",
-    "RejectedCount",
-    "UsageMeter",
-    "UsageReading",
-    "WindowUsage",
-    "iter_provider_counts",
-]
-
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause
 than the way of counting."""

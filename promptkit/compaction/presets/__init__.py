@@ -21,8 +21,6 @@ from promptkit.compaction.presets.without_summaries import amp, off, truncate_on
 if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
 
-__all__ = ["PRESETS"]
-
 PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(
     {
         "vscode": vscode,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["BreakEven", "break_even"]
-
 
 @attrs.frozen(kw_only=True)
 class BreakEven:

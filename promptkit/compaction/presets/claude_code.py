@@ -25,8 +25,6 @@ from promptkit.compaction.summarizers.defaults import (
 if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["ClaudeCode", "claude_code"]
-
 
 @attrs.frozen(kw_only=True)
 class ClaudeCode:

@@ -22,8 +22,6 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.tokens.budget import ContextBudget, resolve_threshold
 
-__all__ = ["Codex", "codex"]
-
 PREFACE = "A model worked on this before you, and left this summary of what it did. Build on it, and do not do the same again:\n"
 
 

@@ -21,8 +21,6 @@ from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.run.replacement import Replacement
 
-__all__ = ["CopilotCLI", "copilot_cli"]
-
 
 @attrs.frozen(kw_only=True)
 class CopilotCLI:

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.reset import ResetPolicy
     from promptkit.compaction.summarizers.summarizer import Summarizer
 
-__all__ = ["GSV", "gsv"]
-
 
 @attrs.frozen(kw_only=True)
 class GSV:

@@ -25,8 +25,6 @@ from promptkit.compaction.summarizers.defaults import make_fallback_factory, mak
 if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["GSVProcess", "gsv_process"]
-
 
 @attrs.frozen(kw_only=True)
 class GSVProcess:

@@ -29,8 +29,6 @@ from promptkit.compaction.run.handoff import make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import make_fallback_factory
 from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 
-__all__ = ["OhMyPi", "oh_my_pi"]
-
 RESERVE_SHARE = 0.15
 """Lowest share of the context window that is kept free."""
 

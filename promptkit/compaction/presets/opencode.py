@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["OpenCode", "opencode"]
-
 
 @attrs.frozen(kw_only=True)
 class OpenCode:

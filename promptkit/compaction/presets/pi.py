@@ -28,8 +28,6 @@ from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import ContextBudget, fit_reserve
 
-__all__ = ["Pi", "file_list_summarizer", "limit_summary", "pi", "subtract_reserve"]
-
 
 @attrs.frozen(kw_only=True)
 class Pi:

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = [
-    "Preset",
-    "keep_budget",
-    "keep_last_round",
-    "limit_kept_tokens",
-    "split_reserve",
-    "without_safety_share",
-]
-
 
 def keep_budget(budget: ContextBudget) -> ContextBudget:
     """Return the model's budget unchanged."""

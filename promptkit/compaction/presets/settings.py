@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = [
-    "OriginalName",
-    "disables",
-    "load_settings",
-    "optional",
-    "original_names",
-    "percent",
-    "setting",
-]
-
 T = TypeVar("T")
 
 NESTED = "__"

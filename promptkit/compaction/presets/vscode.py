@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.budget import ContextBudget
 
-__all__ = ["VSCode", "vscode"]
-
 
 @attrs.frozen(kw_only=True)
 class VSCode:

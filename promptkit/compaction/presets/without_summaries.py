@@ -11,8 +11,6 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.pruning.processors import truncate_history
 
-__all__ = ["amp", "off", "truncate_only"]
-
 
 def off() -> Preset:
     """Return the preset without automatic compaction: only a compaction that the user asks for is done."""

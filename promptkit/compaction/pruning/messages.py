@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "CUT_MARKER",
-    "MessageChange",
-    "Reduction",
-    "cap_results",
-    "drop_images",
-    "find_tool_names",
-    "format_cut_marker",
-    "replace_messages",
-]
-
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 """Replaces the middle of a result."""
 

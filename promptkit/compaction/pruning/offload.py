@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Part
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MAX_INLINE_BYTES", "offload_results"]
-
 MAX_INLINE_BYTES = 8_192
 """Size in bytes (UTF-8) above which a result is moved to a file."""
 

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import TranscriptView
 
-__all__ = [
-    "LastResort",
-    "Processor",
-    "RequestLimits",
-    "ViewProcessor",
-    "cap_tool_results",
-    "clear_results",
-    "remove_images",
-    "truncate_history",
-]
-
 STEP = 0.25
 """Share of the limit that is dropped at once, so that the next requests begin with the same bytes,
 for the provider's prompt cache."""

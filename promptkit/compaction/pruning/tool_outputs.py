@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "CappedView",
-    "Pruning",
-    "ReduceToolResults",
-    "ResultLimits",
-    "edits_from_reduction",
-    "prune_outputs",
-]
-
 MIN_OUTPUT_TOKENS = 50
 """Size in tokens below which an output is not pruned."""
 

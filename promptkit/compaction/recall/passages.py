@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
 
-__all__ = ["Passage", "answer_from_transcript", "build_excerpt", "find_passages"]
-
-
 CONTEXT_LINES = 1
 """Lines before and after a matching line."""
 

@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "PAGE_TOKENS",
-    "RECALL",
-    "RecallSettings",
-    "build_recall_tool",
-    "list_look_up_tools",
-    "recall",
-    "recall_tool",
-    "suggest_call",
-    "suggest_entry",
-]
-
 RECALL = ToolDefinition(
     name="recall",
     description="Find what a summary left out: search this conversation from its beginning, or read one entry of it in full.",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import BackgroundState
     from promptkit.compaction.run.compactor import DraftSummary
 
-__all__ = ["Background", "Work"]
-
 Work: TypeAlias = "Callable[[], Coroutine[object, object, DraftSummary | None]]"
 """Makes the summary of one pass. A result of None counts as a failure: a hook cancelled it."""
 

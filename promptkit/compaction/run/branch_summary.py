@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["build_branch_items", "find_abandoned_entries", "switch_branch"]
-
-
 BRANCH_TOKENS = 2_048
 """Default token limit of a branch's summary. Source: pi."""
 

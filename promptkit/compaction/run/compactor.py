@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
 
-__all__ = ["Compactor", "DraftSummary", "build_checkpoint", "collect_facts"]
-
-
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
 tried."""

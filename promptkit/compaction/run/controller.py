@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import TranscriptView
 
-__all__ = ["CompactionController", "Promotion", "RequestState", "find_promotion"]
-
 
 @attrs.frozen(kw_only=True)
 class RequestState:

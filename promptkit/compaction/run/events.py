@@ -15,28 +15,6 @@ from promptkit.compaction.policy.parts import UsageByPart
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
 
-__all__ = [
-    "CompactionCancelled",
-    "CompactionCommitted",
-    "CompactionFailed",
-    "CompactionStarted",
-    "DecisionMade",
-    "Event",
-    "Events",
-    "ReplyReceived",
-    "RequestFailed",
-    "RequestPruned",
-    "RequestSent",
-    "Subscriber",
-    "SummaryAttemptFailed",
-    "SummaryDiscarded",
-    "ToolCalled",
-    "ToolReturned",
-    "TurnEnded",
-    "TurnStarted",
-    "logging_subscriber",
-]
-
 
 class Events:
     """Sends events to subscribers, in order.

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.view import TranscriptView
     from promptkit.transcript.stores.store import TranscriptStore
 
-__all__ = ["PARENT_SETTING", "Handoff", "handoff", "make_handoff_summarizer"]
-
-
 HANDOFF = "handoff"
 """Name of the document's message in the new conversation, and of the observation in the old one."""
 

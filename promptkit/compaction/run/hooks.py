@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "CompactionHooks",
-    "HookChain",
-    "PreCompactResult",
-    "run_on_branch_change",
-    "run_post_compact",
-    "run_pre_compact",
-]
-
 
 @attrs.frozen(kw_only=True)
 class PreCompactResult:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = ["ObservedModel", "get_conversation_id"]
-
 
 def get_conversation_id(transcript: Transcript) -> str | None:
     """Return the id of a conversation: that of its first entry. None while it has none."""

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     Attributes = dict[str, str | int | float | bool | Sequence[str]]
 
-__all__ = ["otel_subscriber"]
-
 SPAN = "promptkit.compaction"
 PREFIX = "promptkit."
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.redaction import Redactor
 
-__all__ = ["RecentFiles"]
-
 TAG = "recent-files"
 TITLE = "The files that were used last, with the text that they had when the summary above was put in place:"
 MARKER = "\n[The middle of this file is left out here.]\n"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["redact_plan", "redact_summary", "redact_task"]
-
 
 def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
     """Remove secrets from a task: from its plan, its facts and the user's instructions.

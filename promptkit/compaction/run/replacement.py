@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["CarriedContext", "Replacement", "ReplacementMessages", "carry_from_facts"]
-
-
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does
 each block of carried context."""

@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "DailyReset",
-    "IdleReset",
-    "ManualReset",
-    "ResetPolicy",
-    "find_due_reset",
-    "is_reset_due",
-    "reset",
-]
-
 _LOG = logging.getLogger("promptkit")
 HOURS = range(24)
 

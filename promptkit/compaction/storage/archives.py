@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.compactor import DraftSummary
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["Archive", "ArchiveDirectory", "ArchivingCompactor", "read_archive"]
-
 
 class ArchiveDirectory:
     """A folder of archives.

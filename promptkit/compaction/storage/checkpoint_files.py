@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "CheckpointDirectory",
-    "CheckpointFile",
-    "format_comment",
-    "list_checkpoint_files",
-    "parse_comment",
-    "title_from_summary",
-]
-
-
 _LOG = logging.getLogger("promptkit")
 
 INDEX = "index.md"

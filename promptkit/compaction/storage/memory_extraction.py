@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "MEMORIES_TEMPLATE",
-    "MemoryExtractionHook",
-    "MemoryExtractor",
-    "StatedMemoryExtractor",
-    "SummarizingMemoryExtractor",
-]
-
-
 MEMORIES_TEMPLATE = Path(__file__).with_name("memories.md.j2")
 """The template for a summarizer that writes memories:
 `SimpleSummarizer(model=model, window=…, template=MEMORIES_TEMPLATE)`."""

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = [
-    "CURATED_FILE",
-    "MemoryDirectory",
-    "daily_file_name",
-    "keep_newest_lines",
-    "merge_memories",
-    "parse_bullets",
-    "parse_keys",
-    "parse_memories",
-    "strip_comments",
-]
-
-
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["ChunkedSummarizer"]
-
 
 @attrs.frozen(kw_only=True)
 class ChunkedSummarizer:

@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "UNLIMITED",
-    "SummarizerContext",
-    "compute_max_summary_tokens",
-    "make_default_summarizer",
-    "make_extractive_summarizer",
-    "make_fallback_factory",
-    "make_full_summarizer",
-    "make_inline_summarizer",
-    "make_simple_summarizer",
-]
-
-
 UNLIMITED = 1 << 40
 """Context window in tokens for models whose window is unknown."""
 

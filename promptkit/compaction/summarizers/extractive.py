@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["ExtractiveSummarizer", "ExtractiveSummary", "PlaceholderSummarizer"]
-
 
 @attrs.frozen(kw_only=True)
 class ExtractiveSummarizer:

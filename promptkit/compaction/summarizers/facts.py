@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "Command",
-    "Facts",
-    "Name",
-    "Skill",
-    "extend_facts",
-    "rank_names",
-    "redact_facts",
-    "thinking_from_facts",
-]
-
-
 MAX_ENTRIES = 400
 """Entries of each list. The oldest are removed first."""
 

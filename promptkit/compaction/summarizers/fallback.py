@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.compaction.summarizers.summarizer import Summarizer
 
-__all__ = ["FallbackSummarizer", "summarize_within_limits"]
-
 FAILURES_BEFORE_PAUSE = 3
 """Failures in a row after which a summarizer is skipped for a while."""
 

@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "FileListSummarizer",
-    "FileOperations",
-    "has_file_lists",
-    "list_file_operations",
-    "render_file_lists",
-    "strip_file_lists",
-    "strip_line_range",
-]
-
 
 @attrs.frozen(kw_only=True)
 class FileListSummarizer:

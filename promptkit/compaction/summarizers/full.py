@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["FullSummarizer"]
-
 SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less
 reliably than text."""

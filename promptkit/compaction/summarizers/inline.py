@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["InlineSummarizer"]
-
 
 @attrs.frozen(kw_only=True)
 class InlineSummarizer:

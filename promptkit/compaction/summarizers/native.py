@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-__all__ = [
-    "CompactingModel",
-    "NativeSummarizer",
-    "WireFormatModel",
-    "get_wire_format",
-    "make_portable",
-]
-
 
 class CompactingModel(Protocol):
     """A model whose provider can compact a conversation, such as `OpenAIModel` with the Responses API."""

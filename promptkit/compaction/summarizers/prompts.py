@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "NEW_CONTENT",
-    "SummaryInstructions",
-    "SummaryOfMessages",
-    "SummaryOfText",
-    "neutralize_tags",
-    "render_summary_request",
-    "serialize_message",
-    "suggest_word_count",
-]
-
-
 NEW_CONTENT = "new in this summary"
 """Metadata value of each chunk that is to be summarized. If none of them is left after pruning,
 nothing to summarize fits, and no model is asked."""

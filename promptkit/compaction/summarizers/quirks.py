@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "QUIRKS",
-    "REMINDER",
-    "Quirks",
-    "adapt_messages",
-    "count_added_tokens",
-    "find_quirks",
-    "is_thinking",
-    "remove_calls",
-    "remove_orphans",
-]
-
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "
     "Ask only where you cannot go on without an answer.\n</reminder>"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["RemoteSummarizer"]
-
 MAX_RESPONSE_BYTES = 4_000_000
 """Largest accepted response body, in bytes."""
 

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Summary
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "HANDOFF_SECTIONS",
-    "HANDOFF_TEMPLATE",
-    "SECTIONS",
-    "TEMPLATE",
-    "check_length",
-    "find_own_text",
-    "find_sections",
-]
-
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
 """A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a
 two-hundredth of the tokens."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["RESULT_SHARE", "SimpleSummarizer"]
-
 RESULT_SHARE = 8
 """A tool result may take an eighth of the window: its first 40 % and its last 60 %."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["SplitTurnSummarizer"]
-
 NO_HISTORY = "No prior history."
 HEADING = "\n\n---\n\n**The turn that is cut in two, up to where it goes on below:**\n\n"
 PREFIX = (

@@ -29,23 +29,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = [
-    "MEMORIES",
-    "Summarizer",
-    "add_facts",
-    "collect_dropped_items",
-    "collect_dropped_messages",
-    "extract_summary",
-    "get_previous_summary",
-    "limit_output",
-    "split_memories",
-    "strip_analysis",
-    "sum_usage",
-    "summary_from_reply",
-    "updated_facts",
-]
-
-
 ANALYSIS_TOKENS = 2_000
 """Output tokens of a summary request for the analysis before the summary, besides as many as the
 summary may have."""

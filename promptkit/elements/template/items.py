@@ -15,19 +15,6 @@ from promptkit.errors import PromptKitError, TemplateError
 if TYPE_CHECKING:
     from promptkit.messages import Json
 
-__all__ = [
-    "TagDraft",
-    "TagKind",
-    "TemplateFragment",
-    "TemplateItem",
-    "TemplateText",
-    "ToolCallTag",
-    "build_children",
-    "holds_messages",
-    "is_blank",
-    "trim_last_break",
-]
-
 
 class TemplateText(NamedTuple):
     """A text in the output of a template, with its place in the template."""

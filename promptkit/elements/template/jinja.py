@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 
     from jinja2.parser import Parser
 
-__all__ = ["render_template"]
-
 UNNAMED_FILE = "<template>"
 """The file name in errors of a template that is given as `source`."""
 

@@ -18,8 +18,6 @@ from promptkit.errors import BadPropError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # noqa: TC004  # attrs never resolves the name, and the import is slow
 
-__all__ = ["Template"]
-
 
 @component
 class Template(PromptElement):

@@ -14,8 +14,6 @@ from promptkit.transcript.stores.addresses import is_conversation, list_transcri
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["compile_glob", "find_root", "is_pattern", "list_inputs"]
-
 _WILD = re.compile(r"[*?\[]")
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = ["CorpusJob", "FileOutcome", "FileRows", "outcome_of_failure", "run_files"]
-
 
 @attrs.frozen(kw_only=True)
 class FileRows:

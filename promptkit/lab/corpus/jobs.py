@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.messages import Json
 
-__all__ = ["FitJob", "ImportJob", "ReplayJob"]
-
 
 @attrs.frozen(kw_only=True)
 class ReplayJob:

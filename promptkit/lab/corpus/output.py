@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
-__all__ = ["check_output", "write_rows"]
-
 ROWS_PER_GROUP = 10_000
 """Rows of Parquet that are in memory at the same time, and together in the file."""
 

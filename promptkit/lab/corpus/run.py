@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from promptkit.lab.corpus.state import RunState
     from promptkit.messages import Json
 
-__all__ = ["CorpusSummary", "find_state", "run_job"]
-
 MAX_CHUNK = 32
 """The most files of a task."""
 

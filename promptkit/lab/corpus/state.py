@@ -24,8 +24,6 @@ from promptkit.lab.corpus.job import FileOutcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-__all__ = ["CorpusError", "RunState", "open_state"]
-
 SAVE_EVERY = 1.0
 """Seconds after which results are saved, at the latest: what a kill of the process may cost."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["THINKING_TYPES", "RecordingCounts", "RecordingTotals"]
-
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
 """The types of opaque parts that hold a model's thinking."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from promptkit.wire.anthropic import AnthropicRequest
     from promptkit.wire.parts import Payload, WireFormat
 
-__all__ = ["encode_transcript", "messages_from_entries", "to_anthropic_json", "to_openai_json"]
-
 MEDIA_REFERENCE = "[{name}, shown in the message behind the results]"
 
 

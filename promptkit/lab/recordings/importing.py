@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["AUTO", "FORMATS", "ImportResult", "detect_format", "import_recording", "read_recording"]
-
 FORMATS: dict[str, RecordingFormat] = {
     recording_format.name: recording_format
     for recording_format in (

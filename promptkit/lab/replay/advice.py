@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.results import FileResult
     from promptkit.lab.replay.runner import ReplayOptions
 
-__all__ = ["CANDIDATES", "DEFAULT", "Advice", "advise"]
-
 DEFAULT = "vscode"
 """The default preset of sessions."""
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import ViewItem
 
-__all__ = ["RECORDED", "LogOptions", "log_conversation", "log_path"]
-
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart
     from promptkit.tracing.page import Facts
 
-__all__ = ["CONVERSATION", "SCRIPTS", "build_columns", "conversation_to_html"]
-
 CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with
 the trace page."""

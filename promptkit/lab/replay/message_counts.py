@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["MessageCount", "MessageCounts"]
-
 
 @attrs.frozen(kw_only=True, eq=False)
 class MessageCount:

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.message_counts import MessageCount
     from promptkit.tokens.prices import Price
 
-__all__ = [
-    "SUMMARY_TOKENS",
-    "HindsightPrices",
-    "PricedConversation",
-    "RequestSize",
-    "compute_price",
-    "find_lower_bound",
-    "find_optimum",
-    "measure_requests",
-]
-
 SUMMARY_TOKENS = 1_000
 """Tokens of a summary, as the preset `break_even` aims at."""
 

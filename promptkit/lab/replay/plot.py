@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.results import FileResult, PolicyResult
 
-__all__ = ["MAX_FILES", "draw_timeline"]
-
 MAX_FILES = 12
 """Files that one picture can show."""
 

@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.message_counts import MessageCount
 
-__all__ = [
-    "CACHE_RULES",
-    "AnthropicCache",
-    "NoCache",
-    "OpenAICache",
-    "PrefixTree",
-    "PromptCache",
-    "bill_prefix",
-    "cache_rule_for",
-    "create_cache",
-    "find_breakpoints",
-    "find_lifetime",
-]
-
 MIN_PREFIX, PREFIX_STEP = 1_024, 128
 """Tokens of the shortest prefix that is cached, and tokens by which longer ones grow."""
 

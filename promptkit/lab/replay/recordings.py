@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Part
     from promptkit.transcript.log.entries import Entry, EntryPayload
 
-__all__ = [
-    "Recording",
-    "read_recordings",
-    "read_reported_tokens",
-    "recording_from_messages",
-    "recordings_from_entries",
-    "tools_from_entry",
-]
-
 TOOLS = "tools"
 
 

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.prices import BilledTokens, Price
 
-__all__ = [
-    "PARTS",
-    "ConversationLog",
-    "CountedMessageFinder",
-    "LogMessages",
-    "LoggedMessage",
-    "LoggedRequest",
-    "RequestLog",
-    "RequestLogger",
-    "expand_change",
-]
-
 PARTS: tuple[str, ...] = (
     "system",
     "tools",

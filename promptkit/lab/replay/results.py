@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.prices import Price
 
-__all__ = [
-    "FailedFile",
-    "FileResult",
-    "PolicyResult",
-    "ReplayTotals",
-    "TimelineRequest",
-    "describe_failure",
-    "price_totals",
-    "result_rows",
-    "results_to_json",
-]
-
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
 

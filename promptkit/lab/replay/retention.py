@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.recordings import Recording
     from promptkit.messages import Message
 
-__all__ = ["RecordingFacts", "RetentionCounts", "RetentionTracker", "find_facts", "join_words"]
-
 OPENING = 120
 """Characters of the words of a user message that a summary must contain, so that the message counts
 as known."""

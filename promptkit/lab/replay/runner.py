@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.prices import Price
 
-__all__ = [
-    "LOST_WORKER",
-    "ReplayOptions",
-    "hash_recording",
-    "replay",
-    "replay_conversations",
-    "replay_each",
-    "replay_file",
-    "sum_results",
-]
-
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""
 

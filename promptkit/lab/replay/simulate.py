@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.tokens.prices import Price
 
-__all__ = ["ReplayRules", "SimulatedRequest", "Simulation", "SimulationResult", "find_fault"]
-
-
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""
 

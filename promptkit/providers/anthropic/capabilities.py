@@ -18,8 +18,6 @@ from promptkit.tokens.models import model_info
 if TYPE_CHECKING:
     from promptkit.providers.model import Effort
 
-__all__ = ["Capabilities", "capabilities_of", "default_output_tokens", "nearest_effort"]
-
 
 @attrs.frozen(kw_only=True)
 class Capabilities:

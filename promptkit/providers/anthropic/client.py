@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.providers.anthropic.request import Body
     from promptkit.providers.model import Reply
 
-__all__ = ["AnthropicModel"]
-
 
 @attrs.frozen(eq=False)
 class AnthropicModel:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from promptkit.providers.anthropic.capabilities import Capabilities
     from promptkit.providers.model import Effort, ModelOptions
 
-__all__ = ["BINDING_BETA", "Body", "beta_headers", "build_body", "is_thinking"]
-
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = ["FINISHES", "MessageStream", "count_thinking", "read_usage"]
-
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
 FINISHES: Mapping[str, Finish] = {

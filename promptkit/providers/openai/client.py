@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from promptkit.providers.openai.compact import CompactedInput
     from promptkit.providers.openai.request import Body
 
-__all__ = ["OpenAIModel"]
-
 
 @attrs.frozen(eq=False)
 class OpenAIModel:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PROVIDER", "CompactedInput", "build_compact_input", "summary_from_compaction"]
-
 PROVIDER = "responses"
 """The `provider` of its opaque parts: the wire format that they are for."""
 

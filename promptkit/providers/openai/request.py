@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
-__all__ = ["PHASE", "Body", "build_chat_body", "build_responses_body", "may_reason"]
-
-
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]
 

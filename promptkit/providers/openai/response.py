@@ -19,17 +19,6 @@ from promptkit.providers.openai.request import PHASE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "INPUT_FIELDS",
-    "ChatStream",
-    "ResponsesStream",
-    "as_mapping",
-    "as_sequence",
-    "parse_chat_reply",
-    "parse_responses_reply",
-    "parse_usage",
-]
-
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
 _CHAT_FINISHES: Mapping[str, Finish] = {

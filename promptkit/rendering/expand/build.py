@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Part, Role
 
-__all__ = [
-    "LEAF_ELEMENTS",
-    "add_text",
-    "build_leaf",
-    "build_message_item",
-    "build_node",
-    "build_part",
-    "build_round",
-    "clear_node",
-    "is_plain",
-    "read_priority",
-    "show_message",
-    "wrap_in_group",
-]
-
 
 def build_node(element: PromptElement, parent: Node) -> Node:
     """Build a node for an element and append it to the items of its parent."""

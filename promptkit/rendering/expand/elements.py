@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["close_node", "is_plain_container", "open_node", "prepare_node", "write_expandable"]
-
 
 class ElementContext(Protocol):
     """What an element's handler may use of the render: `promptkit.rendering.expand.expansion.Expansion` has it."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from promptkit.rendering.tree import Node
 
-__all__ = ["AwaitedResults", "PendingAwaitables", "close_coroutines", "drive", "drive_async"]
-
 T = TypeVar("T")
 
 PendingAwaitables: TypeAlias = "list[tuple[Node, Awaitable[object]]]"

@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Role
     from promptkit.rendering.expand.sizing import Sizer
 
-__all__ = ["Expansion", "grow_expandables"]
-
-
 _ROLES: dict[type, Role] = {
     SystemMessage: "system",
     UserMessage: "user",

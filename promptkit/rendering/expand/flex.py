@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
-__all__ = ["resolve_reserve", "split_shares"]
-
 
 def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
     """Split `total` tokens in proportion to `bases`. The parts never sum to more than `total`.

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.rendering.tree import Run
 
-__all__ = [
-    "RenderTree",
-    "has_content",
-    "has_own_priority",
-    "has_removable_items",
-    "is_content",
-    "list_linked_leaves",
-    "materialize",
-    "pair_calls",
-]
-
 
 class RenderTree:
     """A tree with its nodes, messages, limits, groups and cache breakpoints in written order."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.tree import MessageItem
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["ComponentRun", "RenderCache", "RequestRuns"]
-
 
 class ComponentRun:
     """The children that a component rendered, with the budgets that it read for them.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["Sizer", "set_token_bounds", "surely_fits", "surely_fits_by_itself"]
-
 # What `Sizer._settle` computes of a node.
 BUDGET = 0
 USED = 1

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from promptkit.rendering.tree import Candidate, Run
 
-__all__ = ["NO_TIE", "CandidateQueue", "build_queue", "has_items", "is_never_removed"]
-
 NO_TIE = float("-inf")
 """Replaces (compared by identity) the lowest priority of a direct child where no other candidate
 has the same priority."""

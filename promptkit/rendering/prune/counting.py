@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.tree import Run
 
-__all__ = ["LONG", "BackwardScan", "Overhead"]
-
 
 class Overhead(NamedTuple):
     """The tokens of a request apart from its messages, by whether it has messages and a system message."""

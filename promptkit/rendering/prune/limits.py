@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removal_order import RemovalOrder, Step
     from promptkit.rendering.tree import Run
 
-__all__ = ["prune_from_first", "prune_from_last"]
-
 _MOST_LEAVES: Final = 8
 """The leaves of a message that is counted again whenever one of them is removed."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.plans import Line, Pair
 
-__all__ = ["KeptPlan", "prune_plan"]
-
 
 @attrs.frozen
 class KeptPlan:

@@ -35,17 +35,6 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Children, PromptElement
     from promptkit.messages import Message, Role, ToolCall
 
-__all__ = [
-    "FIXED",
-    "ContainerPlan",
-    "Line",
-    "LinesMessage",
-    "Pair",
-    "PlanCache",
-    "PlannedMessage",
-    "Unit",
-]
-
 FIXED: Final = 1 << 60
 """The rank of what is never removed."""
 

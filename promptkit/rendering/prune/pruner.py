@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removal_order import Step
 
-__all__ = ["Pruner", "RemovalKey", "RemovalRounding", "build_removal_keys"]
-
 
 class Pruner:
     """Prunes the subtrees of limits, the innermost first, and then the whole tree."""

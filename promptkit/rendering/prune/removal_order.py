@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.rendering.tree import CandidateSource, Run
 
-__all__ = ["RemovalOrder", "Step", "list_prefix"]
-
-
 Step: TypeAlias = "RunStep | list[Change]"
 """One step: the entry of a run that it takes, or the changes that it makes."""
 

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.prune.undo_log import Change
 
-__all__ = [
-    "PrunedTree",
-    "Removal",
-    "count_removed",
-    "find_priority",
-    "format_call_path",
-    "format_removed_label",
-    "iter_removed",
-    "list_removals",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Removal:

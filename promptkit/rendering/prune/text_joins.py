@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["LeafRange", "TextJoins", "find_last_cut", "find_separator"]
-
 # characters at the end of a text in which the last safe cut is looked for first
 _SEARCH_LENGTH = 48
 

@@ -9,22 +9,6 @@ from promptkit.rendering.tree import NEVER_REMOVED, EntryTaken, Item, Leaf, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "CallRemoved",
-    "Change",
-    "FallbackActivated",
-    "ItemRemoved",
-    "LeafLinked",
-    "LeafUnlinked",
-    "SubtreeRemoved",
-    "link_fallback",
-    "mark_step",
-    "redo",
-    "set_counted",
-    "undo",
-    "unlink",
-]
-
 
 class ItemRemoved:
     """An item was removed.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
-__all__ = ["SourceSpan", "assemble_messages", "map_sources"]
-
 
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
     """Return the messages of a tree in a state, in written order."""

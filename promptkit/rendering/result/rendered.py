@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from promptkit.tracing.trace import Trace
     from promptkit.wire.parts import WireFormat
 
-__all__ = ["Rendered"]
-
 
 @attrs.frozen(kw_only=True)
 class Rendered:

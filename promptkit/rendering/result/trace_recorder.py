@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.counting import BackwardScan
     from promptkit.rendering.prune.pruner import Pruner
 
-__all__ = ["TraceRecorder"]
-
 
 class TraceRecorder:
     """Times the stages of one render and builds its trace."""

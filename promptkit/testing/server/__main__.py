@@ -16,8 +16,6 @@ from promptkit.testing.server.replies import echo
 from promptkit.testing.server.script_file import Script, read_script
 from promptkit.testing.server.server import serve
 
-__all__ = ["main"]
-
 
 class _Parser(argparse.ArgumentParser):
     """A parser that reports an error in one line, as promptkit's other commands do."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from promptkit.testing.server.encoding import ServerReply
     from promptkit.testing.server.replies import HttpAnswer
 
-__all__ = ["convert_error", "encode_message", "encode_message_events"]
-
 _STOP_REASONS: Mapping[str, str] = {
     "stop": "end_turn",
     "tool_calls": "tool_use",

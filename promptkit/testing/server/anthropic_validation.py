@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
     from promptkit.providers.anthropic.capabilities import Capabilities
 
-__all__ = [
-    "CheckedMessages",
-    "check_messages",
-    "convert_messages_to_chat",
-    "list_blocks",
-    "sign_thinking",
-]
-
 _RESULTS = (
     "server_tool_use",
     "web_search_tool_result",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from promptkit.testing.server.encoding import JsonObject, ServerReply
     from promptkit.testing.server.journal import Exchange
 
-__all__ = ["Api", "api_of"]
-
 
 @attrs.frozen(kw_only=True)
 class Api:

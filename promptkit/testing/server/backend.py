@@ -38,9 +38,6 @@ from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.request import count_request
 
-__all__ = ["Backend", "HttpResponse", "RequestQueue"]
-
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, Usage
     from promptkit.testing.server.journal import Exchange
 
-__all__ = [
-    "JsonObject",
-    "ServerReply",
-    "encode_chat",
-    "encode_chat_chunks",
-    "encode_compaction",
-    "encode_response",
-    "encode_response_events",
-    "get_refusal",
-    "split_deltas",
-]
-
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.testing.server.backend import Backend
 
-__all__ = ["Handler", "Listener"]
-
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
 BLOCK = 65_536  # bytes that are read at once

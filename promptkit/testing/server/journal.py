@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Usage
     from promptkit.testing.server.anthropic_validation import CheckedMessages
 
-__all__ = [
-    "CHAT",
-    "COMPACT",
-    "COUNT_TOKENS",
-    "INPUT_TOKENS",
-    "MESSAGES",
-    "MODELS",
-    "RESPONSES",
-    "Exchange",
-    "ServerStats",
-    "Stats",
-]
-
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
 INPUT_TOKENS = "/v1/responses/input_tokens"

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["BLOCK_TOKENS", "MIN_CACHED_TOKENS", "BreakpointCache", "PromptCache", "encode_prompt"]
-
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
 _LOOK_BACK = 20  # blocks before a cache breakpoint

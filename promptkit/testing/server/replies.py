@@ -13,25 +13,6 @@ from promptkit.providers.model import Reply
 if TYPE_CHECKING:
     from promptkit.testing.server.journal import Exchange
 
-__all__ = [
-    "Answer",
-    "ConnectionReset",
-    "Delay",
-    "Fault",
-    "Hang",
-    "HttpAnswer",
-    "MalformedBody",
-    "Rule",
-    "ScriptedReply",
-    "Step",
-    "TruncatedBody",
-    "api_error",
-    "echo",
-    "normalize_answer",
-    "rate_limit_error",
-    "server_error",
-]
-
 
 @attrs.frozen(kw_only=True)
 class ScriptedReply:

@@ -32,8 +32,6 @@ from promptkit.testing.server.replies import (
 if TYPE_CHECKING:
     from promptkit.testing.server.journal import Exchange
 
-__all__ = ["Script", "read_script"]
-
 
 @attrs.frozen(kw_only=True)
 class Script:

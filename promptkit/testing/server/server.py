@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from promptkit.testing.server.replies import Answer, Fault, Rule, Step
 
-__all__ = ["Server", "serve"]
-
 MEBIBYTE = 1024 * 1024
 MAX_CONNECTIONS = 512
 """Open connections. Beyond it the newest are closed without an answer."""

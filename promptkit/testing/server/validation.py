@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
 
-__all__ = [
-    "IllFormedRequestError",
-    "as_mapping",
-    "as_sequence",
-    "check_chat",
-    "check_responses",
-    "convert_to_chat",
-    "extract_text",
-    "load_parameters",
-]
-
 
 @attrs.frozen
 class IllFormedRequestError(Exception):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.testing.snapshots.stabilize import Stabilizer
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["BudgetLevel", "SnapshotOptions", "render_levels"]
-
 
 @attrs.frozen(kw_only=True)
 class SnapshotOptions:

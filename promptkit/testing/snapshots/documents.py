@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from promptkit.testing.snapshots.budgets import BudgetLevel
     from promptkit.testing.snapshots.stabilize import Stabilizer
 
-__all__ = ["WireFormat", "build_wire_json", "format_prompt", "format_receipt"]
-
 WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The format of `to_openai`, `to_responses` or `to_anthropic` of a Rendered."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     )
     from promptkit.testing.snapshots.stabilize import MachineFolders
 
-__all__ = ["messages_snapshot", "prompt_snapshot", "receipt_snapshot"]
-
 
 @pytest.fixture
 def prompt_snapshot(snapshot: SnapshotAssertion, request: pytest.FixtureRequest) -> PromptSnapshot:

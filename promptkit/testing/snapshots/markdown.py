@@ -28,23 +28,6 @@ from promptkit.wire.parts import parse_data_url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = [
-    "describe_base64",
-    "escape_json",
-    "escape_text",
-    "fence_text",
-    "format_body",
-    "format_headline",
-    "format_markdown",
-    "format_section",
-    "format_title",
-    "has_invisible",
-    "iter_outside_fences",
-    "map_tool_names",
-    "quote_inline",
-]
-
-
 MAX_HEADLINE = 72
 """Characters of a message that its headline quotes."""
 

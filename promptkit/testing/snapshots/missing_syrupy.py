@@ -6,8 +6,6 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["messages_snapshot", "prompt_snapshot", "receipt_snapshot"]
-
 
 @pytest.fixture
 def prompt_snapshot() -> NoReturn:

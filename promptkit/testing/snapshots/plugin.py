@@ -16,14 +16,6 @@ if TYPE_CHECKING:
 
     from promptkit.testing.snapshots.snapshot import Mismatch
 
-__all__ = [
-    "MISMATCHES",
-    "pytest_assertrepr_compare",
-    "pytest_configure",
-    "pytest_plugins",
-    "pytest_runtest_makereport",
-]
-
 pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
 MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()

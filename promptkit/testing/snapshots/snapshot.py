@@ -48,16 +48,6 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "MessagesExtension",
-    "MessagesSnapshot",
-    "Mismatch",
-    "PromptExtension",
-    "PromptSnapshot",
-    "ReceiptExtension",
-    "ReceiptSnapshot",
-]
-
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PromptSnapshot:

@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Role, ToolDefinition
 
-__all__ = [
-    "MachineFolders",
-    "ReplaceText",
-    "StabilizeOptions",
-    "Stabilizer",
-    "compile_id_pattern",
-    "stabilize_tokenizer",
-]
-
-
 ReplaceText: TypeAlias = Callable[[str], str]
 """Takes one string of the prompt (a text, an id, a path in the receipt) and returns it changed."""
 

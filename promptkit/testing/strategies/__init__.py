@@ -3,10 +3,10 @@
 Needs hypothesis: `pip install 'hypothesis>=6.100'`.
 """
 
+from promptkit.testing.strategies.generate import Feature
 from promptkit.testing.strategies.strategies import (
     FEATURES,
     ROLES,
-    Feature,
     conversations,
     messages,
     prompts,

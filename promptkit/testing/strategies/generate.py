@@ -41,17 +41,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = [
-    "MAX_DEPTH",
-    "Feature",
-    "PromptGenerator",
-    "RepeatedWord",
-    "SizedText",
-    "drop_empty_required",
-    "has_visible_content",
-]
-
-
 Feature: TypeAlias = Literal[
     "alternatives",
     "attached",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Part
 
-__all__ = ["FEATURES", "ROLES", "Feature", "conversations", "messages", "prompts"]
-
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 """What a prompt may have beside messages, text and containers with priorities."""
 

@@ -14,27 +14,6 @@ import attrs
 
 from promptkit.messages import Json, Message, Part, Usage
 
-__all__ = [
-    "KINDS",
-    "PRUNED_REASON",
-    "SUPERSEDED_REASON",
-    "BranchSummary",
-    "Checkpoint",
-    "CustomEntry",
-    "CustomMessage",
-    "Edit",
-    "Entry",
-    "EntryKind",
-    "EntryPayload",
-    "Label",
-    "MessageEntry",
-    "Observation",
-    "Quote",
-    "Reset",
-    "Setting",
-    "UnknownEntry",
-]
-
 EntryKind = Literal[
     "message",
     "checkpoint",

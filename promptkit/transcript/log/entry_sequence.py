@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import EarlierEntries
 
-__all__ = [
-    "AllNumbers",
-    "EntrySequence",
-    "PathNumbers",
-    "find_entry",
-    "iter_marks",
-    "iter_redactions",
-]
-
 PAGE = 128
 """Entries that are read at once."""
 

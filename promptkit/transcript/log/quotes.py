@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["QUOTE_MARK", "find_sources", "quote_sources", "restore_quotes"]
-
 QUOTE_MARK = "[…]"
 """Stands in the stored text for each quote."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, Part
 
-__all__ = ["Redactor", "load_scanner", "redact_json", "redact_message", "redact_secrets"]
-
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["encode_words", "extract_words", "list_lines"]
-
 MAX_WORD_CHARACTERS = 40
 """Longer words are in an index by their hash."""
 

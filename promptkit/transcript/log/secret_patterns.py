@@ -6,8 +6,6 @@ import re
 
 import attrs
 
-__all__ = ["SECRET_PATTERNS", "SecretPattern"]
-
 
 @attrs.frozen
 class SecretPattern:

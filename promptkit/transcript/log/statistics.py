@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["TranscriptStatistics", "TranscriptTotals", "compute_statistics"]
-
 
 @attrs.frozen(kw_only=True)
 class TranscriptStatistics:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import EntryPayload
     from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
 
-__all__ = ["LEAF_SETTING", "EntryTree", "Transcript"]
-
 MAX_CONFLICTS = 1_000
 """Other writers that may append first before `append` gives up. Each of them means that the
 conversation has grown."""

@@ -35,21 +35,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-__all__ = [
-    "BLOCK_TAGS",
-    "CUT_FINISH",
-    "INCOMPLETE_FINISHES",
-    "UNREPLAYABLE_FINISHES",
-    "TranscriptView",
-    "ViewBuilder",
-    "ViewItem",
-    "build_summary_message",
-    "build_view",
-    "escape_block_tags",
-    "escape_closing_tag",
-    "find_edits",
-]
-
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the
 calls will never be answered."""

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
 
-__all__ = [
-    "StoreReader",
-    "create_conversation",
-    "is_conversation",
-    "is_url",
-    "list_transcripts",
-    "open_reader",
-    "open_store",
-]
-
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
 _DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)

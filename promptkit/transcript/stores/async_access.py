@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry, EntryPayload
     from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
 
-__all__ = ["AsyncTranscript", "AsyncTranscriptStore", "BlockingStore"]
-
 
 class AsyncTranscript:
     """A transcript that is opened and written in an event loop.

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["ObjectStore", "describe_object_error", "list_object_conversations", "open_bucket"]
-
 CONNECTIONS = 16
 """Objects that are read at the same time."""
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-__all__ = ["SqlStore", "list_conversations"]
-
 SCHEMA_VERSION = 1
 """The version of the schema that is written."""
 

@@ -14,21 +14,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-__all__ = [
-    "ArchivingStore",
-    "EarlierEntries",
-    "EntryNode",
-    "InMemoryStore",
-    "IndexedStore",
-    "LoadedEntries",
-    "PagedStore",
-    "ReadProblem",
-    "SearchableStore",
-    "TranscriptStore",
-    "check_conversation",
-    "split_address",
-]
-
 MAX_CONVERSATION_CHARACTERS = 200
 """Characters of the id of a conversation."""
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["AnthropicFormat"]
-
 NAME = ANTHROPIC
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
 BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document")

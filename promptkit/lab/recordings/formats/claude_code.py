@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["ClaudeCodeFormat"]
-
 NAME = "claude_code"
 
 SESSION_FIELDS = ("cwd", "entrypoint", "gitBranch", "sessionId", "slug", "userType", "version")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.messages import Json
 
-__all__ = ["QUEUED", "read_attachment", "read_queued_command"]
-
 QUEUED = "queued_command"
 
 TEXTS: Mapping[str, tuple[str, ...]] = {

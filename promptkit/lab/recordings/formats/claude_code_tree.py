@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.messages import ContentBlocks
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = [
-    "Conversation",
-    "ConversationIndex",
-    "HeldAnswer",
-    "LinePlace",
-    "PendingCheckpoint",
-    "SessionTree",
-]
-
 MAX_HELD_ENTRIES = 2_000
 MAX_HELD_BYTES = 1 << 25
 """Limits of a held answer. A larger one is written, and a later line of it becomes a message of its

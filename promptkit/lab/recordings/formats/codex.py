@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["CodexFormat"]
-
 NAME = "codex"
 PROVIDER = "responses"
 LINE_TYPES = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["GeminiCliFormat"]
-
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}
 CALL_FIELDS = {"id", "name", "args", "result"}

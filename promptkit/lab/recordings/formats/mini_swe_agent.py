@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["MiniSweAgentFormat"]
-
 NAME = "mini_swe_agent"
 PROVIDER = "responses"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
 
-__all__ = ["LAYOUTS", "OpenAIChatFormat", "find_layout"]
-
 NAME = "openai_chat"
 
 LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["OpenHandsFormat"]
-
 NAME = "openhands"
 EVENTS = (
     "item.action",

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["PiFormat"]
-
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}
 FINISHES = {

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import ReadProblem
 
-__all__ = ["PromptkitFormat", "batches_from_items"]
-
 
 class PromptkitFormat:
     """Read promptkit's transcripts with their archives. Each root is a conversation."""

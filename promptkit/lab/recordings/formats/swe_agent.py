@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["SweAgentFormat"]
-
 NAME = "swe_agent"
 
 

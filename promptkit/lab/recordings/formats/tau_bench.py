@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
 
-__all__ = ["TauBenchFormat"]
-
 NAME = "tau_bench"
 
 

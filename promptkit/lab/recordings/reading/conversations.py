@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = [
-    "ConversationWriter",
-    "EntryChain",
-    "IdAllocator",
-    "JsonMember",
-    "PathPattern",
-    "walk_members",
-]
-
 PathPattern: TypeAlias = tuple[str | None, ...]
 """The path of the messages in a JSON text: keys, and None for any index in a list."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import ReadProblem
 
-__all__ = ["Batch", "FileHead", "RecordingFormat", "read_head"]
-
 
 class RecordingFormat(Protocol):
     """Read the recordings of one agent."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import Readable, RecordingSource
     from promptkit.messages import Json
 
-__all__ = ["JsonPath", "split_members", "walk_paths"]
-
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: the index of the JSON text in the file, then the keys and list indices that
 lead to the value."""

@@ -14,23 +14,6 @@ from promptkit.transcript.log.entries import CustomEntry
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = [
-    "MAX_DEPTH",
-    "JsonObject",
-    "as_count",
-    "as_list",
-    "as_object",
-    "as_objects",
-    "as_text",
-    "dump_json",
-    "is_too_deep",
-    "keep_bad_line",
-    "omit_fields",
-    "parse_json",
-    "parse_object",
-    "parse_time",
-]
-
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
 

@@ -37,18 +37,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = [
-    "ANTHROPIC",
-    "ContentBlocks",
-    "dump_arguments",
-    "mark_error",
-    "parts_from_block",
-    "read_anthropic_content",
-    "read_chat_message",
-    "usage_from_anthropic",
-    "usage_from_openai",
-]
-
 CHAT = "chat"
 ROLES: Mapping[str, Role] = {
     "system": "system",

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from obstore.store import ObjectStore as Bucket
 
-__all__ = ["fetch_file", "is_remote", "list_remote", "remote_exists", "write_remote"]
-
 CHUNK_SIZE = 1 << 20
 """Bytes that are copied at a time."""
 

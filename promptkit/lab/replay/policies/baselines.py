@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
     from promptkit.messages import Message, Usage
 
-__all__ = [
-    "BASELINE_POLICIES",
-    "BaselinePolicy",
-    "CountedMessages",
-    "Trim",
-    "drop_oldest",
-    "trim_last",
-    "truncate_in_steps",
-]
-
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
 

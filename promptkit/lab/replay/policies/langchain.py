@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.policies.strategy import ReplayTerms
 
-__all__ = ["LangChainRun"]
-
 THRESHOLD = 0.85
 """Share of the limit from which on the conversation is summarized."""
 

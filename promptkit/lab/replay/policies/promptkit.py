@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
     from promptkit.messages import Message, Usage
 
-__all__ = ["PRESET_POLICIES", "PresetPolicy"]
-
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""
 

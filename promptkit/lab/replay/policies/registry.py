@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.policies.strategy import ReplayPolicy
 
-__all__ = [
-    "POLICY_GROUPS",
-    "UnknownPolicyError",
-    "describe_policies",
-    "find_policy",
-    "parse_policy_names",
-]
-
 
 class UnknownPolicyError(PromptKitError):
     """There is no policy with this name."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.prices import BilledTokens
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["TRANSCRIPT_PATH", "PolicyRun", "ReplayPolicy", "ReplayTerms", "SummaryCall"]
-
 TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
 """The path of the transcript that breadcrumbs name, for policies that keep a transcript."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
-__all__ = ["make_metered_summarizer"]
-
 
 def make_metered_summarizer(
     preset: Preset,

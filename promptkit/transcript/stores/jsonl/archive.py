@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["move_entries"]
-
 CHUNK_BYTES = 1 << 20
 """Bytes that are copied at once."""
 

@@ -28,25 +28,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import Entry
 
-__all__ = [
-    "ARCHIVE_SUFFIX",
-    "MIGRATIONS",
-    "VERSION",
-    "EntryLine",
-    "Header",
-    "Migrations",
-    "Record",
-    "TranscriptArchive",
-    "check_version",
-    "encode_batch",
-    "encode_header",
-    "header_from_line",
-    "line_from_bytes",
-    "migrate_records",
-    "object_from_bytes",
-]
-
-
 VERSION = 1
 """The version of the format that is written."""
 

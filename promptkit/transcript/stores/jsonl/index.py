@@ -28,38 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = [
-    "BUCKET",
-    "CHECKSUM",
-    "FAN_OUT",
-    "FAN_OUT_BITS",
-    "GROUP_ENTRIES",
-    "HAS_MESSAGE",
-    "HAS_PARTS",
-    "HEAD",
-    "HEAD_BYTES",
-    "KEY",
-    "MAGIC",
-    "MAX_LEVEL",
-    "MAX_PROBLEM_BYTES",
-    "NONE",
-    "PAGE",
-    "PAGE_BYTES",
-    "PAGE_ENTRIES",
-    "RECORD",
-    "EntryIndex",
-    "IndexDamagedError",
-    "IndexRecord",
-    "NotIndexableError",
-    "PageHeader",
-    "Resume",
-    "count_buckets",
-    "find_page",
-    "find_run",
-    "find_stamp",
-    "pread",
-]
-
 MAGIC = b"pkindex1"
 PAGE_ENTRIES, GROUP_PAGES = 128, 8
 GROUP_ENTRIES = PAGE_ENTRIES * GROUP_PAGES

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
-__all__ = ["IndexWriter"]
-
 
 class IndexWriter(EntryIndex):
     """Add entries to an index.

@@ -42,15 +42,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import EntryNode
 
-__all__ = [
-    "INDEX_BYTES",
-    "IndexedEntries",
-    "build_index",
-    "extend_index",
-    "index_path",
-    "open_indexed",
-]
-
 INDEX_BYTES = 1 << 18
 """The size from which a file has an index. A shorter one is read in full in a tenth of a second."""
 

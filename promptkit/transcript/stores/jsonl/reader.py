@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.jsonl.format import Migrations, Record, TranscriptArchive
 
-__all__ = ["LineScanner", "ReadPosition", "StoredEntry", "TranscriptReader"]
-
 MAX_HEADER_BYTES = 1 << 24
 """A file whose first line is longer is not a transcript. The limit keeps such a line out of
 memory."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import EntryPayload
 
-__all__ = ["entry_from_json", "entry_to_json", "message_from_json", "message_to_json"]
-
 PART_CLASSES = {
     "image": ImagePart,
     "document": DocumentPart,

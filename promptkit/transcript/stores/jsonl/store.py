@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.jsonl.format import Migrations, TranscriptArchive
 
-__all__ = ["JsonlStore"]
-
 _logger = logging.getLogger(__name__)
 
 LOCK_POLL_SECONDS = 0.005

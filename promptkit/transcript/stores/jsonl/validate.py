@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
-__all__ = ["find_problems"]
-
 
 class EntryReader(Protocol):
     """A `TranscriptReader`, or a reader of another store."""
