@@ -10,6 +10,8 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
@@ -40,6 +42,9 @@ def find() -> str | None:
 @contextmanager
 def browser(executable: str) -> Generator[Browser]:
     """The browser, with a fresh profile of its own."""
+    pytest.importorskip(
+        "playwright", reason="pages are tested with playwright: pip install '.[dev]'"
+    )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

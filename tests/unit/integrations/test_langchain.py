@@ -8,6 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+pytest.importorskip(
+    "langchain", reason="the framework is not installed: pip install '.[langchain]'"
+)
+
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (

@@ -10,8 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import mcp_types as types
 import pytest
+
+pytest.importorskip("mcp", reason="the framework is not installed: pip install '.[mcp]'")
+
+import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.server import Server
 

@@ -9,6 +9,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+pytest.importorskip(
+    "agents", reason="the framework is not installed: pip install '.[openai-agents]'"
+)
+
 from agents import Agent, function_tool
 from agents.memory import Session, SessionSettings
 from agents.run_config import CallModelData, ModelInputData

@@ -8,6 +8,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+pytest.importorskip(
+    "pydantic_ai", reason="the framework is not installed: pip install '.[pydantic-ai]'"
+)
+
 from pydantic_ai import Agent, Tool
 from pydantic_ai.exceptions import ModelContextWindowExceededError
 from pydantic_ai.messages import (

@@ -39,7 +39,7 @@ def write(file: Path, *, result: str) -> Transcript:
 
 
 def client(*arguments: object) -> Client:
-    # here, because collecting tests should not take the seconds that it takes
+    pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
     from mcp import Client, StdioServerParameters, stdio_client
 
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'components'}"}
@@ -100,6 +100,7 @@ def test_an_agent_searches_reads_pages_and_sees_what_was_appended(tmp_path: Path
 
 
 def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
     for name in ("one", "two"):
         write(tmp_path / f"{name}.jsonl", result=f"It is {name}.")
 
