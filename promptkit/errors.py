@@ -8,17 +8,15 @@
     - UnansweredToolCallError        no tool message answers a tool call
     - OrphanToolResultError          a tool message answers no call, or answers one twice
   x BudgetExceededError              a render: the required content does not fit the token budget
-  x RunningLoopError                 `render()` met a component that awaits while an event loop is
-  running x TemplateError                    a template does not load, compile or render; `file` and
-  `line` say where x TokenizerError                   tokens cannot be counted
+  x RunningLoopError                 `render()` met an async component inside a running event loop
+  x TemplateError                    a template does not load, compile or render; `file`, `line`
+  x TokenizerError                   tokens cannot be counted
     - UnknownModelError              no context window or encoding is known for a model name
     - TextTooLongError               a text is longer than the tokenizer's limit
   x EmitError                        a message cannot be written in the provider's format
   x ModelError                       a request to a model failed
-    - ContextLengthExceededError     a provider: the request is larger than the model's context
-      window
-    - RateLimitedError               the provider asks for fewer requests; `retry_after` is in
-      seconds
+    - ContextLengthExceededError     a provider: the request is larger than the model's window
+    - RateLimitedError               too many requests; `retry_after` is in seconds
     - ModelUnavailableError          no answer, or a broken one; a later attempt may succeed
     - ModelRequestError              the provider rejects the request, and would reject it again
     - EmptyReplyError                the reply has neither text nor tool calls
@@ -30,8 +28,7 @@
     - SummaryError                   no summary was made; `reason` says why in a word
     - CompactionInProgressError      another compaction of the same conversation is running
     - ToolsFillBudgetError           the tool definitions alone fill the token budget
-    - ContextWindowFullError         a session: the conversation does not fit its window, whatever
-      is compacted or pruned
+    - ContextWindowFullError         a session: it does not fit, whatever is compacted or pruned
   x SettingsError                    a setting from a file or an environment variable is invalid
   x NoPendingMessageError            there is no message for the model to answer
   x ToolError                        a tool could not do what was asked; the model is told the text
@@ -46,17 +43,19 @@ small enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from promptkit.messages import Message, Usage
+    from promptkit.tracing.trace import Trace
+    from promptkit.transcript.log.entries import Entry
 
 __all__ = [
     "BadChildError",
     "BadPropError",
     "BudgetExceededError",
-    "CarriedEntry",
-    "CarriedMessage",
-    "CarriedTrace",
-    "CarriedUsage",
     "CompactionError",
     "CompactionInProgressError",
     "ContextLengthExceededError",
@@ -91,44 +90,6 @@ __all__ = [
 ]
 
 E = TypeVar("E", bound="PromptKitError")
-
-
-class CarriedMessage(Protocol):
-    """What an error says of a message: any `Message` has it."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def text(self) -> str: ...
-
-
-class CarriedEntry(Protocol):
-    """What an error says of a transcript entry: any `Entry` has it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def message(self) -> CarriedMessage | None: ...
-
-
-class CarriedUsage(Protocol):
-    """What an error says of a request's cost, in tokens: any `Usage` has it."""
-
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def cached_tokens(self) -> int: ...
-    @property
-    def written_tokens(self) -> int: ...
-
-
-class CarriedTrace(Protocol):
-    """What an error says of a render's trace: any `Trace` has it."""
-
-    @property
-    def budget(self) -> int: ...
 
 
 class PromptKitError(Exception):
@@ -224,7 +185,7 @@ class BudgetExceededError(PromptKitError):
         budget: int,
         required: int,
         largest: Mapping[str, int],
-        messages: Sequence[CarriedMessage],
+        messages: Sequence[Message],
         metadata: Sequence[object],
         removed: Sequence[object],
         where: str = "",
@@ -270,7 +231,7 @@ class BudgetExceededError(PromptKitError):
         self.cache_breakpoint = cache_breakpoint
         self.pinned = pinned
         self.last_message = last_message
-        self.trace: CarriedTrace | None = None
+        self.trace: Trace | None = None
 
 
 class RunningLoopError(PromptKitError):
@@ -318,7 +279,7 @@ class TranscriptConflictError(TranscriptError):
     `entries` holds what the other writer appended.
     """
 
-    def __init__(self, expected: str, entries: Sequence[CarriedEntry]) -> None:
+    def __init__(self, expected: str, entries: Sequence[Entry]) -> None:
         behind = f"behind {expected!r}" if expected else "to an empty transcript"
         new = f"{len(entries):,} entries were" if len(entries) != 1 else "1 entry was"
         super().__init__(
@@ -377,7 +338,7 @@ class SummaryError(CompactionError):
         usage: The cost of the failed attempts in tokens, as far as the provider reported it.
     """
 
-    def __init__(self, *, reason: str, detail: str, usage: CarriedUsage | None = None) -> None:
+    def __init__(self, *, reason: str, detail: str, usage: Usage | None = None) -> None:
         super().__init__(f"no summary: {detail}")
         self.reason = reason
         self.usage = usage
@@ -532,4 +493,4 @@ class EmptyReplyError(ModelError):
     """
 
     finish: str | None = None
-    usage: CarriedUsage | None = None
+    usage: Usage | None = None

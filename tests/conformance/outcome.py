@@ -69,9 +69,7 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
         return {
             "error": str(error),
             "errorType": "BudgetExceededError",
-            "errorMessages": messages_of(
-                [message for message in error.messages if isinstance(message, Message)]
-            ),
+            "errorMessages": messages_of(error.messages),
             **metadata,
         }
     except (PromptKitError, ComponentError) as error:

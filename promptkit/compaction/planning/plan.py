@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.compaction.planning.file_calls import FileRule
-    from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.transcript.log.redaction import Redactor
@@ -148,7 +147,7 @@ class FailedAttempt:
     """The error's text."""
     seconds: float
     """The duration of the attempt."""
-    usage: CarriedUsage | None = None
+    usage: Usage | None = None
     """The cost in tokens, as far as the provider reported it."""
 
 

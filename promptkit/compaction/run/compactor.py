@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.run.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
@@ -303,7 +302,7 @@ class Compactor:
         if plan.is_empty:
             return None
         number, started = self.events.next_number(), self._clock()
-        spent: list[CarriedUsage | None] = []
+        spent: list[Usage | None] = []
 
         def report(failed: FailedAttempt) -> None:
             spent.append(failed.usage)

@@ -22,7 +22,7 @@ from promptkit.compaction.summarizers.summarizer import (
     get_previous_summary,
     sum_usage,
 )
-from promptkit.errors import CarriedUsage, ContextLengthExceededError, EmptyReplyError, SummaryError
+from promptkit.errors import ContextLengthExceededError, EmptyReplyError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Message
 from promptkit.tokens.models import tokenizer_for
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.messages import Json
+    from promptkit.messages import Json, Usage
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
@@ -86,7 +86,7 @@ class ChunkedSummarizer:
         task = attrs.evolve(task, memories=self.memories)
         summary = get_previous_summary(task)
         memories: list[str] = []
-        usages: list[CarriedUsage | None] = []
+        usages: list[Usage | None] = []
         failures: list[str] = []
         done = 0
         for chunk, tokens in self._split(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.errors import CarriedUsage
     from promptkit.messages import Json, Message
     from promptkit.providers.model import Model, Reply
     from promptkit.tokens.tokenizer import Tokenizer
@@ -234,7 +233,7 @@ def split_memories(reply: str, summary: str) -> tuple[str, str]:
     )
 
 
-def sum_usage(usages: Iterable[CarriedUsage | None]) -> Usage | None:
+def sum_usage(usages: Iterable[Usage | None]) -> Usage | None:
     """Add up the usage of several requests. None if none of them reported any."""
     known = [usage for usage in usages if usage is not None]
     if not known:
