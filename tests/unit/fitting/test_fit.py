@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from promptkit import (
@@ -297,6 +297,7 @@ class TestLaws:
         assert fitted.repairs == pair_tool_calls(messages).repairs
 
     @given(wants=st.lists(st.integers(0, 50)), room=st.integers(-10, 300))
+    @example(wants=[2, 5], room=5)
     def test_a_level_is_the_largest_that_fits(self, wants: list[int], room: int) -> None:
         level = find_level(wants, room)
         if room >= 0:
