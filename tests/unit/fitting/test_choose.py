@@ -19,6 +19,7 @@ from tests.conversations import assistant_message, call_message, result_message,
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from promptkit.fitting.choose import Shortened
     from promptkit.messages import Role
 
 TOKENIZER = WordTokenizer()
@@ -215,6 +216,38 @@ class TestShares:
         )
         assert asked == [20, len(talk) - len(fitted.messages)]
         assert fitted.tokens == 1 + 3 + 10 * (len(fitted.messages) - 1)
+
+
+class TestMarker:
+    @pytest.mark.parametrize(
+        "talk",
+        [
+            [user_message(words(5))],
+            [assistant_message("a"), user_message("u")],
+            [call_message("a"), result_message("a", "r"), assistant_message("a")],
+            [user_message(words(90)), call_message("a"), result_message("a", words(90))],
+        ],
+        ids=["one", "two", "round", "long"],
+    )
+    @pytest.mark.parametrize("shorten", ["any", "request", "none"])
+    @pytest.mark.parametrize("step", [0, 10, 40])
+    def test_what_fits_without_the_marker_is_shown_whole_and_without_it(
+        self, talk: list[Message], shorten: Shortened, step: int
+    ) -> None:
+        tokenizer = WordTokenizer(per_message=1, per_call=1)
+        total = sum(count_message(message, tokenizer) for message in talk)
+        for marker in (1, 3, 8):
+            for budget in range(total, total + 12):
+                assert fit_history(
+                    talk,
+                    budget,
+                    tokenizer=tokenizer,
+                    shorten=shorten,
+                    step=step,
+                    count_marker=[0, *[marker] * len(talk)].__getitem__,
+                ) == FittedHistory(
+                    messages=tuple(talk), sources=tuple(range(len(talk))), tokens=total, unspent=0
+                )
 
 
 class TestStep:

@@ -418,6 +418,26 @@ class TestBlankMessages:
         assert fitted.removed == (1,)
         assert fitted.tokens == count_request({"messages": [asked[0]]}).tokens
 
+    def test_a_message_of_blank_texts_or_of_nothing_is_removed_and_one_with_an_image_is_not(
+        self,
+    ) -> None:
+        blank = {"type": "text", "text": " "}
+        image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+        asked: list[dict[str, Any]] = [  # Any: as above
+            {"role": "user", "content": [blank, blank]},
+            {"role": "user", "content": []},
+            {"role": "user", "content": [blank, image]},
+            {"role": "user", "content": [image]},
+        ]
+        fitted = fit(asked, budget=5_000, model="gpt-4o")
+        assert (fitted.kept, fitted.changed, fitted.removed) == ((2, 3), (), (0, 1))
+
+    def test_a_message_of_one_opaque_part_is_not_blank(self) -> None:
+        thinking = Message(
+            role="assistant", content=(OpaquePart(value={"type": "thinking", "thinking": "Hm."}),)
+        )
+        assert fit([thinking, user_message("So?")], budget=90, tokenizer=GPT).kept == (0, 1)
+
     def test_a_repair_names_the_message_that_was_given(self) -> None:
         asked = [user_message(" "), user_message("Go."), result_message("a", "lost")]
         assert [
@@ -480,6 +500,13 @@ class TestErrors:
             BudgetExceededError, match=r"Raise the budget, or shorten these yourself\.$"
         ):
             fit(asked, budget=30, model="gpt-4o", format="anthropic", system=words(200))
+
+    def test_an_error_names_the_three_largest_messages_with_their_sizes(self) -> None:
+        asked = [Message(role="system", content=(words(size),)) for size in (5, 20, 9, 40, 30)]
+        with pytest.raises(BudgetExceededError) as raised:
+            fit(asked, budget=50, tokenizer=COUNTED)
+        assert raised.value.largest == {"messages[3]": 41, "messages[4]": 31, "messages[1]": 21}
+        assert list(raised.value.largest) == ["messages[3]", "messages[4]", "messages[1]"]
 
 
 class TestWhatStays:
@@ -575,6 +602,20 @@ class TestWhatStays:
             f"{fitted.tokens} of 1,000 tokens (1%) in 2 messages",
             "kept 2 messages: 0-1",
         ]
+
+    @pytest.mark.parametrize("budget", [600, 1_000_000])
+    def test_a_budget_is_the_most_tokens_whatever_the_tools_and_the_window_are(
+        self, budget: int
+    ) -> None:
+        assert (
+            fit([user_message("a")], budget=budget, model="gpt-4o", tools=[READ]).budget == budget
+        )
+
+    def test_one_message_that_is_estimated_makes_the_sum_an_estimate(self) -> None:
+        thinking = OpaquePart(value={"type": "thinking", "thinking": "Hm."})
+        asked = [user_message("a"), Message(role="assistant", content=("b", thinking))]
+        assert fit(asked[:1], budget=90, model="gpt-4o").exact
+        assert not fit(asked, budget=90, model="gpt-4o").exact
 
     def test_without_a_budget_it_is_the_models_window(self) -> None:
         assert fit([user_message("a")], model="gpt-4o").budget > 100_000
@@ -728,6 +769,21 @@ class TestProviders:
         fitted = fit(later, budget=70, model="gpt-5", shorten=False)
         assert [item.get("content") for item in fitted.messages][-1] == "So?"
         assert {1, 2, 3} <= set(fitted.removed)
+
+    @pytest.mark.parametrize("before", [0, 1, 2])
+    def test_a_request_beside_what_the_model_wrote_is_changed_alone(self, before: int) -> None:
+        written = [
+            {"type": "reasoning", "id": f"rs_{at}", "summary": [], "encrypted_content": "opaque"}
+            for at in range(before)
+        ]
+        reply = {"type": "message", "role": "assistant", "id": "m", "content": []}
+        answer = {**reply, "content": [{"type": "output_text", "text": "Yes."}]}
+        request = {"role": "user", "content": words(500)}
+        items = [*written, answer, request, *written, answer, {"role": "user", "content": "So?"}]
+        fitted = fit(items, budget=200, model="gpt-5", format="responses")
+        assert fitted.changed == (before + 1,)
+        assert fitted.removed == ()
+        assert len(fitted.messages) == len(items)
 
     def test_several_calls_with_ids_and_long_results_are_fitted(self) -> None:
         items = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -11,15 +11,21 @@ from hypothesis import example, given, settings, strategies as st
 
 from promptkit import (
     BudgetExceededError,
+    Child,
     Group,
+    History,
     Message,
+    PromptElement,
     Rendered,
     Renderer,
+    Sizing,
     SystemMessage,
     UserMessage,
+    component,
     render,
 )
 from promptkit.elements import element_from_message
+from promptkit.errors import BadPropError
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.shorten import CUT_MARKER
@@ -35,6 +41,7 @@ from tests.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.messages import Part
 
 GPT = tokenizer_for("gpt-5")
 COUNTED = WordTokenizer(per_message=1, per_call=2)
@@ -180,11 +187,14 @@ class TestLaws:
         lines=st.lists(st.sampled_from([0, 0, 1, 12]), min_size=2, max_size=8),
         marker=st.booleans(),
         shorten=st.booleans(),
+        keep_request=st.booleans(),
     )
-    @example(lines=[0, 0, 12], marker=False, shorten=True)
+    @example(lines=[0, 0, 12], marker=False, shorten=True, keep_request=False)
+    @example(lines=[0, 0, 12], marker=False, shorten=True, keep_request=True)
+    @example(lines=[0, 0, 12, 0], marker=False, shorten=True, keep_request=True)
     @settings(deadline=None, max_examples=examples(20))
     def test_no_message_leaves_when_a_token_is_added_and_a_shortened_one_ends_at_a_line(
-        self, lines: list[int], *, marker: bool, shorten: bool
+        self, lines: list[int], *, marker: bool, shorten: bool, keep_request: bool
     ) -> None:
         turns = [
             Message(
@@ -198,7 +208,10 @@ class TestLaws:
         for budget in range(20, 9 * sum(lines) + 5 * len(lines)):
             try:
                 tree = RecordedMessages(
-                    messages=turns, marker=mark if marker else None, shorten=shorten
+                    messages=turns,
+                    marker=mark if marker else None,
+                    shorten=shorten,
+                    keep_request=keep_request,
                 )
                 rendered = render(
                     (SystemMessage()["Be brief."], tree), budget=budget, tokenizer=COUNTED
@@ -325,6 +338,40 @@ class TestRoom:
         with pytest.raises(BudgetExceededError):
             render(recorded(messages, keep_request=True), budget=8, tokenizer=COUNTED)
 
+    def test_the_last_request_and_the_newest_round_alone_are_required(self) -> None:
+        messages = [
+            user_message("Go."),
+            assistant_message(words(9)),
+            user_message("So?"),
+            assistant_message(words(5)),
+            assistant_message(words(3)),
+        ]
+        for budget in (6, 7, 11):
+            rendered = render(
+                RecordedMessages(messages=messages, keep_request=True),
+                budget=budget,
+                tokenizer=COUNTED,
+            )
+            assert rendered.messages == (messages[2], messages[4])
+        with pytest.raises(BudgetExceededError):
+            render(
+                RecordedMessages(messages=messages, keep_request=True), budget=5, tokenizer=COUNTED
+            )
+
+    @pytest.mark.parametrize(
+        "props",
+        [
+            {"keep_turns": -1},
+            {"keep_turns": True},
+            {"keep_turns": 1.5},
+            {"keep_turns": "2"},
+            {"truncate_at": 0},
+        ],
+    )
+    def test_a_number_that_is_none_is_refused(self, props: dict[str, Any]) -> None:
+        with pytest.raises(BadPropError, match="whole number of at least"):
+            render(recorded([user_message("Go.")], **props))
+
     def test_a_result_is_truncated_also_where_there_is_room(self) -> None:
         messages = [
             user_message("Go."),
@@ -433,6 +480,69 @@ class TestRoom:
         rendered = render(recorded(messages), budget=100, tokenizer=GPT)
         assert {message.content for message in shown(rendered)} == {("one twothree",)}
         assert rendered.tokens > 90
+
+    @pytest.mark.parametrize(
+        "content", [("one two thr", "ee"), ("one two thr", CacheBreakpointPart(), "ee")]
+    )
+    def test_a_word_in_two_parts_is_one_word(self, content: tuple[Part, ...]) -> None:
+        messages = [user_message(*content) for _ in range(30)]
+        rendered = render(
+            RecordedMessages(messages=messages, shorten=False), budget=40, tokenizer=COUNTED
+        )
+        assert len(rendered.messages) == 10
+        assert rendered.tokens == 40
+
+    def test_only_results_are_truncated_and_to_just_the_tokens_of_text_that_are_given(self) -> None:
+        messages = [
+            user_message(words(90)),
+            call_message("a", text=words(90)),
+            result_message("a", words(90)),
+            assistant_message(words(90)),
+        ]
+        shown = render(recorded(messages, truncate_at=20), tokenizer=COUNTED).messages
+        assert [COUNTED.count(each.text) for each in shown] == [90, 90, 20, 90]
+
+    @pytest.mark.parametrize("grow", [None, 0.5])
+    @pytest.mark.parametrize("history", [True, False], ids=["History", "RecordedMessages"])
+    def test_it_is_sized_after_all_siblings_with_the_tokens_that_they_leave(
+        self, grow: float | None, *, history: bool
+    ) -> None:
+        @component
+        class Notes(PromptElement):
+            def render(self, sizing: Sizing) -> Child:
+                return UserMessage(required=True)[words(sizing.token_budget - 31)]
+
+        turns = [user_message(words(9, f"u{at}")) for at in range(9)]
+        tree = (
+            History(turns=turns, omitted_marker=False)
+            if history
+            else RecordedMessages(messages=turns),
+            Notes(flex_grow=grow),
+        )
+        rendered = render(tree, budget=100, tokenizer=COUNTED)
+        assert [COUNTED.count(message.text) for message in rendered.messages] == [9, 9, 9, 69]
+
+    def test_what_passes_its_priorities_on_is_pruned_round_by_round_beside_its_siblings(
+        self,
+    ) -> None:
+        turns = [user_message(words(9, f"u{at}")) for at in range(4)]
+        tree = (
+            RecordedMessages(messages=turns, shorten=False, pass_priority=True, flex_grow=None),
+            UserMessage(priority=1.5)[words(9, "note")],
+        )
+        kept = [
+            [
+                message.text.split()[0]
+                for message in render(tree, budget=budget, tokenizer=COUNTED).messages
+            ]
+            for budget in (50, 40, 30, 20)
+        ]
+        assert kept == [
+            ["u0", "u1", "u2", "u3", "note"],
+            ["u1", "u2", "u3", "note"],
+            ["u2", "u3", "note"],
+            ["u2", "u3"],
+        ]
 
     def test_a_text_that_surely_does_not_fit_is_not_counted(self) -> None:
         class Bounded(WordTokenizer):
