@@ -249,6 +249,16 @@ class TestMarker:
                     messages=tuple(talk), sources=tuple(range(len(talk))), tokens=total, unspent=0
                 )
 
+    def test_a_message_of_one_token_stays_where_the_marker_would_take_its_place(self) -> None:
+        fitted = fit_history(
+            [assistant_message("a"), user_message("u u")],
+            3,
+            tokenizer=TOKENIZER,
+            shorten="none",
+            count_marker=lambda _: 1,
+        )
+        assert fitted.sources == (0, 1)
+
 
 class TestStep:
     def fit(self, messages: list[Message], budget: int, step: int) -> FittedHistory:
