@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -78,6 +78,16 @@ def test_four_characters_are_a_token_and_the_margin_comes_on_top() -> None:
 def test_letters_beyond_latin_script_are_a_token_each() -> None:
     assert EXACT.count("漢字漢字") == 4
     assert EXACT.count("größe") == 2
+    assert EXACT.count("\u024f" * 4) == 1  # the last letter of Latin script in everyday use
+    assert EXACT.count("\u0250" * 4) == 4
+    assert EXACT.truncate("\u0250" * 4, 2) == "\u0250" * 2
+
+
+def test_a_letter_never_has_more_than_a_token() -> None:
+    letters = HeuristicTokenizer(characters_per_token=1.0, margin=1.0)
+    for text in ("x" * 50, "漢" * 50):
+        assert letters.count(text) == letters.upper_bound(text) == 50
+        assert letters.truncate(text, 40) == text[:40]
 
 
 def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_arguments() -> None:
@@ -90,7 +100,8 @@ def test_every_image_costs_the_same_wherever_it_stands_and_calls_cost_their_argu
     call = Message(
         role="assistant", tool_calls=(ToolCall(id="c1c1", name="read", arguments="x" * 400),)
     )
-    assert sizer.count_message(call) >= 102
+    assert sizer.count_message(call) == 4 + 4 + 102
+    assert EXACT.count_part(image) == (1_600, False)
 
 
 def test_opaque_parts_documents_and_tools_are_counted() -> None:
@@ -120,6 +131,8 @@ def test_opaque_parts_documents_and_tools_are_counted() -> None:
         ({"type": "base64", "data": "a"}, 0),
         ({"type": "text", "id": "a"}, 0),
         ({"content": [{"text": "a"}, {"url": "b"}, "c"]}, 2),
+        ("a", 0),
+        (["a"], 0),
     ],
 )
 def test_the_text_in_an_opaque_part_is_what_a_model_reads(value: Json, tokens: int) -> None:
@@ -164,7 +177,9 @@ def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: s
         assert USUAL.count(longer) > tokens
 
 
-@pytest.mark.parametrize("wrong", [{"characters_per_token": 0.0}, {"margin": -1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"characters_per_token": 0.0}, {"margin": -1.0}, {"margin": 0.0}]
+)
 def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidArgumentError, match="above 0"):
         HeuristicTokenizer(**wrong)  # type: ignore[arg-type]  # both are figures
@@ -263,8 +278,47 @@ class TestCalibrated:
     def test_small_requests_and_missing_reports_teach_nothing(self) -> None:
         tokenizer = CalibratedTokenizer(BASE, 1.45)
         assert tokenizer.learn(counted=999, reported=5_000) is tokenizer
+        assert tokenizer.learn(counted=1_000, reported=2_000) != tokenizer
         assert tokenizer.learn(counted=10_000, reported=0) is tokenizer
         assert BASE.learn(counted=10_000, reported=20_000) is BASE
+
+    @pytest.mark.parametrize(
+        ("reported", "learned"), [(999, False), (1_000, True), (6_000, True), (6_001, False)]
+    )
+    def test_reports_of_half_a_token_to_three_for_one_are_learned(
+        self, reported: int, *, learned: bool
+    ) -> None:
+        tokenizer = CalibratedTokenizer(BASE, 1.0)
+        assert (tokenizer.learn(counted=2_000, reported=reported) is not tokenizer) == learned
+
+    @pytest.mark.parametrize(
+        ("margin", "floor", "learned"),
+        [
+            (1.0, 0.98, 1.0),
+            (1.0, 0.97, 1.0),
+            (1.0, 0.96, 0.96),
+            (1.0, 0.95, 0.96),
+            (1.01, 1.01, 1.01),
+        ],
+    )
+    def test_a_margin_falls_when_it_is_four_hundredths_too_high(
+        self, margin: float, floor: float, learned: float
+    ) -> None:
+        tokenizer = CalibratedTokenizer(BASE, margin, floor=floor)
+        assert tokenizer.learn(counted=10_000, reported=6_000).margin == learned
+
+    def test_a_tenth_of_a_token_is_not_lost_where_a_cut_fits_exactly(self) -> None:
+        calibrated = CalibratedTokenizer(WordTokenizer())
+        assert calibrated.margin == 1.2
+        for count in range(1, 40):
+            kept = calibrated.truncate("w " * 50, ceil(round(count * 1.2, 6)))
+            assert WordTokenizer().count(kept) == count
+
+    def test_the_text_in_an_opaque_part_is_raised_and_tokens_that_are_told_are_not(self) -> None:
+        calibrated = CalibratedTokenizer(WordTokenizer(), 1.5)
+        thinking = {"type": "thinking", "thinking": "one two three four"}
+        assert calibrated.count_part(OpaquePart(value=thinking)) == (6, False)
+        assert calibrated.count_part(OpaquePart(value=thinking, tokens=8)).tokens == 8
 
     @pytest.mark.parametrize("reported", [None, "12000", True])
     def test_a_report_that_is_no_number_is_refused_with_a_sentence(self, reported: Any) -> None:
@@ -283,6 +337,9 @@ class TestCalibrated:
             CalibratedTokenizer(BASE, 0)
         with pytest.raises(InvalidArgumentError, match="must be above 0"):
             CalibratedTokenizer(BASE, 1.1, floor=0)
+        for endless in ({"margin": inf}, {"floor": inf}):
+            with pytest.raises(InvalidArgumentError, match="must be above 0"):
+                CalibratedTokenizer(BASE, **endless)
         with pytest.raises(InvalidArgumentError, match="calibrated already"):
             CalibratedTokenizer(CalibratedTokenizer(BASE, 1.1), 1.2)
 
@@ -336,6 +393,13 @@ class TestTruncateByCounting:
         assert count(kept) <= max(tokens, 0)
         longer = text[: len(kept) + 1] if keep == "head" else text[len(text) - len(kept) - 1 :]
         assert kept == text or count(longer) > tokens
+
+    def test_the_last_letter_but_one_is_kept_where_it_fits(self) -> None:
+        for size in (5, 1_001, 5_001):
+            kept = truncate_by_counting(
+                "a" * size, (size - 1) // 10, lambda text: -(-len(text) // 10)
+            )
+            assert len(kept) == (size - 1) // 10 * 10
 
     def test_a_text_whose_pieces_mislead_takes_no_longer_than_halving(self) -> None:
         witness = TenLetters()

@@ -11,7 +11,7 @@ import pytest
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, count_request, models
 from promptkit.tokens.images import PatchImages, TileImages
-from promptkit.tokens.models import model_info, register_model, tokenizer_for
+from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -77,6 +77,24 @@ class TestNames:
             match=r"No model 'gtp-4o' is known: did you mean 'gpt-4o'.*register_model\('gtp-4o', window=…\)",
         ):
             model_info("gtp-4o")
+
+    def test_three_near_names_are_suggested_at_most(self) -> None:
+        for at in range(5):
+            register_model(f"acme-large-{at}", window=1)
+        with pytest.raises(UnknownModelError, match=r"did you mean ('\S+' or ){2}'\S+'\?"):
+            model_info("acme_large_1")
+
+    @pytest.mark.parametrize("name", ["q", "q-", "q-large", "q:8b", "q@2031"])
+    def test_a_name_ends_where_its_date_or_size_begins_also_a_name_of_one_letter(
+        self, name: str
+    ) -> None:
+        register_model("q", window=32_000)
+        assert model_info(name).window == 32_000
+
+    def test_sizes_of_one_model_are_told_apart(self) -> None:
+        register_model("acme:8b", window=8_000)
+        register_model("acme:70b", window=70_000)
+        assert [model_info(f"acme:{size}").window for size in ("8b", "70b")] == [8_000, 70_000]
 
 
 class TestEncodings:
@@ -230,6 +248,21 @@ class TestRegister:
         assert model_info("acme-1").exact
         assert not register_model("acme-2", window=1).exact
         assert isinstance(model_info("acme-2").images, TileImages)
+
+    def test_an_input_limit_that_is_given_is_known(self) -> None:
+        assert register_model("acme-1", window=9_000, max_input=5_000).max_input == 5_000
+        assert register_model("acme-1", window=8_000).max_input == 5_000
+
+    def test_the_framing_of_another_provider_is_an_estimate_also_where_the_encoding_is_known(
+        self,
+    ) -> None:
+        info = register_model("acme-1", encoding="o200k_base")
+        assert (info.exact, info.framing) == (True, False)
+        assert not tokenizer_for("acme-1").count_framing("user").exact
+
+    def test_what_is_said_of_a_model_without_more_is_exact(self) -> None:
+        info = ModelInfo(name="acme-1", images=TileImages(85, 170))
+        assert (info.exact, info.framing, info.margin) == (True, True, 1.0)
 
     def test_a_size_must_be_positive(self) -> None:
         with pytest.raises(

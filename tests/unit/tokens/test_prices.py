@@ -48,6 +48,7 @@ def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
         0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0
     )
     assert Price(input=2.0, output=8.0).cost(bill) == pytest.approx(2.0 + 0.8)
+    assert Price(input=2.0, output=8.0).cost(BilledTokens(input_tokens=1_000_000)) == 2.0
 
 
 def test_bills_are_added_kind_by_kind() -> None:
@@ -81,6 +82,9 @@ def test_a_user_replaces_the_whole_table(tmp_path: Path, name: str, text: str) -
     [
         ("{", "is not valid JSON"),
         ("[]", "needs an object `models`"),
+        ('{"models": {}}', "needs an object `models`"),
+        ('{"models": ["m"]}', "needs an object `models`"),
+        ('{"models": {"m": {"input": Infinity, "output": 1}}}', "input of m must be a number"),
         ('{"models": {"m": {"input": 1}}}', "no price for output"),
         ('{"models": {"m": {"input": -1, "output": 1}}}', "input of m must be a number"),
         ('{"models": {"m": {"input": NaN, "output": 1}}}', "input of m must be a number"),
@@ -98,6 +102,12 @@ def test_a_table_that_is_none_is_refused_with_its_place(
         read_prices(file)
     with pytest.raises(PriceError, match="cannot read"):
         read_prices(tmp_path / "none.json")
+
+
+def test_a_model_may_cost_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    file.write_text('{"models": {"m": {"input": 0, "output": 0}}}')
+    assert read_prices(file).for_model("m") == Price(input=0, output=0)
 
 
 def test_the_table_is_built_of_ordinary_requests_to_chat_models() -> None:

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+import pytest
 
 from promptkit.messages import ToolDefinition
 from promptkit.tokens.tool_schemas import (
     MAX_DEPTH,
+    compact_arguments,
+    count_definitions,
     count_tool_choice,
     format_declarations,
     has_known_keywords,
@@ -78,6 +83,52 @@ def test_a_schema_of_any_depth_is_written() -> None:
     assert not has_known_keywords(tool)
 
 
+@pytest.mark.parametrize(("depth", "is_known"), [(62, True), (63, False)])
+@pytest.mark.parametrize("form", ["array", "anyOf"])
+def test_the_64th_level_of_a_schema_is_any_and_then_its_cost_is_an_estimate(
+    form: str, depth: int, *, is_known: bool
+) -> None:
+    schema: Json = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "array", "items": schema} if form == "array" else {"anyOf": [schema]}
+    tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
+    declared = format_declarations([tool], "tools")
+    assert ("string" in declared, "any" in declared.replace("=> any", "")) == (
+        is_known,
+        not is_known,
+    )
+    assert has_known_keywords(tool) == is_known
+    assert count_definitions([tool], len).exact == is_known
+
+
+def test_no_tools_cost_nothing() -> None:
+    assert count_definitions([], len) == (0, True)
+
+
+def test_a_schema_with_an_unknown_keyword_costs_at_least_its_json() -> None:
+    known = ToolDefinition(name="known", description="x")
+    short = ToolDefinition(name="short", parameters={"$ref": "a"})
+    long = ToolDefinition(name="long", parameters={"$ref": "#/$defs/a", "$defs": "辣 " * 100})
+    text = json.dumps([long.name, None, long.parameters], ensure_ascii=False)
+    more = len(text) - len(format_declarations([long], "tools"))
+    assert more > 0
+    plain = len(format_declarations([known, short, long], "tools")) + 2
+    assert count_definitions([known, short, long], len) == (plain + more, False)
+
+
+def test_arguments_are_compact_json_in_their_own_script_or_stay_as_they_are() -> None:
+    assert compact_arguments('{ "taste": "\\u8fa3 süß" }') == '{"taste":"辣 süß"}'
+    assert compact_arguments("taste: 辣") == "taste: 辣"
+
+
+@pytest.mark.parametrize("description", ["", None, 5, ["x"]])
+def test_a_description_that_says_nothing_or_is_no_text_is_not_written(description: Json) -> None:
+    parameters: Json = {"properties": {"a": {"type": "string", "description": description}}}
+    tool = ToolDefinition(name="odd", description="", parameters=parameters)
+    assert "type odd = (_: {\na?: string,\n}) => any;" in format_declarations([tool], "tools")
+    assert "//" not in format_declarations([tool], "tools").removesuffix("// namespace functions\n")
+
+
 def test_alternatives_of_any_depth_are_written() -> None:
     schema: Json = {"type": "string"}
     for _ in range(5_000):
@@ -95,10 +146,23 @@ def test_a_choice_that_names_no_tool_costs_nothing() -> None:
 def test_only_what_was_billed_is_plain() -> None:
     assert has_known_keywords(TOOL)
     assert has_known_keywords(ToolDefinition(name="now"))
+    every: Json = {
+        "type": ["object", "array"],
+        "properties": {},
+        "required": [],
+        "items": {},
+        "enum": [1],
+        "description": "x",
+        "anyOf": [],
+        "const": 1,
+        "additionalProperties": False,
+    }
+    assert has_known_keywords(ToolDefinition(name="every", parameters=every))
     odds: list[Json] = [
         {"$ref": "#/$defs/a"},
         {"type": "string", "default": "a"},
         {"type": "array", "items": {"type": "string", "minLength": 1}},
+        {"anyOf": [{"type": "string", "default": "a"}, {"type": "null"}]},
     ]
     for odd in odds:
         assert not has_known_keywords(
