@@ -83,6 +83,9 @@ ROOMS: Mapping[str, Room] = {
                 "truncation",
                 "counter",
                 "estimates",
+                "tokenizer",
+                "openai_tokenizer",
+                "vocabularies",
             )
         ),
     ),

@@ -21,6 +21,7 @@ from promptkit.tokens.budget import (
     budget_after_overflow,
     fit_reserve,
     parse_tokens,
+    read_budget,
     resolve_budget,
     resolve_threshold,
 )
@@ -100,7 +101,7 @@ def test_without_a_window_a_budget_is_asked_for(model: str) -> None:
 
 
 def test_without_anything_there_is_a_default() -> None:
-    assert budget().limit == DEFAULT_BUDGET
+    assert budget().limit == DEFAULT_BUDGET == 128_000
     assert budget(reply=200_000).limit == 0
 
 
@@ -354,6 +355,7 @@ def test_a_reserve_that_nobody_asked_for_shrinks_with_a_tiny_window(
     window: int, reserve: int
 ) -> None:
     assert fit_reserve(window) == reserve
+    assert DEFAULT_RESERVE == 16_384
 
 
 @pytest.mark.spec("E49")
@@ -373,6 +375,29 @@ def test_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) 
     assert 1 <= budget.summary_tokens <= max(1, window // 5)
     assert 1 <= budget.keep_tokens <= max(1, window // 4)
     assert budget.result_tokens == max(1, window // 2)
+
+
+def test_a_summary_may_have_a_fifth_and_recent_messages_a_quarter() -> None:
+    assert plain(max_tokens=10_000).summary_tokens == 2_000
+    assert plain(max_tokens=10_000).keep_tokens == 2_500
+
+
+def test_all_that_tools_leave_may_be_for_messages() -> None:
+    assert plain(tools=20_000, safety=1).message_budget == 80_000
+
+
+def test_without_tools_nothing_of_a_conversation_is_for_tools() -> None:
+    tools = [ToolDefinition(name="read")]
+    assert ContextBudget.for_model("gpt-4o").tools == 0
+    assert resolve_budget(8_000).tools == 0
+    assert (
+        resolve_budget(8_000, tools=tools, tokenizer=TOKENIZER).tools
+        == TOKENIZER.count_overhead(tools).tokens
+    )
+
+
+def test_a_budget_of_nothing_is_a_budget_where_nothing_is_asked_for() -> None:
+    assert read_budget(0) == read_budget("0") == 0
 
 
 @pytest.mark.spec("E50")
@@ -427,6 +452,8 @@ EXPLAINED = {
     "overflows above 64,000": ContextBudget(
         window=200_000, reserved_output_tokens=0, max_tokens=64_000, reserve_tokens=16_384
     ),
+    "12,000 tokens: a window of 16,000, less 4,000 for the reply; the threshold is 1 of it, 12,000; "
+    "overflows above 12,000": ContextBudget(window=16_000, threshold=1),
     "1,200,000 tokens: no window is known; the threshold is 1,200,000; overflows above 1,200,000": ContextBudget(
         threshold=1_200_000
     ),

@@ -277,8 +277,8 @@ class TestCalibrated:
 
     def test_small_requests_and_missing_reports_teach_nothing(self) -> None:
         tokenizer = CalibratedTokenizer(BASE, 1.45)
-        assert tokenizer.learn(counted=999, reported=5_000) is tokenizer
-        assert tokenizer.learn(counted=1_000, reported=2_000) != tokenizer
+        assert tokenizer.learn(counted=999, reported=1_500) is tokenizer
+        assert tokenizer.learn(counted=1_000, reported=1_500) != tokenizer
         assert tokenizer.learn(counted=10_000, reported=0) is tokenizer
         assert BASE.learn(counted=10_000, reported=20_000) is BASE
 

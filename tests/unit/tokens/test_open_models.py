@@ -190,7 +190,17 @@ class TestHuggingFace:
             4 + 2 * (4 + call),
             False,
         )
-        assert tokenizer.count_overhead([READ]).tokens > tokenizer.count_overhead().tokens == 4
+        written = {
+            "name": "read",
+            "description": READ.description,
+            "parameters": READ.parameters,
+        }
+        tool = tokenizer.count(json.dumps({"type": "function", "function": written}))
+        assert [tokenizer.count_overhead(tools).tokens for tools in ([], [READ], [READ, READ])] == [
+            4,
+            4 + (4 + tool),
+            4 + 2 * (4 + tool),
+        ]
 
     def test_parts_that_are_no_text_count_what_is_given_for_them_and_are_estimates(self) -> None:
         tokenizer = HuggingFaceTokenizer(train())
@@ -201,6 +211,62 @@ class TestHuggingFace:
             DocumentPart(data="", media_type="application/pdf", tokens=8)
         ) == (8, False)
         assert tokenizer.count_part(OpaquePart(provider="chat", value={}, tokens=9)) == (9, False)
+        assert tokenizer.count_part(DocumentPart(data="", media_type="application/pdf")) == (
+            0,
+            False,
+        )
+        thinking = OpaquePart(value={"thinking": "The parser reads."})
+        assert tokenizer.count_part(thinking) == (tokenizer.count("The parser reads."), False)
+
+    def test_what_a_template_writes_around_a_text_counts_only_beside_a_text(self) -> None:
+        template = (
+            "{% for m in messages %}{% if m.content %}[{{ m.content }}]{% endif %}"
+            "{% for c in m.tool_calls or [] %}!{% endfor %}{% endfor %}"
+        )
+        tokenizer = HuggingFaceTokenizer(train(), chat_template=template)
+        assert [
+            tokenizer.count_framing("assistant", tool_calls=[CALL, CALL], text=text).tokens
+            for text in (False, True, None)
+        ] == [2, 4, 4]
+
+    def test_what_a_vocabulary_adds_to_every_text_is_not_counted(self) -> None:
+        library: Any = import_module("tokenizers")  # Any: as above
+        plain, adding = train(), train()
+        adding.post_processor = library.processors.TemplateProcessing(
+            single="<|im_start|> $A <|im_end|>",
+            special_tokens=[
+                (each, adding.token_to_id(each)) for each in ("<|im_start|>", "<|im_end|>")
+            ],
+        )
+        counts = [
+            (
+                tokenizer.count(SAMPLE),
+                tokenizer.count_framing("user"),
+                tokenizer.count_overhead([READ]),
+            )
+            for tokenizer in (
+                HuggingFaceTokenizer(made, chat_template=CHATML) for made in (plain, adding)
+            )
+        ]
+        assert counts[0] == counts[1]
+
+    def test_a_template_finds_the_special_tokens_of_the_folder(self, folder: Path) -> None:
+        template = (
+            "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+        )
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps(
+                {
+                    "chat_template": template,
+                    "bos_token": "<|im_start|>",
+                    "eos_token": {"content": "<|im_end|>"},
+                    "unk_token": None,
+                }
+            )
+        )
+        tokenizer = HuggingFaceTokenizer(folder)
+        assert tokenizer.count_framing("user").tokens == 1
+        assert tokenizer.count_overhead().tokens == 1
 
     def test_a_template_that_writes_only_contents_has_no_framing(self) -> None:
         tokenizer = HuggingFaceTokenizer(
@@ -288,6 +354,32 @@ class TestHuggingFace:
             made.pre_tokenizer = splitter
             assert HuggingFaceTokenizer(made).safe_cut is None
 
+    def test_one_step_that_splits_before_spaces_is_enough_and_one_that_adds_a_space_too_many(
+        self, folder: Path
+    ) -> None:
+        library: Any = import_module("tokenizers")  # Any: as above
+        steps = library.pre_tokenizers
+        byte_level, whole = (
+            steps.ByteLevel(add_prefix_space=False, use_regex=splits) for splits in (True, False)
+        )
+        words = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s+(?!\S)|\s+"
+        digits, letters = (
+            steps.Split(library.Regex(each), "isolated") for each in (r"\p{N}{1,3}", words)
+        )
+        for sequence, is_cut in (
+            ([byte_level, whole], True),
+            ([digits, letters, whole], True),
+            ([digits, whole], False),
+            ([steps.ByteLevel(add_prefix_space=True), byte_level], False),
+        ):
+            made = train()
+            made.pre_tokenizer = steps.Sequence(sequence)
+            assert (HuggingFaceTokenizer(made).safe_cut is not None) == is_cut
+        older = json.loads((folder / "tokenizer.json").read_text())
+        assert older["pre_tokenizer"].pop("use_regex")
+        (folder / "tokenizer.json").write_text(json.dumps(older))
+        assert HuggingFaceTokenizer(folder).safe_cut is not None
+
     def test_a_vocabulary_that_changes_text_or_is_no_bpe_has_no_safe_cut(self) -> None:
         made = train()
         library: Any = import_module("tokenizers")  # Any: as above
@@ -351,6 +443,12 @@ class TestMistral:
         )
         merged = messages[0].role == "system"  # the end of its text with the line breaks behind it
         assert total(messages, mistral) == encoded + merged
+
+    def test_an_answer_costs_its_end_and_an_image_what_is_given(
+        self, mistral: MistralTokenizer
+    ) -> None:
+        assert mistral.count_framing("assistant") == (1, False)
+        assert mistral.count_part(ImagePart(url="https://a.b/c")) == (1_600, False)
 
     def test_tools_are_about_what_the_library_encodes(self, mistral: MistralTokenizer) -> None:
         tools: list[Any] = [

@@ -213,6 +213,24 @@ def test_what_the_marker_costs_beside_text_is_taken_from_the_text() -> None:
     ]
 
 
+def test_a_join_of_one_token_is_taken_from_the_text_too() -> None:
+    assert cut("1'a'a1", 3, "tail", "..") == "..1"
+
+
+def test_a_mark_on_the_first_letter_is_not_cut_off() -> None:
+    assert cut("e\u0301bcd", 2, "head", "|", tokenizer=Chars()) == "|"
+
+
+def test_a_text_that_fits_stays_also_where_the_tokenizer_would_cut_it_too_short() -> None:
+    class Short(WordTokenizer):
+        def truncate(
+            self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head"
+        ) -> str:
+            return super().truncate(text, tokens - 1, keep=keep)
+
+    assert cut("a b c", 3, tokenizer=Short()) == "a b c"
+
+
 def test_works_with_any_tokenizer() -> None:
     assert cut("one two three four five", 4, "head", " […]", tokenizer=WordTokenizer()).split() == [
         "one",
