@@ -597,6 +597,11 @@ def test_of_a_tiny_refused_request_one_token_is_left_to_try() -> None:
     assert budget_after_overflow(ContextBudget(), refused=1).limit == 1
 
 
+def test_a_window_of_one_token_that_the_provider_names_is_believed() -> None:
+    budget = ContextBudget(window=100, reserved_output_tokens=0)
+    assert budget_after_overflow(budget, refused=50, window=1).limit == 1
+
+
 def test_an_overflow_keeps_the_figures_that_still_fit() -> None:
     before = ContextBudget(
         window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5

@@ -117,6 +117,17 @@ class TestHostileText:
     def test_a_million_spaces_are_counted(self) -> None:
         assert COUNTERS["cl100k_base"].count(" " * 1_000_000) == 7_813
 
+    @pytest.mark.slow
+    @pytest.mark.parametrize("keep", KEEPS)
+    def test_a_million_spaces_are_cut(self, keep: Literal["head", "tail"]) -> None:
+        text = " " * 1_000_000
+        assert COUNTERS["cl100k_base"].truncate(text, 8_000, keep) == text
+        assert (
+            0.99 * 7_000 * 128
+            < len(COUNTERS["cl100k_base"].truncate(text, 7_000, keep))
+            <= 7_000 * 128
+        )
+
     def test_a_text_that_is_too_long_is_refused_before_it_is_encoded(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -382,12 +382,15 @@ class TestTruncateByCounting:
         text=st.text(alphabet="ab \n1é漢", max_size=300),
         tokens=st.integers(-1, 60),
         keep=st.sampled_from(["head", "tail"]),
-        words=st.booleans(),
+        tokenizer=st.sampled_from([BASE, WordTokenizer(), USUAL]),
     )
+    @example(text="ab " * 25, tokens=20, keep="head", tokenizer=USUAL)
+    @example(text=" \u00e9a\u200d\U0001f1e9", tokens=2, keep="tail", tokenizer=USUAL)
+    @example(text="abc", tokens=-1, keep="head", tokenizer=BASE)
     def test_the_end_that_is_kept_fits_and_cannot_grow(
-        self, text: str, tokens: int, keep: Literal["head", "tail"], words: bool
+        self, text: str, tokens: int, keep: Literal["head", "tail"], tokenizer: Tokenizer
     ) -> None:
-        count = (WordTokenizer() if words else BASE).count
+        count = tokenizer.count
         kept = truncate_by_counting(text, tokens, count, keep=keep)
         assert text.startswith(kept) if keep == "head" else text.endswith(kept)
         assert count(kept) <= max(tokens, 0)

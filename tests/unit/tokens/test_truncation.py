@@ -221,6 +221,17 @@ def test_a_mark_on_the_first_letter_is_not_cut_off() -> None:
     assert cut("e\u0301bcd", 2, "head", "|", tokenizer=Chars()) == "|"
 
 
+@pytest.mark.parametrize("keep", KEEPS)
+def test_without_tokens_nothing_stays_also_of_a_text_that_costs_nothing(keep: Keep) -> None:
+    assert cut(" \n ", 0, keep, tokenizer=WordTokenizer()) == ""
+
+
+def test_white_space_that_costs_nothing_does_not_stay_at_the_end_that_is_cut() -> None:
+    text = "\n\none two three four\n\n"
+    assert cut(text, 3, "tail", "|", tokenizer=WordTokenizer()).startswith("|")
+    assert cut(text, 3, "head", "|", tokenizer=WordTokenizer()).endswith("|")
+
+
 def test_a_text_that_fits_stays_also_where_the_tokenizer_would_cut_it_too_short() -> None:
     class Short(WordTokenizer):
         def truncate(
