@@ -772,12 +772,12 @@ class TestProviders:
 
     @pytest.mark.parametrize("before", [0, 1, 2])
     def test_a_request_beside_what_the_model_wrote_is_changed_alone(self, before: int) -> None:
-        written = [
+        written: list[dict[str, Any]] = [  # Any: of a request
             {"type": "reasoning", "id": f"rs_{at}", "summary": [], "encrypted_content": "opaque"}
             for at in range(before)
         ]
-        reply = {"type": "message", "role": "assistant", "id": "m", "content": []}
-        answer = {**reply, "content": [{"type": "output_text", "text": "Yes."}]}
+        reply = [{"type": "output_text", "text": "Yes."}]
+        answer = {"type": "message", "role": "assistant", "id": "m", "content": reply}
         request = {"role": "user", "content": words(500)}
         items = [*written, answer, request, *written, answer, {"role": "user", "content": "So?"}]
         fitted = fit(items, budget=200, model="gpt-5", format="responses")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import given, strategies as st
 
 from promptkit.messages import DocumentPart, OpaquePart, ToolDefinition
@@ -27,9 +28,9 @@ def test_the_lower_bound_is_that_of_a_text_of_the_longest_tokens() -> None:
 
 
 def test_a_document_costs_its_tokens_and_an_opaque_part_its_text() -> None:
-    document = {"data": "eHh4eA==", "media_type": "application/pdf"}
-    assert TOKENIZER.count_part(DocumentPart(**document)) == (0, False)
-    assert TOKENIZER.count_part(DocumentPart(**document, tokens=7)) == (7, True)
+    document = DocumentPart(data="eHh4eA==", media_type="application/pdf")
+    assert TOKENIZER.count_part(document) == (0, False)
+    assert TOKENIZER.count_part(attrs.evolve(document, tokens=7)) == (7, True)
     thinking = {"type": "thinking", "thinking": "Fix the parser."}
     assert TOKENIZER.count_part(OpaquePart(value=thinking)) == (4, False)
 

@@ -123,7 +123,9 @@ def test_arguments_are_compact_json_in_their_own_script_or_stay_as_they_are() ->
 
 @pytest.mark.parametrize("description", ["", None, 5, ["x"]])
 def test_a_description_that_says_nothing_or_is_no_text_is_not_written(description: Json) -> None:
-    parameters: Json = {"properties": {"a": {"type": "string", "description": description}}}
+    parameters: dict[str, Json] = {
+        "properties": {"a": {"type": "string", "description": description}}
+    }
     tool = ToolDefinition(name="odd", description="", parameters=parameters)
     assert "type odd = (_: {\na?: string,\n}) => any;" in format_declarations([tool], "tools")
     assert "//" not in format_declarations([tool], "tools").removesuffix("// namespace functions\n")
@@ -146,7 +148,7 @@ def test_a_choice_that_names_no_tool_costs_nothing() -> None:
 def test_only_what_was_billed_is_plain() -> None:
     assert has_known_keywords(TOOL)
     assert has_known_keywords(ToolDefinition(name="now"))
-    every: Json = {
+    every: dict[str, Json] = {
         "type": ["object", "array"],
         "properties": {},
         "required": [],
