@@ -14,7 +14,7 @@
   `FullSummarizer`, `SimpleSummarizer`, `ExtractiveSummarizer`, `ChunkedSummarizer`,
   `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
   `PlaceholderSummarizer`
-* Storage: `ArchiveDirectory`, `CheckpointDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
+* Storage: `ArchiveDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
 * Lifecycle: `switch_branch`, `handoff`, `Handoff`, `recall_tool`
 """
 

@@ -68,7 +68,6 @@ from .run.otel import otel_subscriber as otel_subscriber
 from .run.recent_files import RecentFiles as RecentFiles
 from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
-from .storage.checkpoint_files import CheckpointDirectory as CheckpointDirectory
 from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook
 from .storage.memory_files import MemoryDirectory as MemoryDirectory
 from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer

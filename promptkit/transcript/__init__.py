@@ -4,8 +4,6 @@
   (object storage), `open_store`, `list_transcripts`
 * For stores of your own: `TranscriptStore`, `LoadedEntries`, `ReadProblem`, and what a store may
   add: `PagedStore`, `ArchivingStore`, `SearchableStore` with `extract_words`
-* In event loops: `AsyncTranscript`; stores that are asynchronous themselves:
-  `AsyncTranscriptStore`, `BlockingStore`
 * Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Quote`, `Checkpoint`,
   `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`, `Observation`, `CustomMessage`,
   `CustomEntry`, `UnknownEntry`

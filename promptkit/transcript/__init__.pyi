@@ -35,11 +35,6 @@ from .log.view import (
     build_view as build_view,
 )
 from .stores.addresses import list_transcripts as list_transcripts, open_store as open_store
-from .stores.async_access import (
-    AsyncTranscript as AsyncTranscript,
-    AsyncTranscriptStore as AsyncTranscriptStore,
-    BlockingStore as BlockingStore,
-)
 from .stores.jsonl.records import (
     entry_from_json as entry_from_json,
     entry_to_json as entry_to_json,

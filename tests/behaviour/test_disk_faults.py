@@ -21,10 +21,8 @@ from syrupy.data import Snapshot, SnapshotCollection
 
 from promptkit.cli.main import main
 from promptkit.compaction.storage.archives import ArchiveDirectory
-from promptkit.compaction.storage.checkpoint_files import CheckpointDirectory
 from promptkit.errors import TranscriptError
 from promptkit.testing.snapshots.snapshot import PromptExtension
-from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.objects import ObjectStore
@@ -156,14 +154,6 @@ def append_to_objects(folder: Path) -> Callable[[], object]:
     return lambda: transcript.append_messages(user_message(TEXT))
 
 
-def checkpoint_file(folder: Path) -> Callable[[], object]:
-    directory = CheckpointDirectory(folder / "checkpoints")
-    transcript = Transcript()
-    first, second = transcript.append(Checkpoint(summary="Short."), Checkpoint(summary=TEXT))
-    directory.write(first)
-    return partial(directory.write, second)
-
-
 def archive_of_a_compaction(folder: Path) -> Callable[[], object]:
     directory = ArchiveDirectory(folder / "archives")
     first, second = Transcript().append_messages(user_message("short"), user_message(TEXT))
@@ -247,7 +237,6 @@ WRITERS: tuple[Callable[[Path], Callable[[], object]], ...] = (
     archive,
     append_to_sqlite,
     append_to_objects,
-    checkpoint_file,
     archive_of_a_compaction,
     snapshot,
     baseline,

@@ -6,7 +6,6 @@ Examples of each rule: tests/unit/compaction/pruning/.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import given, strategies as st
 from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images
-from promptkit.compaction.pruning.offload import offload_results
 from promptkit.compaction.pruning.processors import (
     Processor,
     RequestLimits,
@@ -71,18 +69,14 @@ def tokens(given_: Sequence[Message]) -> int:
 
 
 @pytest.fixture(scope="module")
-def reducers(tmp_path_factory: pytest.TempPathFactory) -> Reducers:
-    folder: Path = tmp_path_factory.mktemp("offloaded")
+def reducers() -> Reducers:
     return {
         "cap": partial(cap_results, max_tokens=30, tokenizer=TOKENIZER),
         "images": partial(drop_images, tokenizer=TOKENIZER),
-        "offload": partial(
-            offload_results, folder=folder, tokenizer=TOKENIZER, max_inline_bytes=60
-        ),
     }
 
 
-KINDS = pytest.mark.parametrize("kind", ["cap", "images", "offload"])
+KINDS = pytest.mark.parametrize("kind", ["cap", "images"])
 
 
 @KINDS

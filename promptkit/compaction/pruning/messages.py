@@ -32,7 +32,7 @@ class MessageChange:
 
     index: int
     """Its index in the original messages."""
-    kind: Literal["capped", "images", "offloaded"]
+    kind: Literal["capped", "images"]
     saved: int
     """Tokens saved."""
     detail: str = ""
@@ -138,7 +138,7 @@ def drop_images(messages: Sequence[Message], *, tokenizer: Tokenizer) -> Reducti
 def replace_messages(
     messages: Sequence[Message],
     change: Callable[[Message, int], Message | None],
-    kind: Literal["capped", "images", "offloaded"],
+    kind: Literal["capped", "images"],
     *,
     tokenizer: Tokenizer,
 ) -> Reduction:

@@ -6,18 +6,18 @@ were taken from.
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from filelock import FileLock
 
-from promptkit.compaction.storage.checkpoint_files import format_comment, parse_comment
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.files import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, datetime
     from pathlib import Path
     from typing import BinaryIO
@@ -31,6 +31,7 @@ MAX_MEMORY_CHARACTERS = 500
 
 LOCK = ".lock"
 DAILY_PATTERN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
+_COMMENT = re.compile(r"<!-- (\{[^\n]*\}) -->")
 _BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
 _EMPTY_ANSWERS = frozenset({"none", "nothing", "n a", "no memories", "nothing to remember"})
@@ -141,7 +142,7 @@ def parse_memories(text: str) -> tuple[str, ...]:
 def parse_keys(text: str) -> frozenset[str]:
     """Return the keys of the sections in a day's file."""
     return frozenset(
-        key for line in text.splitlines() if isinstance(key := parse_comment(line).get("key"), str)
+        key for line in text.splitlines() if isinstance(key := _parse_comment(line).get("key"), str)
     )
 
 
@@ -171,13 +172,13 @@ def merge_memories(
             new_lines.append(f"- {memory}")
     if not new_lines:
         return text
-    section = "\n".join([f"## {at:%H:%M}", "", format_comment({"key": key}), "", *new_lines])
+    section = "\n".join([f"## {at:%H:%M}", "", _format_comment({"key": key}), "", *new_lines])
     return f"{text.rstrip() or f'# {at:%Y-%m-%d}'}\n\n{section}\n"
 
 
 def strip_comments(text: str) -> str:
     """Remove the comments, which the model is not shown."""
-    lines = [line for line in text.splitlines() if not parse_comment(line)]
+    lines = [line for line in text.splitlines() if not _parse_comment(line)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
@@ -205,3 +206,28 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
+
+
+def _format_comment(value: Mapping[str, str]) -> str:
+    r"""Write a JSON object as an HTML comment in one line.
+
+    Files for people carry their metadata in such comments.
+
+    Two hyphens in a value are escaped, so that they cannot end the comment.
+
+    >>> _format_comment({"key": "--> a"})
+    '<!-- {"key": "-\\u002d> a"} -->'
+    """
+    text = json.dumps(value).replace("--", "-\\u002d")
+    return f"<!-- {text} -->"
+
+
+def _parse_comment(line: str) -> Mapping[str, object]:
+    """Return the object in a line that is such a comment, or an empty one for any other line."""
+    match = _COMMENT.fullmatch(line.strip())
+    try:
+        value: object = json.loads(match[1]) if match else None
+    except (ValueError, RecursionError):
+        return {}
+    # JSON objects have string keys
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
