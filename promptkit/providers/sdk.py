@@ -6,18 +6,23 @@ provider passes its own.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import attrs
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
 from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.model import PURPOSE_HEADER, ModelOptions
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from promptkit.providers.model import Reply
 
 
 @attrs.frozen(kw_only=True)
@@ -32,10 +37,26 @@ class Sdk:
 
 
 class Client(Protocol):
-    """A client that can be closed."""
+    """What both SDKs' clients have."""
 
     async def close(self) -> None:
         """Close the connections."""
+        ...
+
+    def with_options(self, *, max_retries: int = ...) -> Self:
+        """Return the same client with other settings."""
+        ...
+
+
+class ReplyStream(Protocol):
+    """What makes a reply of the events of a stream."""
+
+    def add(self, event: Mapping[str, object]) -> Iterable[str]:
+        """Take an event, and return the pieces of text that it adds."""
+        ...
+
+    def build_reply(self) -> Reply:
+        """Return the reply. Raises EmptyReplyError."""
         ...
 
 
@@ -67,6 +88,90 @@ class LoopClients(Generic[ClientT]):
         client = self._clients.pop(get_running_loop(), None)
         if client is not None:
             await client.close()
+
+
+@attrs.frozen(eq=False)
+class SdkModel(Generic[ClientT]):
+    """A model over a client of an SDK: what OpenAI's and Anthropic's have in common."""
+
+    name: str
+    client: ClientT | None = attrs.field(default=None, kw_only=True, repr=False)
+    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
+    timeout: float | None = attrs.field(default=None, kw_only=True)
+    max_retries: int | None = attrs.field(default=None, kw_only=True)
+    _clients: LoopClients[ClientT] = attrs.field(
+        factory=LoopClients[ClientT], kw_only=True, repr=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        # The SDK is not imported for this check. Its synchronous clients would block the event
+        # loop, and then fail when they are awaited.
+        kind = type(self.client).__name__
+        if kind in {"OpenAI", "AzureOpenAI"} or kind.startswith("Anthropic"):
+            problem = (
+                f"client must be an asynchronous client: write Async{kind}(…) instead of {kind}(…)."
+            )
+            raise TypeError(problem)
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Self:
+        """Return the same model over the same connections, with these options besides those that it has."""
+        # the merged options are a ModelOptions again
+        return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))
+
+    async def aclose(self) -> None:
+        """Close the connections that the model opened in the running event loop.
+
+        A later request opens new ones.
+        """
+        await self._clients.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _find_client(self, create: Callable[[], ClientT]) -> ClientT:
+        client = self._clients.get(create) if self.client is None else self.client
+        return (
+            client
+            if self.max_retries is None
+            else client.with_options(max_retries=self.max_retries)
+        )
+
+    # Any stands for arguments of the SDK
+    def _transport_options(
+        self, purpose: str | None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Return the arguments of a call that are not part of the body."""
+        sent = {**(headers or {}), **({PURPOSE_HEADER: purpose} if purpose else {})}
+        return {
+            **({} if self.timeout is None else {"timeout": self.timeout}),
+            **({"extra_headers": sent} if sent else {}),
+        }
+
+    async def _read_stream(
+        self,
+        request: Awaitable[Any],  # Any: a stream, whose events the SDK does not check
+        reply: ReplyStream,
+        sdk: Sdk,
+        *,
+        id_header: str,
+    ) -> Reply:
+        """Return the reply of a streamed request, and pass its text on as it comes."""
+        on_text = self.options.get("on_text")
+        stream = await await_sdk(request, self.name, sdk)
+        async with aclosing(iterate_events(stream, self.name, sdk)) as events:
+            async for event in events:
+                for piece in reply.add(event):
+                    if on_text is not None:
+                        on_text(piece)
+        return attrs.evolve(reply.build_reply(), request_id=stream.response.headers.get(id_header))
 
 
 async def await_sdk(request: Awaitable[Any], model: str, sdk: Sdk) -> Any:  # noqa: ANN401  # Any: what the SDK returns, which it does not check

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
 from promptkit.errors import EmptyReplyError
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.anthropic.response import MessageStream
-from promptkit.providers.model import PURPOSE_HEADER, ModelOptions
-from promptkit.providers.sdk import LoopClients, Sdk, await_sdk, iterate_events
+from promptkit.providers.sdk import Sdk, SdkModel, await_sdk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from anthropic import AsyncAnthropic
 
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False)
-class AnthropicModel:
+class AnthropicModel(SdkModel["AsyncAnthropic"]):
     """A model of Anthropic, over its Messages API. Needs the extra `anthropic`.
 
     Without a `client` the model creates its own from the variables that the SDK reads, such as
@@ -57,30 +54,6 @@ class AnthropicModel:
     provider: ClassVar[str] = "anthropic"
     """The provider, as OpenTelemetry names it."""
 
-    name: str
-    client: AsyncAnthropic | None = attrs.field(default=None, kw_only=True, repr=False)
-    options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
-    timeout: float | None = attrs.field(default=None, kw_only=True)
-    max_retries: int | None = attrs.field(default=None, kw_only=True)
-    _clients: LoopClients[AsyncAnthropic] = attrs.field(
-        factory=LoopClients["AsyncAnthropic"], kw_only=True, repr=False
-    )
-
-    def __attrs_post_init__(self) -> None:
-        # The SDK is not imported for this check. Its synchronous clients would block the event
-        # loop, and then fail when they are awaited.
-        kind = type(self.client).__name__
-        if kind.startswith("Anthropic"):
-            problem = (
-                f"client must be an asynchronous client: write Async{kind}(…) instead of {kind}(…)."
-            )
-            raise TypeError(problem)
-
-    def with_options(self, **options: Unpack[ModelOptions]) -> Self:
-        """Return the same model over the same connections, with these options besides those that it has."""
-        # the merged options are a ModelOptions again
-        return attrs.evolve(self, options=cast("ModelOptions", {**self.options, **options}))
-
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Reply:
@@ -102,15 +75,8 @@ class AnthropicModel:
             EmptyReplyError: The reply has neither text nor tool calls.
         """
         body = build_body(self.name, messages, tools, self.options)
-        reply, on_text, sdk = MessageStream(self.name), self.options.get("on_text"), _load_sdk()
-        stream = await await_sdk(self._create(body), self.name, sdk)
-        async with aclosing(iterate_events(stream, self.name, sdk)) as events:
-            async for event in events:
-                for piece in reply.add(event):
-                    if on_text is not None:
-                        on_text(piece)
-        return attrs.evolve(
-            reply.build_reply(), request_id=stream.response.headers.get("request-id")
+        return await self._read_stream(
+            self._create(body), MessageStream(self.name), _load_sdk(), id_header="request-id"
         )
 
     async def count_tokens(
@@ -139,54 +105,21 @@ class AnthropicModel:
             raise EmptyReplyError(message, model=self.name)
         return tokens
 
-    async def aclose(self) -> None:
-        """Close the connections that the model opened in the running event loop.
-
-        A later request opens new ones.
-        """
-        await self._clients.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a stream, whose events the SDK does not check
-        client = self._client()
-        return await client.messages.create(
-            **body, stream=True, **self._transport_options(client, body)
-        )
+        client = self._find_client(_create_client)
+        return await client.messages.create(**body, stream=True, **self._arguments(client, body))
 
     async def _count(self, body: Body) -> object:
-        client = self._client()
-        return await client.messages.count_tokens(**body, **self._transport_options(client, body))
+        client = self._find_client(_create_client)
+        return await client.messages.count_tokens(**body, **self._arguments(client, body))
 
     # Any stands for arguments of the SDK
-    def _transport_options(self, client: AsyncAnthropic, body: Body) -> dict[str, Any]:
-        """Return the arguments of a call that are not part of the body."""
+    def _arguments(self, client: AsyncAnthropic, body: Body) -> dict[str, Any]:
         headers = beta_headers(body)
         # The header of a request replaces that of the client.
         if headers and isinstance(given := client.default_headers.get("anthropic-beta"), str):
             headers["anthropic-beta"] = f"{given},{headers['anthropic-beta']}"
-        if purpose := self.options.get("purpose"):
-            headers[PURPOSE_HEADER] = purpose
-        # Any stands for as above
-        timeout: dict[str, Any] = {} if self.timeout is None else {"timeout": self.timeout}
-        return {**timeout, "extra_headers": headers} if headers else timeout
-
-    def _client(self) -> AsyncAnthropic:
-        client = self._clients.get(_create_client) if self.client is None else self.client
-        return (
-            client
-            if self.max_retries is None
-            else client.with_options(max_retries=self.max_retries)
-        )
+        return self._transport_options(self.options.get("purpose"), headers)
 
 
 def _create_client() -> AsyncAnthropic:
