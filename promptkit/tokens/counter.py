@@ -60,7 +60,7 @@ class TextCounter:
             SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
         )
         self._cache = CountCache(cache_bytes)
-        self._find_recent = self._cache.recent.get  # a hit is one lookup in a dict
+        self._find_count = self._cache.counts.get
         self._long = min(_LONG, max_text_bytes // 4)
 
     @cached_property
@@ -75,15 +75,13 @@ class TextCounter:
 
     def count(self, text: str) -> int:
         """Count the tokens of a text. Raises TextTooLongError."""
-        tokens = self._find_recent(text)
+        tokens = self._find_count(text)
         if tokens is None:
-            tokens = self._cache.pop_older(text)
-            if tokens is None:
-                if len(text) > self._long:
-                    self._check_length(text)
-                    tokens = sum(map(len, self._encode_blocks(text)))
-                else:
-                    tokens = len(self.encoding.encode_ordinary(text))
+            if len(text) > self._long:
+                self._check_length(text)
+                tokens = sum(map(len, self._encode_blocks(text)))
+            else:
+                tokens = len(self.encoding.encode_ordinary(text))
             self._cache.put(text, tokens)
         return tokens
 
@@ -196,37 +194,27 @@ _ENTRY = 120  # bytes that a dict entry takes beside the text, about
 
 
 class CountCache:
-    """Token counts of the texts used last, of at most `max_bytes` together.
+    """Token counts of texts that take at most `max_bytes` together.
 
-    It has two generations. A text that is used again moves from the older to the recent one, and
-    when the recent one is full it becomes the older one. So nothing is reordered on a hit, and a
-    race between threads costs at most a second count of one text.
+    A full cache is emptied: a counter of 64 MB of texts fills it in minutes, and what is still in
+    use is counted once more. So a hit is one lookup in a dict, and a race between threads costs at
+    most a second count of one text.
     """
 
-    __slots__ = ("_half", "_older", "_room", "recent")
+    __slots__ = ("_max_bytes", "_room", "counts")
 
     def __init__(self, max_bytes: int) -> None:
-        self._half = self._room = max_bytes // 2
-        self.recent: dict[str, int] = {}
-        """The recent generation. It is always the same dict, so that a counter may look into it
-        directly."""
-        self._older: dict[str, int] = {}
-
-    def pop_older(self, text: str) -> int | None:
-        """Return the count of a text from the older generation and take it out there; None if it is not cached."""
-        return self._older.pop(text, None) if self._older else None
+        self._max_bytes = self._room = max_bytes
+        self.counts: dict[str, int] = {}
+        """It is always the same dict, so that a counter may look into it directly."""
 
     def put(self, text: str, tokens: int) -> None:
         """Cache a count. A text larger than half of the cache is not cached."""
         size = text.__sizeof__() + _ENTRY
-        if size > self._half:
+        if size > self._max_bytes // 2:
             return
         self._room -= size
         if self._room < 0:
-            self._older = self.recent.copy()
-            self.recent.clear()
-            self._room = self._half - size
-        self.recent[text] = tokens
-
-    def __len__(self) -> int:
-        return len(self.recent) + len(self._older)
+            self.counts.clear()
+            self._room = self._max_bytes - size
+        self.counts[text] = tokens

@@ -88,11 +88,9 @@ class _TemplateTokenizer(Tokenizer):
 
         Text that looks like a special token counts as text. Counts are cached.
         """
-        tokens = self._cache.recent.get(text)
+        tokens = self._cache.counts.get(text)
         if tokens is None:
-            tokens = self._cache.pop_older(text)
-            if tokens is None:
-                tokens = self._count(text)
+            tokens = self._count(text)
             self._cache.put(text, tokens)
         return tokens
 
