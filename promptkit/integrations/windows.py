@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 import anyio
 import attrs
 
-from promptkit.agent.sync import LoopThread
+from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.window.window import ContextWindow
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit

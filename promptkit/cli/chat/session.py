@@ -139,11 +139,11 @@ class ChatSession(SyncSession):
 
     def wait_for_summary(self) -> None:
         """Wait until the background summary is ready or has failed."""
-        self._loop.wait(self.session.window.wait_idle)
+        self.loop.wait(self.session.window.wait_idle)
 
     def close(self) -> None:
         """Close the session and the model's connections."""
         if self._release is not None:
-            self._loop.wait(self._release)
+            self.loop.wait(self._release)
             self._release = None
         super().close()

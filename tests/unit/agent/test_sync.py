@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import ast
 import asyncio
 import gc
+import inspect
 import signal
+import textwrap
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session.session import AgentSession
-from promptkit.agent.sync import SyncSession
+from promptkit.agent.sync import SyncContextWindow, SyncSession
+from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.run.events import Events
 from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -207,3 +212,36 @@ def test_a_fork_goes_on_in_a_thread_of_its_own() -> None:
         with talk.fork(InMemoryStore()) as other:
             assert other.run("second").text == "two"
         assert len(talk.session.transcript) == 2
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner"), [(SyncSession, AgentSession), (SyncContextWindow, ContextWindow)]
+)
+def test_the_stub_has_every_method_with_the_parameters_of_the_asynchronous_one(
+    outer: type, inner: type
+) -> None:
+    stub = Path(inspect.getfile(outer)).with_suffix(".pyi").read_text(encoding="utf-8")
+    (typed,) = (
+        node
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ClassDef) and node.name == outer.__name__
+    )
+    listed = {node.name: node for node in typed.body if isinstance(node, ast.FunctionDef)}
+    members = {
+        name: inspect.getattr_static(inner, name) for name in dir(inner) if not name.startswith("_")
+    }
+    assert members.keys() <= listed.keys()
+    assert listed.keys() - members.keys() == {"__init__", "call", "__enter__", "__exit__"}
+    for name, member in members.items():
+        assert hasattr(outer, name)
+        function = member.fget if isinstance(member, property) else member
+        assert inspect.isfunction(function)
+        assert inspect.getdoc(getattr(outer, name)), name
+        (written,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        assert isinstance(written, ast.FunctionDef | ast.AsyncFunctionDef)
+        assert ast.unparse(listed[name].args) == ast.unparse(written.args), name
+        returned, expected = listed[name].returns, written.returns
+        assert returned is not None
+        assert expected is not None
+        own = outer.__name__ if ast.unparse(expected) in {"Self", inner.__name__} else None
+        assert ast.unparse(returned) == (own or ast.unparse(expected)), name
