@@ -148,6 +148,20 @@ class TestBills:
         messages: list[Json] = [{"role": "assistant", "content": "", "tool_calls": calls}, *results]
         assert count_request({"model": "gpt-4-turbo", "messages": messages}) == (79, False)
 
+    @pytest.mark.parametrize(("text", "tokens"), [("Run", 1), ("Run it", 2)])
+    def test_a_call_beside_a_text_is_a_message_of_its_own_however_short_the_text_is(
+        self, text: str, tokens: int
+    ) -> None:
+        function: Json = {"name": "execute_code", "arguments": "{}"}
+        call: Json = {"id": "1", "type": "function", "function": function}
+        alone, beside = (
+            count_request(
+                {"messages": [{"role": "assistant", "content": content, "tool_calls": [call]}]}
+            )
+            for content in ("", text)
+        )
+        assert beside == (alone.tokens + 3 + 1 + tokens, True)
+
 
 UNCHECKED: list[dict[str, Json]] = [
     {"model": "gpt-5", "messages": [user("hello")]},
