@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import attrs
@@ -195,6 +195,16 @@ def _not_json_error(what: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"the value of an OpaquePart must be JSON, and has {what}: write dicts with string keys, lists, strings, finite numbers, booleans, None."
     )
+
+
+def as_mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object, whose keys are strings, or an empty one in place of any other value."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def as_sequence(value: object) -> Sequence[object]:
+    """Return a JSON array, or an empty one in place of any other value."""
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts

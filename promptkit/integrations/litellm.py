@@ -14,7 +14,7 @@ import attrs
 from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
-from promptkit.messages import ToolDefinition, as_wire_object
+from promptkit.messages import ToolDefinition, as_mapping, as_wire_object
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
 
@@ -175,15 +175,15 @@ def _read_messages(request: Request, form: _Form) -> Sequence[Sent] | None:
 
 def _find_budget(request: Request, name: str) -> ContextBudget | None:
     """Return the budget from what the deployment, or litellm, says of a model; None if promptkit is the one to know its window."""
-    told = _read_object(request.get("model_info")) or _read_object(
-        _read_object(request.get("metadata")).get("model_info")
+    told = as_mapping(request.get("model_info")) or as_mapping(
+        as_mapping(request.get("metadata")).get("model_info")
     )
     size, output = told.get("max_input_tokens"), told.get("max_output_tokens")
     if not isinstance(size, int):
         with suppress(UnknownModelError):
             if model_info(name).window is not None:
                 return None
-        known = _read_object(
+        known = as_mapping(
             litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2])
         )
         size, output = known.get("max_input_tokens"), known.get("max_output_tokens")
@@ -196,18 +196,13 @@ def _find_budget(request: Request, name: str) -> ContextBudget | None:
     )
 
 
-def _read_object(value: object) -> Mapping[str, Any]:  # Any: JSON
-    # as litellm makes them
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
 def _read_text(value: object) -> str | None:
     """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
     if isinstance(value, str):
         return value or None
     # of JSON objects
     blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()
-    return "\n".join(str(_read_object(block).get("text", "")) for block in blocks) or None
+    return "\n".join(str(as_mapping(block).get("text", "")) for block in blocks) or None
 
 
 def _read_tool(given: object) -> list[ToolDefinition]:
@@ -222,8 +217,11 @@ def _read_tool(given: object) -> list[ToolDefinition]:
             if hasattr(model, "model_json_schema")
             else []
         )
-    tool = _read_object(as_wire_object(given))
-    fields = _read_object(tool.get("function")) or _read_object(tool.get("json_schema")) or tool
+    tool = as_mapping(as_wire_object(given))
+    # Any: JSON, as providers have it
+    fields: Mapping[str, Any] = (
+        as_mapping(tool.get("function")) or as_mapping(tool.get("json_schema")) or tool
+    )
     schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
     if not isinstance(fields.get("name"), str) or not (schema or fields.get("description")):
         return []

@@ -6,16 +6,15 @@ import difflib
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
 from promptkit.errors import PromptKitError
+from promptkit.messages import as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-JsonObject: TypeAlias = "Mapping[str, object]"
 
 PACKAGED = Path(__file__).with_name("prices.json")
 
@@ -129,13 +128,10 @@ def read_prices(path: Path | None = None) -> Prices:
     except (ValueError, RecursionError) as error:
         message = f"{file} is not valid {file_format}: {error}."
         raise PriceError(message) from error
-    # its values are checked below
-    models = cast("JsonObject", value).get("models") if isinstance(value, dict) else None
-    if not isinstance(models, dict) or not models:
+    rows = as_mapping(as_mapping(value).get("models"))
+    if not rows:
         message = f"{file} is not a price table: it needs an object `models`, with the prices of each model."
         raise PriceError(message)
-    # the keys of a JSON object or a TOML table are strings
-    rows = cast("dict[str, object]", models)
     return Prices(
         models={name: _read_price(file, name, row) for name, row in rows.items()},
         source=str(path or "the packaged table of prices"),
@@ -144,8 +140,7 @@ def read_prices(path: Path | None = None) -> Prices:
 
 def _read_price(file: Path, name: str, row: object) -> Price:
     known = {field.name: field.default is None for field in attrs.fields(Price)}
-    # the keys are strings, as above
-    values = cast("dict[str, object]", row) if isinstance(row, dict) else {}
+    values = as_mapping(row)
     for column, value in values.items():
         if column not in known:
             message = (

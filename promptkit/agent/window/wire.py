@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Message, OpaquePart, as_wire_object
+from promptkit.messages import Message, OpaquePart, as_mapping, as_wire_object
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
 from promptkit.providers.model import Reply
-from promptkit.providers.openai.response import as_mapping, parse_chat_reply, parse_responses_reply
+from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.records import WireMessage, find_format
 

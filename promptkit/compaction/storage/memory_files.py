@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.files import replace_file
+from promptkit.messages import as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -229,5 +230,4 @@ def _parse_comment(line: str) -> Mapping[str, object]:
         value: object = json.loads(match[1]) if match else None
     except (ValueError, RecursionError):
         return {}
-    # JSON objects have string keys
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+    return as_mapping(value)

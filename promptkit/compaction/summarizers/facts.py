@@ -24,7 +24,7 @@ from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart, as_mapping
 from promptkit.tools import is_error_result
 from promptkit.transcript.log.redaction import redact_json
 
@@ -507,8 +507,7 @@ def _parse_arguments(text: str) -> Mapping[str, object]:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    # JSON objects have string keys
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return as_mapping(value)
 
 
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:

@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.simple import RESULT_SHARE
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
-from promptkit.messages import Message, Usage
+from promptkit.messages import Message, Usage, as_mapping
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import COMPACTION, PURPOSE_HEADER, Reply
 
@@ -178,11 +178,7 @@ def _parse_summary(body: bytes) -> str:
         raise SummaryError(
             reason="too_large", detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes."
         )
-    response = _parse_json(body)
-    # JSON objects have string keys
-    summary = (
-        cast("dict[str, object]", response).get("summary") if isinstance(response, dict) else None
-    )
+    summary = as_mapping(_parse_json(body)).get("summary")
     if not isinstance(summary, str):
         raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
     return summary

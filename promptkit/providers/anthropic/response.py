@@ -17,7 +17,7 @@ from promptkit.errors import (
     InvalidArgumentError,
     ModelUnavailableError,
 )
-from promptkit.messages import Message, Part, ToolCall, Usage
+from promptkit.messages import Message, Part, ToolCall, Usage, as_mapping
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Reply
 from promptkit.wire.records import AssistantContent, omit_fields, read_content
@@ -90,10 +90,10 @@ class MessageStream:
         index = event.get("index")
         match event.get("type"):
             case "message_start":
-                self._add_usage(_as_mapping(event.get("message")).get("usage"))
+                self._add_usage(as_mapping(event.get("message")).get("usage"))
             case "content_block_start" if isinstance(index, int):
                 # it comes from JSON
-                block = cast("Mapping[str, Json]", _as_mapping(event.get("content_block")))
+                block = cast("Mapping[str, Json]", as_mapping(event.get("content_block")))
                 self._blocks[index] = _Block(
                     {name: value for name, value in block.items() if value is not None}
                 )
@@ -104,12 +104,12 @@ class MessageStream:
                 ):
                     yield text
             case "content_block_delta" if isinstance(index, int) and index in self._blocks:
-                yield from self._add_delta(self._blocks[index], _as_mapping(event.get("delta")))
+                yield from self._add_delta(self._blocks[index], as_mapping(event.get("delta")))
             case "message_delta":
-                delta = _as_mapping(event.get("delta"))
+                delta = as_mapping(event.get("delta"))
                 reason = delta.get("stop_reason")
                 self._reason = reason if isinstance(reason, str) else self._reason
-                self._details = _as_mapping(delta.get("stop_details"))
+                self._details = as_mapping(delta.get("stop_details"))
                 self._add_usage(event.get("usage"))
             case _:
                 pass
@@ -144,7 +144,7 @@ class MessageStream:
     def _add_usage(self, usage: object) -> None:
         # The figures are cumulative: a later event has the newer ones.
         self._usage |= {
-            name: value for name, value in _as_mapping(usage).items() if value is not None
+            name: value for name, value in as_mapping(usage).items() if value is not None
         }
 
     def _add_delta(self, block: _Block, delta: Mapping[str, object]) -> Iterator[str]:
@@ -169,7 +169,7 @@ class MessageStream:
                 continue
             answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
             others = []
-            caller = _as_mapping(fields.get("caller"))
+            caller = as_mapping(fields.get("caller"))
             more = omit_fields(
                 fields,
                 "type",
@@ -245,7 +245,7 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
         message: A reply.
         usage: The usage that the provider reports for it.
     """
-    reported = _as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
+    reported = as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
     if reported is None:
         return message
     tokens, parts = _as_tokens(reported), list[Part]()
@@ -256,11 +256,6 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
         else:
             parts.append(part)
     return attrs.evolve(message, content=tuple(parts))
-
-
-def _as_mapping(value: object) -> Mapping[str, object]:
-    # JSON has no other keys
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def _as_tokens(value: object) -> int:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.messages import Message, OpaquePart
+from promptkit.messages import Message, OpaquePart, as_mapping, as_sequence
 from promptkit.providers.openai.request import build_responses_body
-from promptkit.providers.openai.response import INPUT_FIELDS, as_mapping, as_sequence, parse_usage
+from promptkit.providers.openai.response import INPUT_FIELDS, parse_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

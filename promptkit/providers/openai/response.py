@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import attrs
 
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
-from promptkit.messages import Json, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.messages import (
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    Usage,
+    as_mapping,
+    as_sequence,
+)
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.request import PHASE
@@ -112,18 +121,6 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
 def parse_usage(usage: Mapping[str, object]) -> Usage:
     """Return the cost of a request as the Responses API reports it."""
     return _build_usage(usage, ("input_tokens", "output_tokens", "input_tokens_details"))
-
-
-def as_mapping(value: object) -> Mapping[str, object]:
-    """Return a JSON object, or an empty one for anything else."""
-    # JSON has no other keys
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def as_sequence(value: object) -> Sequence[object]:
-    """Return a JSON array, or an empty one for anything else."""
-    # of any items, which the caller checks
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def _raise_error(error: object, model: str) -> None:

@@ -12,7 +12,7 @@ import cattrs
 from cattrs.preconf.json import make_converter
 from cattrs.v import format_exception
 
-from promptkit.messages import Json, Message, ToolCall, Usage
+from promptkit.messages import Json, Message, ToolCall, Usage, as_mapping
 from promptkit.testing.server.replies import (
     Answer,
     ConnectionReset,
@@ -158,8 +158,7 @@ FAULTS: Mapping[str, type[attrs.AttrsInstance]] = {
 
 
 def _convert_fault(value: object, _: object) -> Fault:
-    # JSON has no other keys
-    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
+    fields = dict(as_mapping(value))
     kind = fields.pop("fault", None)
     if not isinstance(kind, str) or kind not in FAULTS:
         problem = f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}"
