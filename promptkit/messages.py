@@ -30,6 +30,8 @@ __all__ = [
     "ToolCall",
     "ToolDefinition",
     "Usage",
+    "as_mapping",
+    "as_sequence",
     "as_wire_object",
     "copy_json",
     "read_part",
