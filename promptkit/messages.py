@@ -201,11 +201,13 @@ def _not_json_error(what: str) -> InvalidArgumentError:
 
 def as_mapping(value: object) -> Mapping[str, object]:
     """Return a JSON object, whose keys are strings, or an empty one in place of any other value."""
+    # isinstance leaves the types of keys and values unknown
     return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 def as_sequence(value: object) -> Sequence[object]:
     """Return a JSON array, or an empty one in place of any other value."""
+    # isinstance leaves the type of the items unknown
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, TimeoutError as FutureTimeoutError, wait as wait_for
 from contextlib import suppress
 from typing import Generic, TypeVar
 
@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 CANCEL_SECONDS = 5.0
 """How long an interrupted call waits for the end of what it cancelled, in seconds."""
+
+SIGNAL_SECONDS = 1.0
+"""The longest time between a keyboard interrupt and its effect, in seconds."""
 
 
 class LoopThread:
@@ -53,7 +56,11 @@ class LoopThread:
         # it exists before anything is started, since an interrupt may come at any moment
         call = _Call(work)
         try:
-            return self._start(call.run).result()
+            result = self._start(call.run)
+            # A signal that comes just before a thread begins to wait is seen only when the wait ends.
+            while not result.done():
+                wait_for([result], timeout=SIGNAL_SECONDS)
+            return result.result()
         except KeyboardInterrupt:
             with suppress(RuntimeError, FutureTimeoutError):
                 self._start(call.cancel).result(CANCEL_SECONDS)
