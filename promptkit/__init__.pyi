@@ -9,11 +9,12 @@ from .elements.chat import (
     ToolRound as ToolRound,
     UserMessage as UserMessage,
 )
+from .elements.component import component as component
 from .elements.element import (
     Child as Child,
+    Children as Children,
     PromptElement as PromptElement,
     Sizing as Sizing,
-    component as component,
 )
 from .elements.layout import (
     CacheBreakpoint as CacheBreakpoint,

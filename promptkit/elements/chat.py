@@ -7,7 +7,8 @@ from typing import cast
 
 import attrs
 
-from promptkit.elements.element import Child, PromptElement, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement
 from promptkit.errors import BadPropError
 from promptkit.messages import ToolCall
 

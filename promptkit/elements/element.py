@@ -6,18 +6,21 @@ a `render` method.
 
 from __future__ import annotations
 
+import inspect
 import unicodedata
 from collections.abc import (
     Awaitable,
     Callable,
+    Collection,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
     Set as AbstractSet,
 )
-from functools import partial, wraps
-from inspect import iscoroutinefunction
+from difflib import get_close_matches
+from functools import wraps
+from inspect import Parameter, Signature
 from itertools import zip_longest
 from typing import (
     TYPE_CHECKING,
@@ -30,12 +33,11 @@ from typing import (
     TypeVar,
     cast,
     dataclass_transform,
-    overload,
 )
 
 import attrs
 
-from promptkit.errors import BadChildError, BadPropError, InvalidArgumentError, TreeError
+from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.messages import Message
 from promptkit.tokens.tokenizer import count_message
 
@@ -106,74 +108,96 @@ class Sizing:
         )
 
 
-@overload
-def component(cls: type[T], /) -> type[T]: ...
-
-
-@overload
-def component(*, pure: bool = False) -> Callable[[type[T]], type[T]]: ...
-
-
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))
-def component(
-    cls: type[T] | None = None, /, *, pure: bool = False
-) -> type[T] | Callable[[type[T]], type[T]]:
-    """Turn a class with annotated props into an element: frozen, keyword-only, with the layout props of PromptElement.
-
-    A component runs in every render, so its `render` may read a clock, a file or a service.
-
-    Args:
-        cls: The class.
-        pure: Declare that `render` depends on nothing but the props, the children and `sizing`, and
-            that lists, mappings and objects with state among the props do not change. A `Renderer`
-            that you keep then re-uses the children that an element has rendered, as long as the
-            prompt contains this very element object. An element that is created anew runs, even if
-            it is equal. A subclass is pure only if it is declared so itself.
-
-    Raises:
-        InvalidArgumentError: A class with an `async` render is declared pure.
-
-    >>> @component
-    ... class Greeting(PromptElement):
-    ...     user: str
-    ...
-    ...     def render(self, sizing: Sizing) -> Child:
-    ...         return f"Hello {self.user}!"
-    >>> Greeting(user="Ada", priority=5)
-    Greeting(priority=5, user='Ada')
-    """
-    if cls is None:
-        return partial(_make_element, pure=pure)
-    return _make_element(cls, pure=pure)
-
-
-def _make_element(cls: type[T], *, pure: bool) -> type[T]:
-    if pure and iscoroutinefunction(cls.render):
-        problem = f"{cls.__name__} cannot be pure, since its render is async and so loads something: write @component without pure=True."
-        raise InvalidArgumentError(problem)
+def make_element(cls: type[T], *, pure: bool = False) -> type[T]:
+    """Make a class with annotated props an element: frozen, keyword-only, own props first in its signature."""
     # init=True: otherwise attrs keeps the __init__ that __init_subclass__ sets to report a missing
     # decorator. Equality and repr are defined below: the ones of attrs recurse and fail on deep
     # trees.
     element = attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
-    setattr(element, "__init__", _refuse_positional(element.__init__))  # noqa: B010  # mypy rejects a plain assignment to a method
+    signature = _order_props(element)
+    setattr(element, "__init__", _check_arguments(element.__init__, signature))  # noqa: B010  # mypy rejects a plain assignment to a method
+    setattr(element, "__signature__", signature)  # noqa: B010  # no class declares this attribute
     element.__pure__ = pure  # also if it is False: it is not inherited
     return element
 
 
-def _refuse_positional(init: Callable[..., None]) -> Callable[..., None]:
-    """Return an `__init__` that says where children are written, instead of how many arguments it takes."""
+def _order_props(cls: type[PromptElement]) -> Signature:
+    """Return the signature of a class, with its own props before the layout props."""
+    signature = inspect.signature(cls.__init__)
+    parameters = list(signature.parameters.values())[1:]  # without self
+    layout = () if cls.__base__ is object else signature_names(PromptElement)
+    parameters.sort(key=lambda parameter: parameter.name in layout)
+    return signature.replace(parameters=parameters)
+
+
+def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
+    """Return the names of the props that a class takes."""
+    return tuple(field.name for field in cls.__attrs_attrs__ if field.init)
+
+
+def _check_arguments(init: Callable[..., None], signature: Signature) -> Callable[..., None]:
+    """Return an `__init__` that says where children are written and which prop was meant."""
 
     @wraps(init)
     def check_arguments(self: PromptElement, *args: object, **props: object) -> None:
+        cls = type(self)
         if args:
-            cls = type(self)
             what = f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names."
             advice = _advise(cls, args)
             message = f"{what} {advice[0].upper()}{advice[1:]}"
             raise TreeError(message)
-        init(self, **props)
+        try:
+            init(self, **props)
+        except TypeError:
+            # attrs names what is wrong, but not what was meant
+            if problem := describe_props(cls.__name__, cls, props):
+                raise BadPropError(problem) from None
+            raise
 
+    itself = Parameter("self", Parameter.POSITIONAL_ONLY)
+    parameters = [itself, *signature.parameters.values()]
+    check_arguments.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    check_arguments.__doc__ = "Set the props."
     return check_arguments
+
+
+def describe_props(
+    name: str, cls: type[PromptElement], props: Collection[str], *, own: bool = False
+) -> str:
+    """Say which props are unknown or missing, and which were meant. Empty if the names are right.
+
+    Args:
+        name: What the element is called where it is used.
+        cls: The class of the element.
+        props: The names that were given.
+        own: Take the layout props for unknown.
+    """
+    layout = signature_names(PromptElement)
+    known = [prop for prop in signature_names(cls) if not own or prop not in layout]
+    for prop in props:
+        if prop in known:
+            continue
+        if prop in layout:
+            return f"{name} takes its own props alone: write {name}(…).layout({prop}=…)."
+        if prop == "children":
+            return f"children of {name} stand in brackets: write {name}(…)[…]."
+        near = get_close_matches(prop, [*known, *layout], 1)
+        shown = ", ".join(each for each in known if each not in layout)
+        advice = (
+            f"did you mean {near[0]}?" if near else f"its props are {shown or 'the layout props'}."
+        )
+        return f"{name} has no prop {prop}: {advice}"
+    missing = [
+        field.name
+        for field in cls.__attrs_attrs__
+        if field.init and field.default is attrs.NOTHING and field.name not in props
+    ]
+    return (
+        f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
+        if missing
+        else ""
+    )
 
 
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
@@ -229,7 +253,7 @@ _CONTROLS = ("Cc", "Cs", "Zl", "Zp")
 surrogates, which cannot be printed."""
 
 
-@component
+@make_element
 class PromptElement:
     """The base of all elements: frozen props, children, and the layout props.
 
@@ -333,9 +357,38 @@ class PromptElement:
                 clone, name, changes.pop(name) if name in changes else getattr(self, name)
             )
         if changes:
-            message = f"{cls.__name__} has no prop {', '.join(map(repr, changes))}."
-            raise TypeError(message)
+            raise BadPropError(describe_props(cls.__name__, cls, changes))
         return clone
+
+    def layout(  # noqa: PLR0913  # the layout props
+        self,
+        *,
+        priority: float | None = None,
+        pass_priority: bool | None = None,
+        flex_grow: float | None = None,
+        flex_basis: float | None = None,
+        flex_reserve: int | str | None = None,
+        required: bool | None = None,
+        fallback: Child = None,
+        label: str | None = None,
+    ) -> Self:
+        """Return a copy with these layout props. None leaves a prop as it is.
+
+        It lays out an element at the place where it is used, such as one of a function component.
+
+        >>> selection("a.py", code).layout(priority=5, flex_grow=1)
+        """
+        given = {
+            "priority": priority,
+            "pass_priority": pass_priority,
+            "flex_grow": flex_grow,
+            "flex_basis": flex_basis,
+            "flex_reserve": flex_reserve,
+            "required": required,
+            "fallback": fallback,
+            "label": _read_label(label),
+        }
+        return self.replace(**{prop: value for prop, value in given.items() if value is not None})
 
     def __eq__(self, other: object) -> bool:
         """Compare two trees by value, without recursion.

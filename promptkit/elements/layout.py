@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from promptkit.elements.element import Child, PromptElement, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement
 
 
 @component

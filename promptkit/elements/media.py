@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from promptkit.elements.element import PromptElement, component
+from promptkit.elements.component import component
+from promptkit.elements.element import PromptElement
 from promptkit.messages import Json
 
 

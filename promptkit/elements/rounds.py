@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from promptkit.elements.element import PromptElement, component
+from promptkit.elements.component import component
+from promptkit.elements.element import PromptElement
 from promptkit.messages import Message
 
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 import attrs
 
-from promptkit.elements.element import PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import PromptElement, Sizing
 
 
 @component

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError

@@ -20,7 +20,8 @@ from promptkit.compaction.storage.memory_files import (
     daily_file_name,
     parse_memories,
 )
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import ModelUnavailableError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget

@@ -290,7 +290,7 @@ def test_children_of_a_class_say_where_the_parentheses_stand() -> None:
 def test_a_positional_argument_says_where_children_stand() -> None:
     with pytest.raises(TreeError, match=r"have names\. Write UserMessage\(\)\['hi'\]\.$"):
         UserMessage("hi")  # type: ignore[call-arg, arg-type]  # as above  # pyright: ignore[reportCallIssue]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'prio'"):
+    with pytest.raises(BadPropError, match="no prop prio: did you mean priority"):
         UserMessage(prio=1)  # type: ignore[call-arg]  # as above  # pyright: ignore[reportCallIssue]
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting.history import RecordedMessages, describe_omitted

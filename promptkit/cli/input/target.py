@@ -19,7 +19,8 @@ from promptkit.elements.chat import (
     ToolRound,
     UserMessage,
 )
-from promptkit.elements.element import Child, PromptElement, Sizing, component, flatten
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.template.template import Template
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
 from promptkit.elements.chat import UserMessage
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.layout import Chunk, Isolate, TokenLimit
 from promptkit.elements.text import TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError

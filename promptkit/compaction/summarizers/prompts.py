@@ -14,7 +14,8 @@ from promptkit.compaction.summarizers.summarizer import (
     get_previous_summary,
 )
 from promptkit.elements.chat import SystemMessage, UserMessage
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Chunk, Group, Isolate, PrioritizedList, Reserve, TokenLimit
 from promptkit.elements.media import Metadata

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BadPropError
 
 if TYPE_CHECKING:

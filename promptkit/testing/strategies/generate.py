@@ -17,7 +17,8 @@ from promptkit.elements.chat import (
     ToolRound,
     UserMessage,
 )
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,

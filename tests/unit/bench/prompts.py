@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from promptkit import SystemMessage, TextChunk, UserMessage
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 
 __all__ = ["BUDGETS", "Review", "run_of", "sweep_of"]
 

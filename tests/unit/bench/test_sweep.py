@@ -26,7 +26,8 @@ from promptkit import (
 )
 from promptkit.bench.budget_ranges import InvalidBudgetsError
 from promptkit.bench.sweep import build_elements, count_kept_tokens, measure
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, UnknownModelError
 from tests.unit.bench.prompts import Review
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.elements.chat import UserMessage
-from promptkit.elements.element import Child, PromptElement, Sizing, component
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.layout import CacheBreakpoint, Group
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk

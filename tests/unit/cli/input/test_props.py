@@ -19,7 +19,8 @@ from promptkit.cli.input.props import (
     read_tool_definition,
     resolve_hints,
 )
-from promptkit.elements.element import PromptElement, component
+from promptkit.elements.component import component
+from promptkit.elements.element import PromptElement
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
 
 if TYPE_CHECKING:
