@@ -42,6 +42,7 @@ from .elements.text import (
     TextChunk as TextChunk,
     Truncate as Truncate,
 )
+from .elements.writing import If as If, Provide as Provide, lines as lines, tag as tag
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting.fit import Fitted as Fitted, fit as fit
 from .fitting.history import History as History

@@ -143,6 +143,10 @@ class BadPropError(TreeError):
     """A prop has a value that it cannot have."""
 
 
+class NotProvidedError(TreeError):
+    """A component asks for a value that no `Provide` around it provides."""
+
+
 class UnansweredToolCallError(TreeError):
     """No tool message answers a tool call. Providers reject such a request."""
 

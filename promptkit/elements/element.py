@@ -17,6 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
     Set as AbstractSet,
+    Sized,
 )
 from difflib import get_close_matches
 from functools import wraps
@@ -37,7 +38,7 @@ from typing import (
 
 import attrs
 
-from promptkit.errors import BadChildError, BadPropError, TreeError
+from promptkit.errors import BadChildError, BadPropError, NotProvidedError, TreeError
 from promptkit.messages import Message
 from promptkit.tokens.tokenizer import count_message
 
@@ -52,6 +53,7 @@ Children: TypeAlias = "tuple[str | PromptElement | None, ...]"
 """Children as one flat tuple. None and booleans become None and keep their position."""
 
 T = TypeVar("T", bound="PromptElement")
+V = TypeVar("V")
 
 
 class Sizing:
@@ -62,9 +64,18 @@ class Sizing:
     a component that has read its budget runs again for another budget.
     """
 
-    __slots__ = ("_budget", "_count_message", "budget_reads", "model", "prune_step", "tokenizer")
+    __slots__ = (
+        "_budget",
+        "_count_message",
+        "_find",
+        "budget_reads",
+        "model",
+        "provided_reads",
+        "prune_step",
+        "tokenizer",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what a component may use of the render
         self,
         budget: Callable[[], int],
         tokenizer: Tokenizer,
@@ -72,8 +83,10 @@ class Sizing:
         *,
         prune_step: int = 0,
         count_message: Callable[[Message], int] | None = None,
+        find: Callable[[type], object] | None = None,
     ) -> None:
         self._budget = budget
+        self._find = find
         self._count_message = count_message
         self.tokenizer = tokenizer
         """The tokenizer of this render."""
@@ -84,6 +97,8 @@ class Sizing:
         every budget: the prefix is held."""
         self.budget_reads: set[int] = set()
         """The values of `token_budget` that were read; empty until it is read."""
+        self.provided_reads: dict[type, object] = {}
+        """The values that `get` returned."""
 
     @property
     def token_budget(self) -> int:
@@ -91,6 +106,19 @@ class Sizing:
         budget = self._budget()
         self.budget_reads.add(budget)
         return budget
+
+    def get(self, kind: type[V]) -> V:
+        """Return the value of a class that the nearest `Provide(value)[…]` around this element provides.
+
+        Raises:
+            NotProvidedError: None around it provides such a value.
+        """
+        value = None if self._find is None else self._find(kind)
+        if not isinstance(value, kind):
+            message = f"nothing provides a {kind.__name__} here: put the element into `Provide(…)[…]` with one."
+            raise NotProvidedError(message)
+        self.provided_reads[kind] = value
+        return value
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text with this render's tokenizer."""
@@ -183,9 +211,11 @@ def describe_props(
         if prop == "children":
             return f"children of {name} stand in brackets: write {name}(…)[…]."
         near = get_close_matches(prop, [*known, *layout], 1)
-        shown = ", ".join(each for each in known if each not in layout)
+        own_names = [each for each in known if each not in layout]
         advice = (
-            f"did you mean {near[0]}?" if near else f"its props are {shown or 'the layout props'}."
+            f"did you mean {near[0]}?"
+            if near
+            else f"its props are {', '.join(own_names or known)}."
         )
         return f"{name} has no prop {prop}: {advice}"
     missing = [
@@ -687,6 +717,12 @@ def _is_fragment(value: object) -> bool:
 def _describe_bad_child(value: object, owner: str) -> str:
     if isinstance(value, type):
         hint = f"it is a class: write {value.__name__}()"
+    elif isinstance(value, Opening):
+        hint = f"its children stand behind it: write {type(value).__name__}(…)[…]"
+    elif _is_false(value):
+        hint = "if it is a condition, write If(…)[…]"
+        if isinstance(value, int | float):
+            hint += f'; if it is a number, write f"{{{value!r}}}"'
     elif isinstance(value, int | float):
         hint = f'numbers are not text: write f"{{{value!r}}}"'
     elif isinstance(value, Message):
@@ -701,6 +737,19 @@ def _describe_bad_child(value: object, owner: str) -> str:
     else:
         hint = "a child is a string, an element, a sequence of these, None or a boolean"
     return f"{owner} cannot have {_shorten(value)} as a child: {hint}."
+
+
+class Opening:
+    """Something that is a child only once it has its own children in brackets, such as `If(files)`."""
+
+    __slots__ = ()
+
+
+def _is_false(value: object) -> bool:
+    """Return whether a value is empty or zero, as the left side of `files and Files()` is when there are none."""
+    if isinstance(value, int | float):
+        return not value
+    return isinstance(value, Sized) and len(value) == 0
 
 
 def _is_wire_message(value: object) -> bool:

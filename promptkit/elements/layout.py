@@ -59,6 +59,12 @@ class TokenLimit(PromptElement):
     """The tokens that may stay in this subtree, including the framing of whole messages."""
 
 
+class KeepGroup:
+    """A group of `KeepWith.new_group()`."""
+
+    __slots__ = ()
+
+
 @component
 class KeepWith(PromptElement):
     """A member of a group that is pruned together: when one member is pruned completely, so are the others.
@@ -67,7 +73,17 @@ class KeepWith(PromptElement):
     """
 
     group: Hashable
-    """The group: any hashable value. Equal values within one render are the same group."""
+    """The group: any hashable value. Equal values that one component writes are the same group, and
+    each instance of the component has its own. A group of `KeepWith.new_group()` may be passed on
+    to other components as a prop."""
+
+    @staticmethod
+    def new_group() -> KeepGroup:
+        """Return a new group that components may pass on to others as a prop.
+
+        It belongs to the component that made it, at each place where that is rendered.
+        """
+        return KeepGroup()
 
 
 @component

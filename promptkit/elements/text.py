@@ -10,6 +10,7 @@ import attrs
 
 from promptkit.elements.component import component
 from promptkit.elements.element import PromptElement, Sizing
+from promptkit.errors import BadPropError
 
 
 @component
@@ -40,6 +41,23 @@ class TextChunk(PromptElement):
     """Whether the text may be truncated between words."""
 
 
+def _read_name(name: str) -> str:
+    """Return a name of a tag or attribute."""
+    if _NAME.fullmatch(name) is None:
+        problem = f"{name!r} is no name of a tag or attribute: write letters, digits, _, -, . and :, beginning with a letter or _."
+        raise BadPropError(problem)
+    return name
+
+
+_NAME = re.compile(r"[^\W\d][\w.:-]*")
+
+
+def _read_attributes(attributes: Mapping[str, str]) -> Mapping[str, str]:
+    for name in attributes:
+        _read_name(name)
+    return attributes
+
+
 @component
 class Tag(PromptElement):
     """A section between `<tag>` and `</tag>`, each on a line of its own.
@@ -52,10 +70,11 @@ class Tag(PromptElement):
     >>> Tag(tag="file", attributes={"path": "a.py"})["print(1)"]
     """
 
-    tag: str
-    """The name of the tag, such as `file`."""
+    tag: str = attrs.field(converter=_read_name)
+    """The name of the tag, such as `file`: letters, digits, `_`, `-`, `.` and `:`, beginning with a
+    letter or `_`."""
 
-    attributes: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    attributes: Mapping[str, str] = attrs.field(factory=dict[str, str], converter=_read_attributes)
     """Attribute name → value, written in this order."""
 
 

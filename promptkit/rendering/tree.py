@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from promptkit.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from promptkit.elements.chat import MessageElement
     from promptkit.elements.element import Children, PromptElement
@@ -186,6 +186,9 @@ class Node:
     limit: int | None = None
     reserve = 0  # tokens that stay free
     keep_groups: tuple[Hashable, ...] = ()
+    call_groups: Mapping[
+        str, Hashable
+    ] = {}  # of a message: the KeepWith groups of its tool calls, by their ids
     fallback: Node | None = None
     metadata: list[tuple[object, bool]] | None = None  # (value, local)
     references: list[Reference] | None = None

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import pytest
 
 from promptkit import (
     AssistantMessage,
     Child,
+    Children,
+    Chunk,
+    Group,
     KeepWith,
+    Renderer,
     TextChunk,
     TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
+    component,
     render,
 )
 from promptkit.errors import BadPropError
@@ -103,3 +110,121 @@ def test_a_group_that_is_not_hashable_is_refused_with_its_place(prompt: Child) -
         match=r"(KeepWith|AssistantMessage).* must be hashable, not a list: use a text",
     ):
         texts(prompt, 9)
+
+
+@component
+def box(children: Children, name: str, group: Hashable = "tags") -> Child:
+    """Two tags that leave with the content between them."""
+    return (
+        KeepWith(group=group)[TextChunk()[f"<{name}>"]],
+        KeepWith(group=group, priority=1)[children],
+        KeepWith(group=group)[TextChunk()[f"</{name}>"]],
+    )
+
+
+class TestScope:
+    def test_each_instance_of_a_component_has_groups_of_its_own(self) -> None:
+        prompt = UserMessage()[
+            box("a").layout(priority=1)[TextChunk()["first"]],
+            box("b").layout(priority=2)[TextChunk()["second"]],
+        ]
+        assert texts(prompt, 6) == ["<a>\nfirst\n</a>\n<b>\nsecond\n</b>"]
+        assert texts(prompt, 5) == texts(prompt, 3) == ["<b>\nsecond\n</b>"]
+
+    def test_one_element_at_two_places_has_two_groups(self) -> None:
+        element = box("a")[TextChunk()["same"]]
+        prompt = UserMessage()[Chunk(priority=1)[element], Chunk(priority=2)[element]]
+        renderer = Renderer(budget=3, tokenizer=WordTokenizer())
+        for _ in range(2):
+            assert [message.text for message in renderer.render(prompt).messages] == [
+                "<a>\nsame\n</a>"
+            ]
+
+    def test_a_pure_component_that_is_not_run_again_has_groups_of_its_own_at_each_place(
+        self,
+    ) -> None:
+        @component(pure=True)
+        def pair() -> Child:
+            group = KeepWith.new_group()
+            return KeepWith(group=group)["a"], KeepWith(group=group)[TextChunk()["b"]]
+
+        element = pair()
+        prompt = UserMessage()[
+            Chunk(priority=1)[element], Chunk(priority=2)[element], TextChunk()["end"]
+        ]
+        renderer = Renderer(budget=3, tokenizer=WordTokenizer())
+        for _ in range(2):
+            assert [message.text for message in renderer.render(prompt).messages] == ["a\nb\nend"]
+
+    def test_children_belong_to_the_component_that_wrote_them(self) -> None:
+        # the members stand inside two instances of box, but the prompt wrote both
+        prompt = UserMessage()[
+            box("a")[KeepWith(group=1, priority=1)[TextChunk()["x"]], TextChunk()["y"]],
+            box("b")[KeepWith(group=1, priority=2)[TextChunk()["z"]], TextChunk(priority=1)["w"]],
+        ]
+        assert texts(prompt, 8) == ["<a>\nx\ny\n</a>\n<b>\nz\nw\n</b>"]
+        assert texts(prompt, 6) == ["<a>\ny\n</a>\n<b>\nw\n</b>"]
+
+    def test_children_passed_through_two_components_belong_to_the_one_that_wrote_them(self) -> None:
+        @component
+        def wrapper(children: Children) -> Child:
+            return Group()[box("inner")[children]]
+
+        prompt = UserMessage()[
+            wrapper()[KeepWith(group="tags", priority=1)["x"], TextChunk()["y"]],
+            KeepWith(group="tags", priority=2)[TextChunk()["z"]],
+        ]
+        assert texts(prompt, 5) == ["<inner>\nx\ny\n</inner>\nz"]
+        assert texts(prompt, 4) == ["<inner>\ny\n</inner>"]
+
+    def test_a_plain_value_does_not_reach_into_a_component_that_a_new_group_reaches(self) -> None:
+        def show(group: Hashable, budget: int) -> list[str]:
+            return texts(
+                UserMessage()[
+                    KeepWith(group=group, priority=1)[TextChunk()["head"]],
+                    box("a", group=group).layout(priority=2)[TextChunk()["body"]],
+                    TextChunk(priority=3)["end"],
+                ],
+                budget,
+            )
+
+        assert show("plain", 4) == ["<a>\nbody\n</a>\nend"]
+        assert show(KeepWith.new_group(), 5) == ["head\n<a>\nbody\n</a>\nend"]
+        assert show(KeepWith.new_group(), 4) == ["end"]
+
+    def test_a_group_made_by_a_component_is_shared_with_those_that_it_passes_it_to(self) -> None:
+        @component
+        def outer(name: str) -> Child:
+            group = KeepWith.new_group()
+            return (
+                KeepWith(group=group)[TextChunk()[f"{name}:"]],
+                box(name, group=group),
+            )
+
+        prompt = UserMessage()[
+            outer("a").layout(priority=1), outer("b").layout(priority=2), TextChunk()["end"]
+        ]
+        assert texts(prompt, 7) == ["a:\n<a>\n</a>\nb:\n<b>\n</b>\nend"]
+        assert texts(prompt, 6) == texts(prompt, 4) == ["b:\n<b>\n</b>\nend"]
+        assert texts(prompt, 3) == ["end"]
+
+    def test_calls_belong_to_the_component_that_wrote_their_message(self) -> None:
+        @component
+        def turn(number: str) -> Child:
+            return (
+                AssistantMessage(
+                    tool_calls=[ToolCall(id=number, name="f")], keep_with={number: "turn"}
+                )[number],
+                ToolMessage(tool_call_id=number)["result"],
+                KeepWith(group="turn", priority=int(number))[UserMessage()["note"]],
+            )
+
+        prompt = turn("1"), turn("2"), UserMessage(required=True)["q"]
+        made = render(prompt, budget=6, tokenizer=WordTokenizer())
+        assert [(message.text, len(message.tool_calls)) for message in made.messages] == [
+            ("1", 0),
+            ("2", 1),
+            ("result", 0),
+            ("note", 0),
+            ("q", 0),
+        ]

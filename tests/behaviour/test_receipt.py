@@ -29,6 +29,7 @@ from promptkit import (
     render,
 )
 from promptkit.cli.output.messages import rendered_to_json
+from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 from promptkit.tracing import trace_to_html
 from tests.calls import count_calls
@@ -196,7 +197,7 @@ class TestLabels:
         assert [
             field.name for field in Group.__attrs_attrs__ if field.name in {"name", "label"}
         ] == ["label"]
-        with pytest.raises(TypeError, match="name"):
+        with pytest.raises(BadPropError, match="Group has no prop name"):
             Group(name="notes")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # what is tested
 
 

@@ -83,8 +83,10 @@ def _check_flex(element: PromptElement, node: Node) -> None:
         ):
             shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
             problem = f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".'
-    elif reserve is not None and not (_is_number(reserve) and reserve >= 0):
-        problem = f"flex_reserve must be at least 0 tokens, not {reserve!r}."
+    elif reserve is not None and not (
+        _is_number(reserve) and reserve >= 0 and float(reserve).is_integer()
+    ):
+        problem = f'flex_reserve must be a whole number of tokens, or "/N" for one Nth of what is left, not {reserve!r}: write 500 or "/4".'
     if not (_is_number(element.flex_basis) and 0 <= element.flex_basis < float("inf")):
         problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis!r}."
     if element.flex_grow is not None and not _is_number(element.flex_grow):

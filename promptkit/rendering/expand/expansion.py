@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
 from promptkit.elements.element import Child, Children, PromptElement, Sizing, flatten
-from promptkit.elements.layout import CacheBreakpoint
+from promptkit.elements.layout import CacheBreakpoint, KeepWith
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.rounds import iter_rounds
 from promptkit.elements.text import Expandable
@@ -46,6 +46,7 @@ from promptkit.rendering.expand.event_loop import (
     close_coroutines,
 )
 from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns
+from promptkit.rendering.expand.scopes import Scopes, find_provided
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
@@ -103,6 +104,7 @@ class Expansion:
         self._pending: PendingAwaitables = []
         self._sizings: dict[Node, Sizing] = {}
         self._waiting = 0
+        self._grouped: list[Node] = []  # members of KeepWith groups, and messages with such calls
 
     def run(
         self, children: Children, budget: int
@@ -123,6 +125,7 @@ class Expansion:
                 while stack:
                     self._enter(stack.pop())
                 if not self._waiting:
+                    Scopes().bind_groups(self._grouped)
                     return root
                 pending, self._pending = self._pending, []
                 for node, value, error in (yield pending):
@@ -140,6 +143,7 @@ class Expansion:
             self.model,
             prune_step=self.prune_step,
             count_message=sizer.count_message,
+            find=partial(find_provided, node),
         )
 
     def _enter(self, node: Node) -> None:
@@ -165,11 +169,12 @@ class Expansion:
             message = f"components are nested more than {_MAX_COMPONENT_DEPTH:,} deep: one of them probably renders itself."
             raise TreeError(message, path=format_path(node))
         budget = partial(self.sizer.budget_of, node)
-        run = self.cache.find(element, budget)
+        find = partial(find_provided, node)
+        run = self.cache.find(element, budget, find)
         if run is not None:
             self.cache.store(run)
             return run.children
-        run = self.runs.take(element, budget)
+        run = self.runs.take(element, budget, find)
         if run is not None:
             return run.children
         sizing = self.sizing(node)
@@ -327,6 +332,8 @@ class Expansion:
         """Build the node of an element, and that of its fallback."""
         node = build_node(element, parent)
         prepare_node(node, element)
+        if isinstance(element, KeepWith | AssistantMessage):
+            self._grouped.append(node)
         if element.fallback is not None:
             fallback = Node(wrap_in_group(element.fallback, node), parent, node.priority)
             fallback.replaces = node
@@ -452,6 +459,7 @@ def grow_expandables(
             sizer.tokenizer,
             expansion.model,
             prune_step=expansion.prune_step,
+            find=partial(find_provided, node),
         )
         try:
             value: object = element.value(sizing)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.elements.chat import AssistantMessage
-from promptkit.errors import OrphanToolResultError, UnansweredToolCallError
+from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from promptkit.elements.media import Reference
     from promptkit.rendering.tree import Run
@@ -316,12 +315,10 @@ def _index_message(tree: RenderTree, node: Node) -> None:
         else:
             container.leaf_count = index - container.first_leaf_index
             stack.pop()
-    if isinstance(node.element, AssistantMessage):
-        for call_index, call in enumerate(node.calls):
-            if call.id in node.element.keep_with:
-                tree.keep_group_calls.setdefault(node.element.keep_with[call.id], []).append(
-                    (node, call_index)
-                )
+    for call_index, call in enumerate(node.calls if node.call_groups else ()):
+        if call.id in node.call_groups:
+            group = node.call_groups[call.id]
+            tree.keep_group_calls.setdefault(group, []).append((node, call_index))
 
 
 def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
@@ -375,8 +372,8 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
     of the results, and `results` of the messages with calls. Results inside fallbacks are among
     them.
 
-    Raises UnansweredToolCallError and OrphanToolResultError if `strict` is on. Otherwise such calls
-    and results stay unpaired.
+    Raises UnansweredToolCallError, OrphanToolResultError and BadPropError (two calls of one id) if
+    `strict` is on. Otherwise such calls and results stay unpaired.
     """
     open_calls: dict[str, tuple[Node, int]] = {}
     answered: dict[str, tuple[Node, int]] = {}
@@ -395,19 +392,28 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
             elif strict and not node.in_fallback:
                 raise _orphan_error(node, again=node.call_id in answered)
         elif node.calls and not node.in_fallback:
-            _open_calls(node, open_calls, strict=strict)
+            if strict:
+                _refuse_repeated_ids(node, open_calls, answered)
+            _open_calls(node, open_calls)
     if strict and open_calls:
         raise _unanswered_error(*next(iter(open_calls.values())))
 
 
-def _open_calls(node: Node, open_calls: dict[str, tuple[Node, int]], *, strict: bool) -> None:
+def _refuse_repeated_ids(node: Node, *earlier: Mapping[str, tuple[Node, int]]) -> None:
+    """Raise BadPropError if two tool calls have one id, since a result answers one call."""
+    seen: set[str] = set()
+    for call in node.calls:
+        if call.id in seen or any(call.id in calls for calls in earlier):
+            message = f"two tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it."
+            raise BadPropError(message, path=format_path(node))
+        seen.add(call.id)
+
+
+def _open_calls(node: Node, open_calls: dict[str, tuple[Node, int]]) -> None:
     node.results = []
     for index, (call, removed_at) in enumerate(zip(node.calls, node.calls_removed_at, strict=True)):
         if removed_at != NEVER_REMOVED:
             continue  # a limit removed it together with its result
-        before = open_calls.get(call.id)
-        if before and strict:
-            raise _unanswered_error(*before)
         open_calls[call.id] = (node, index)
 
 

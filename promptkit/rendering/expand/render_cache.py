@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class ComponentRun:
-    """The children that a component rendered, with the budgets that it read for them.
+    """The children that a component rendered, with the budgets and provided values that it read for them.
 
     It holds no Sizing, which would hold the whole tree of the render.
     """
 
-    __slots__ = ("_budget_reads", "children", "element", "model", "tokenizer")
+    __slots__ = ("_budget_reads", "_provided_reads", "children", "element", "model", "tokenizer")
 
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
@@ -31,10 +31,13 @@ class ComponentRun:
         self.tokenizer = sizing.tokenizer
         # a function among the children may still read the budget
         self._budget_reads = sizing.budget_reads
+        self._provided_reads = sizing.provided_reads
 
-    def is_valid_for(self, budget: Callable[[], int]) -> bool:
-        """Return whether the children are valid for a budget, as they are for every budget if none was read."""
-        return not self._budget_reads or self._budget_reads == {budget()}
+    def is_valid_for(self, budget: Callable[[], int], find: Callable[[type], object]) -> bool:
+        """Return whether the children are valid for a budget and the values that are provided there, as far as they were read."""
+        return (not self._budget_reads or self._budget_reads == {budget()}) and all(
+            find(kind) is value for kind, value in self._provided_reads.items()
+        )
 
 
 class RenderCache:
@@ -53,14 +56,16 @@ class RenderCache:
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
 
-    def find(self, element: PromptElement, budget: Callable[[], int]) -> ComponentRun | None:
-        """Return a run of a pure component that is valid for a budget."""
+    def find(
+        self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
+    ) -> ComponentRun | None:
+        """Return a run of a pure component that is valid for a budget and the values that `find` returns."""
         key = id(element)
         found = (
             run
             for runs in (self._current, self._earlier)
             for run in runs.get(key, ())
-            if run.is_valid_for(budget)
+            if run.is_valid_for(budget, find)
         )
         return next(found, None)
 
@@ -107,12 +112,14 @@ class RequestRuns:
             if run.model == model and run.tokenizer == tokenizer:
                 self._unused.setdefault(_Value(run.element), []).append(run)
 
-    def take(self, element: PromptElement, budget: Callable[[], int]) -> ComponentRun | None:
-        """Return an unused run of an equal component that is valid for a budget."""
+    def take(
+        self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
+    ) -> ComponentRun | None:
+        """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
         if not self._unused:
             return None
         runs = self._unused.get(_Value(element), [])
-        found = next((run for run in runs if run.is_valid_for(budget)), None)
+        found = next((run for run in runs if run.is_valid_for(budget, find)), None)
         if found is not None:
             runs.remove(found)
         return found

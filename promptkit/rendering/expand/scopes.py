@@ -1,0 +1,119 @@
+"""The components around a node: which one wrote it, and the values that are provided there.
+
+A component writes what its `render` returns, but not what it was given: the elements among its
+children and props were written where it was used. A KeepWith group belongs to the component that
+wrote the member, so that two instances of a component have groups of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+
+from promptkit.elements.chat import AssistantMessage
+from promptkit.elements.element import PromptElement
+from promptkit.elements.layout import KeepGroup, KeepWith
+from promptkit.elements.writing import Provided
+
+if TYPE_CHECKING:
+    from promptkit.rendering.tree import Node
+
+
+@attrs.frozen
+class BoundGroup:
+    """A KeepWith group of one place: equal groups of other components are other groups."""
+
+    writer: Node | None
+    """The component that it belongs to, or None if the prompt itself wrote it."""
+    group: Hashable
+
+
+class Scopes:
+    """Finds which component wrote each node of a tree. Each node above a member is looked at once."""
+
+    def __init__(self) -> None:
+        self._writers: dict[Node, Node | None] = {}
+        self._given: dict[Node, frozenset[int]] = {}
+
+    def bind_groups(self, nodes: Iterable[Node]) -> None:
+        """Replace the groups of KeepWith members and of tool calls by those of the components that wrote them."""
+        for node in nodes:
+            element = node.element
+            if isinstance(element, KeepWith):
+                node.keep_groups = (self._bind(node, element.group),)
+            elif isinstance(element, AssistantMessage):
+                node.call_groups = {
+                    call: self._bind(node, group) for call, group in element.keep_with.items()
+                }
+
+    def _bind(self, node: Node, group: Hashable) -> BoundGroup:
+        writer = self._find_writer(node)
+        if isinstance(group, KeepGroup):
+            writer = self._find_outside(writer, group)
+        return BoundGroup(writer, group)
+
+    def _find_writer(self, node: Node) -> Node | None:
+        """Return the component whose `render` wrote the element of a node, or None if none did."""
+        unknown: list[Node] = []
+        above: Node | None = node
+        while above is not None and above not in self._writers:
+            unknown.append(above)
+            above = above.parent
+        for each in reversed(unknown):
+            parent = each.parent
+            if parent is None:
+                self._writers[each] = None
+            else:
+                around = parent if _is_component(parent) else self._writers[parent]
+                self._writers[each] = self._find_outside(around, each.element)
+        return self._writers[node]
+
+    def _find_outside(self, writer: Node | None, value: object) -> Node | None:
+        """Return the innermost component, from `writer` outwards, that was not given the value."""
+        while writer is not None and id(value) in self._list_given(writer):
+            writer = self._writers[writer]
+        return writer
+
+    def _list_given(self, component: Node) -> frozenset[int]:
+        """Return the ids of the elements and groups among the children and props of a component."""
+        given = self._given.get(component)
+        if given is None:
+            element = component.element
+            fields = type(element).__attrs_attrs__ if element is not None else ()
+            values = (getattr(element, field.name) for field in fields)
+            given = self._given[component] = frozenset(
+                id(value) for value in _iter_items(values) if isinstance(value, _PASSED)
+            )
+        return given
+
+
+_PASSED = (PromptElement, KeepGroup)
+
+
+def _is_component(node: Node) -> bool:
+    above = node.parent.component_depth if node.parent is not None else 0
+    return node.component_depth > above
+
+
+def _iter_items(values: Iterable[object]) -> Iterator[object]:
+    """Iterate over values, and over the items of those that are sequences or mappings."""
+    for value in values:
+        if isinstance(value, Mapping):
+            yield from value.values()
+        elif isinstance(value, tuple | list):
+            yield from value
+        else:
+            yield value
+
+
+def find_provided(node: Node, kind: type) -> object:
+    """Return the value of a class that the innermost Provided around a node has, or None."""
+    above: Node | None = node
+    while above is not None:
+        element = above.element
+        if isinstance(element, Provided) and isinstance(element.value, kind):
+            return element.value
+        above = above.parent
+    return None
