@@ -68,6 +68,7 @@ __all__ = [
     "ModelRequestError",
     "ModelUnavailableError",
     "NoPendingMessageError",
+    "NotProvidedError",
     "OrphanToolResultError",
     "PromptKitError",
     "RateLimitedError",

@@ -729,8 +729,8 @@ def _describe_bad_child(value: object, owner: str) -> str:
         hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
     elif _is_wire_message(value):
         hint = (
-            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, with element_from_message "
-            "from promptkit.elements, or in the same way by messages_from_responses or messages_from_anthropic"
+            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, from promptkit.elements and "
+            "promptkit.wire, or in the same way by messages_from_responses or messages_from_anthropic"
         )
     elif callable(value):
         hint = "it is a function: call it"

@@ -17,7 +17,6 @@ from promptkit import (
     ToolDefinition,
     Transcript,
     Usage,
-    to_anthropic,
 )
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.window.continuation import ask_to_continue
@@ -29,6 +28,7 @@ from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint, MessageEntry
 from promptkit.transcript.log.view import ViewBuilder, build_view
+from promptkit.wire import to_anthropic
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder, Writer
 

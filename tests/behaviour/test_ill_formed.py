@@ -29,7 +29,6 @@ from promptkit import (
     Truncate,
     UserMessage,
     component,
-    messages_from_chat,
     render,
 )
 from promptkit.elements import element_from_message
@@ -43,6 +42,7 @@ from promptkit.errors import (
 )
 from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
+from promptkit.wire import messages_from_chat
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
 ANSWER = ToolMessage(tool_call_id="x")["r"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import Message, Tool, ToolCall, ToolDefinition, to_anthropic, to_chat
+from promptkit import Message, Tool, ToolCall, ToolDefinition
 from promptkit.agent import ToolDecision, TurnHooks
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.tools import CANCELLED, NOT_STARTED
@@ -23,6 +23,7 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tools import ToolResult, is_error_result
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_view
+from promptkit.wire import to_anthropic, to_chat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

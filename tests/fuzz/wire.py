@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from promptkit import (
-    messages_from_anthropic,
-    messages_from_chat,
-    messages_from_responses,
-    to_anthropic,
-    to_chat,
-    to_responses,
-)
 from promptkit.errors import EmitError, InvalidArgumentError, ModelError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import MessageStream
@@ -27,6 +19,14 @@ from promptkit.providers.openai.response import (
 )
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.testing import strategies
+from promptkit.wire import (
+    messages_from_anthropic,
+    messages_from_chat,
+    messages_from_responses,
+    to_anthropic,
+    to_chat,
+    to_responses,
+)
 from tests.conversations import user_message
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import Target, as_case, check_sentence, read_case

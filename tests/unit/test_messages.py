@@ -17,14 +17,12 @@ from promptkit import (
     OpaquePart,
     ToolCall,
     render,
-    to_anthropic,
-    to_chat,
-    to_responses,
 )
 from promptkit.elements import element_from_message
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import CacheBreakpointPart, Usage
 from promptkit.transcript.stores.jsonl.records import message_from_json, message_to_json
+from promptkit.wire import to_anthropic, to_chat, to_responses
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "s"}

@@ -23,10 +23,10 @@ from promptkit import (
     Truncate,
     UserMessage,
     component,
-    messages_from_chat,
 )
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+from promptkit.wire import messages_from_chat
 
 if TYPE_CHECKING:
     from promptkit import Rendered

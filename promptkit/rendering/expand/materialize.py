@@ -393,18 +393,18 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
                 raise _orphan_error(node, again=node.call_id in answered)
         elif node.calls and not node.in_fallback:
             if strict:
-                _refuse_repeated_ids(node, open_calls, answered)
+                _refuse_repeated_ids(node, open_calls)
             _open_calls(node, open_calls)
     if strict and open_calls:
         raise _unanswered_error(*next(iter(open_calls.values())))
 
 
-def _refuse_repeated_ids(node: Node, *earlier: Mapping[str, tuple[Node, int]]) -> None:
-    """Raise BadPropError if two tool calls have one id, since a result answers one call."""
+def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]]) -> None:
+    """Raise BadPropError for a call with the id of another one that has no result yet, since a result answers one call."""
     seen: set[str] = set()
     for call in node.calls:
-        if call.id in seen or any(call.id in calls for calls in earlier):
-            message = f"two tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it."
+        if call.id in seen or call.id in open_calls:
+            message = f"two open tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it."
             raise BadPropError(message, path=format_path(node))
         seen.add(call.id)
 

@@ -18,12 +18,13 @@ from agents import Agent, function_tool
 from agents.memory import Session, SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
-from promptkit import ContextBudget, JsonlStore, OpaquePart, Transcript, messages_from_responses
+from promptkit import ContextBudget, JsonlStore, OpaquePart, Transcript
 from promptkit.integrations.openai_agents import (
     TranscriptSession,
     compaction_input_filter,
     fit_input_filter,
 )
+from promptkit.wire import messages_from_responses
 from promptkit.wire.responses import group_responses
 from tests.conversations import words
 

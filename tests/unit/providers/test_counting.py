@@ -26,12 +26,11 @@ from promptkit import (
     ToolMessage,
     UserMessage,
     render,
-    tools_to_responses,
 )
 from promptkit.elements import Opaque
 from promptkit.errors import EmitError, TokenizerError
 from promptkit.providers import count_exact
-from promptkit.wire import tools_to_anthropic
+from promptkit.wire import tools_to_anthropic, tools_to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

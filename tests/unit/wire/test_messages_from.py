@@ -16,6 +16,9 @@ from promptkit import (
     Message,
     OpaquePart,
     ToolCall,
+)
+from promptkit.errors import InvalidArgumentError
+from promptkit.wire import (
     messages_from_anthropic,
     messages_from_chat,
     messages_from_responses,
@@ -23,7 +26,6 @@ from promptkit import (
     to_chat,
     to_responses,
 )
-from promptkit.errors import InvalidArgumentError
 from tests.unit.wire.sdk import adapter
 from tests.unit.wire.strategies import conversations
 

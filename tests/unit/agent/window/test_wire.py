@@ -10,10 +10,11 @@ from anthropic.types import Message as AnthropicReply
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from promptkit import ContextWindow, Message, ToolCall, Usage, to_chat, to_responses
+from promptkit import ContextWindow, Message, ToolCall, Usage
 from promptkit.errors import EmptyReplyError, InvalidArgumentError
 from promptkit.messages import OpaquePart
 from promptkit.transcript import Edit, MessageEntry
+from promptkit.wire import to_chat, to_responses
 
 CALL: dict[str, Any] = {
     "id": "c",

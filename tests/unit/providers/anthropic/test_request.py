@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 
-from promptkit import Message, OpaquePart, ToolCall, to_anthropic
+from promptkit import Message, OpaquePart, ToolCall
 from promptkit.errors import EmitError
 from promptkit.providers.anthropic.capabilities import default_output_tokens
 from promptkit.providers.anthropic.request import build_body
 from promptkit.testing.server.anthropic_validation import check_messages
 from promptkit.testing.strategies import conversations
+from promptkit.wire import to_anthropic
 from tests.unit.providers.anthropic.asking import HELLO, MODEL, READ, check_body
 
 if TYPE_CHECKING:

@@ -26,14 +26,12 @@ from promptkit import (
     ToolMessage,
     UserMessage,
     render,
-    to_anthropic,
-    to_chat,
-    to_responses,
 )
 from promptkit.elements.element import flatten
 from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
 from promptkit.testing.strategies.generate import MAX_DEPTH, PromptGenerator, has_visible_content
+from promptkit.wire import to_anthropic, to_chat, to_responses
 from tests.behaviour.nodes import Node, build, is_empty
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
 from tests.examples import examples, keep_first
