@@ -30,7 +30,7 @@ T = TypeVar("T", bound=PromptElement)
 
 # A class is callable, too, so that the first overload overlaps the others, which it precedes.
 @overload
-def component(cls: type[T], /) -> type[T]: ...  # pyright: ignore[reportOverlappingOverload]
+def component(cls: type[T], /) -> type[T]: ...  # pyright: ignore[reportOverlappingOverload]  # see above
 
 
 @overload
@@ -117,7 +117,7 @@ class _Decorator(Protocol):
     """What `component(pure=…)` returns."""
 
     @overload
-    def __call__(self, cls: type[T], /) -> type[T]: ...  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, cls: type[T], /) -> type[T]: ...  # pyright: ignore[reportOverlappingOverload]  # as above
     @overload
     def __call__(
         self, function: Callable[Concatenate[Sizing, Children, P], Child | Awaitable[Child]], /

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def put(make: Callable[..., object], child: object) -> None:
+    """Call it with a child that its type refuses."""
+    make(child)
+
+
 def show(child: Child, budget: int = 1_000) -> str:
     """Return the text of a message with this child."""
     return render(UserMessage()[child], budget=budget).messages[0].text
@@ -116,7 +121,9 @@ class TestLines:
 
 
 class TestIf:
-    @pytest.mark.parametrize("empty", [(), [], {}, set(), 0, 0.0, "", b"", None, False])
+    @pytest.mark.parametrize(
+        "empty", [(), list[int](), dict[str, int](), set[int](), 0, 0.0, "", b"", None, False]
+    )
     def test_any_value_is_a_condition(self, empty: object) -> None:
         assert show(["a", If(empty)["b"]]) == "a"
         assert show(["a", If([empty])["b"]]) == "ab"
@@ -132,20 +139,18 @@ class TestIf:
         ]
         assert render(prompt, budget=24).messages[0].text.split()[0] == "three"
 
-    @pytest.mark.parametrize("value", [0, 0.0, 1.5, {}, set(), b"", {"a": 1}])
+    @pytest.mark.parametrize("value", [0, 0.0, 1.5, dict[str, int](), set[int](), b"", {"a": 1}])
     def test_a_value_that_is_no_child_asks_whether_it_is_a_condition(self, value: object) -> None:
-        make: Callable[..., object] = UserMessage().__getitem__
         if value:
             with pytest.raises(TreeError, match="cannot have"):
-                make(["a", value])
+                put(UserMessage().__getitem__, ["a", value])
         else:
             with pytest.raises(TreeError, match=r"if it is a condition, write If\(…\)\[…\]"):
-                make(["a", value])
+                put(UserMessage().__getitem__, ["a", value])
 
     def test_a_forgotten_bracket_is_reported(self) -> None:
-        make: Callable[..., object] = UserMessage().__getitem__
         with pytest.raises(TreeError, match=r"children stand behind it: write If\(…\)\[…\]"):
-            make(If(1))
+            put(UserMessage().__getitem__, If(1))
 
 
 @attrs.frozen
