@@ -370,8 +370,8 @@ class Message:
             InvalidArgumentError: A value is one that a message cannot have.
             TypeError: A value has the wrong type.
         """
-        # callers without a type checker pass anything
-        known = _ROLES.get(role) if isinstance(cast("object", role), str) else None
+        # the class first: callers without a type checker pass anything, and few pass a subclass
+        known = _ROLES.get(role) if type(role) is str or _is_text(role) else None
         if known is None:
             problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
             raise InvalidArgumentError(problem)
@@ -379,9 +379,9 @@ class Message:
         calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
         if role == "developer":
             parts = (_DEVELOPER, *parts)
-        if not (name is None or isinstance(cast("object", name), str)):  # as above
+        if name is not None and not _is_text(name):
             _refuse_field(self, "name", "a string or None", name)
-        if not (tool_call_id is None or isinstance(cast("object", tool_call_id), str)):  # as above
+        if tool_call_id is not None and not _is_text(tool_call_id):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
         set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
         set_field(self, "role", known)
@@ -393,6 +393,9 @@ class Message:
     @property
     def text(self) -> str:
         """The text parts, joined without a separator."""
+        content = self.content
+        if len(content) == 1 and isinstance(content[0], str):
+            return content[0]
         return "".join(part for part in self.content if isinstance(part, str))
 
 
@@ -448,6 +451,8 @@ def as_wire_object(value: object) -> Mapping[str, Json] | None:
 
     None for any other value.
     """
+    if value is None:
+        return None
     # the class first: the check by the abstract class takes ten times as long
     if type(value) is dict or isinstance(value, Mapping):
         return cast("Mapping[str, Json]", value)  # whoever keeps parts of it checks them
@@ -459,6 +464,10 @@ def as_wire_object(value: object) -> Mapping[str, Json] | None:
     return cast("Mapping[str, Json]", dumped) if isinstance(dumped, Mapping) else None
 
 
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
 def _is_plain_content(content: object) -> TypeGuard[tuple[Part, ...]]:
     """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
     # of any items
@@ -468,9 +477,9 @@ def _is_plain_content(content: object) -> TypeGuard[tuple[Part, ...]]:
 
 
 def _are_plain_calls(calls: object) -> TypeGuard[tuple[ToolCall, ...]]:
-    # as above
-    return type(calls) is tuple and _CALL_CLASSES.issuperset(
-        map(type, cast("tuple[object, ...]", calls))
+    # as above; most messages have none
+    return type(calls) is tuple and (
+        not calls or _CALL_CLASSES.issuperset(map(type, cast("tuple[object, ...]", calls)))
     )
 
 

@@ -22,13 +22,14 @@ from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
-from promptkit.messages import CacheBreakpointPart, Message
+from promptkit.messages import Message
 from promptkit.pairing import pair_tool_calls
+from promptkit.rendering.expand.build import show_message
 from promptkit.tokens.tokenizer import count_frame, count_message
 
 if TYPE_CHECKING:
     from promptkit.fitting.choose import FittedHistory
-    from promptkit.messages import Part, Role
+    from promptkit.messages import Role
     from promptkit.tokens.tokenizer import Tokenizer
 
 
@@ -183,15 +184,14 @@ class RecordedMessages(PromptElement):
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
-        shown = [
-            message
-            for message in paired.messages
-            if _is_shown(message) and (self.keep_system or message.role != "system")
-        ]
-        whole = self._find_whole(shown)  # `keep` is asked about the messages that were given
-        messages = [
-            message if len(message.content) == 1 else _join_texts(message) for message in shown
-        ]
+        given: list[Message] = []
+        messages: list[Message] = []
+        for message in paired.messages:
+            shown = show_message(message)
+            if shown is not None and (self.keep_system or shown.role != "system"):
+                given.append(message)
+                messages.append(shown)
+        whole = self._find_whole(given)
         if self.truncate_at is not None:
             messages = [
                 _truncate_result(message, self.truncate_at, sizing.tokenizer)
@@ -324,17 +324,6 @@ def _require_number(prop: str, value: int, *, least: int) -> None:
         raise BadPropError(problem)
 
 
-def _is_shown(message: Message) -> bool:
-    """Return whether a render shows a message: a blank one is dropped, unless it is a tool result."""
-    for part in message.content:
-        if isinstance(part, str):
-            if part and not part.isspace():
-                return True
-        elif not isinstance(part, CacheBreakpointPart):
-            return True
-    return bool(message.tool_calls) or message.role == "tool"
-
-
 def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Message:
     """Truncate the text of a tool result."""
     if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
@@ -342,15 +331,3 @@ def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Mes
     return shorten_message(
         message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
     )
-
-
-def _join_texts(message: Message) -> Message:
-    """Join adjacent texts of a message, and drop empty ones and cache breakpoints, as a render does, so that it is counted as it is sent."""
-    content = message.content
-    parts: list[Part] = []
-    for part in content:
-        if isinstance(part, str) and parts and isinstance(parts[-1], str):
-            parts[-1] += part
-        elif part and not isinstance(part, CacheBreakpointPart):
-            parts.append(part)
-    return message if len(parts) == len(content) else attrs.evolve(message, content=tuple(parts))

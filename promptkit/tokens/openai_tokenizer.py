@@ -58,6 +58,7 @@ class OpenAITokenizer(Tokenizer):
         self._counter = counter or TextCounter(encoding, max_text_bytes=max_text_bytes)
         self._images = images
         self._exact = exact
+        self._frames: dict[Role, Count] = {}
         # A render calls it thousands of times, so this is the counter's own method without another
         # call around it.
         self.__dict__["count"] = self._counter.count
@@ -111,9 +112,13 @@ class OpenAITokenizer(Tokenizer):
         as if there were a text.
         """
         _ = tool_call_id
-        if role == "tool":
-            return Count(_TOOL_RESULT + self.count(role), self._exact)
-        tokens = _FRAMING + self.count(role) + (_NAME + self.count(name) if name else 0)
+        frame = self._frames.get(role)
+        if frame is None:
+            tokens = (_TOOL_RESULT if role == "tool" else _FRAMING) + self.count(role)
+            frame = self._frames[role] = Count(tokens, self._exact)
+        if role == "tool" or not (name or tool_calls):
+            return frame
+        tokens = frame.tokens + (_NAME + self.count(name) if name else 0)
         if not tool_calls:
             return Count(tokens, self._exact)
         calls = count_tool_calls(tool_calls, self.count)

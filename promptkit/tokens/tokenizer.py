@@ -173,7 +173,11 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
     """Count the tokens around the content of a message."""
-    has_text = any(isinstance(part, str) for part in message.content)
+    has_text = False
+    for part in message.content:  # a loop: a generator would take as long as all else here
+        if isinstance(part, str):
+            has_text = True
+            break
     return tokenizer.count_framing(
         message.role,
         name=message.name,

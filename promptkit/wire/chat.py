@@ -228,6 +228,8 @@ _KNOWN_FIELDS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "annotations"}
 )
 """The fields that a message has a place for, or that requests must not have."""
+_CALL_FIELDS = frozenset({"id", "type", "function", "custom"})
+_FUNCTION_FIELDS = frozenset({"name", "arguments"})
 
 
 def _read_message(where: str, record: WireRecord) -> Message:
@@ -277,17 +279,11 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
             problem = f"{where}: {error}"
             raise InvalidArgumentError(problem) from error
         function = as_wire_object(fields.get("function")) or {}
-        kind = fields.get("type")
-        more = omit_fields(
-            fields, "id", "function", "custom", *(("type",) if kind == "function" else ())
-        )
-        calls.add_call(
-            call,
-            more
-            | (
-                {"function": extra} if (extra := omit_fields(function, "name", "arguments")) else {}
-            ),
-        )
+        known = _CALL_FIELDS if fields.get("type") == "function" else _CALL_FIELDS - {"type"}
+        more = {} if known.issuperset(fields) else omit_fields(fields, *known)
+        if not _FUNCTION_FIELDS.issuperset(function):
+            more |= {"function": omit_fields(function, *_FUNCTION_FIELDS)}
+        calls.add_call(call, more)
     match as_wire_object(record.get("function_call")):
         case {"name": str(name), "arguments": str(arguments)}:
             calls.add_call(

@@ -140,41 +140,39 @@ def show_message(message: Message) -> Message | None:
 
     Cache breakpoints are dropped: the prompt sets its own.
     """
-    content, role = message.content, message.role
-    if len(content) == 1 and isinstance(content[0], str):
-        is_plain_text = bool(content[0])
-    else:
-        parts: list[Part] = []
-        for part in content:
-            if isinstance(part, str) and parts and isinstance(parts[-1], str):
-                parts[-1] += part
-            elif part and not isinstance(part, CacheBreakpointPart):
-                parts.append(_show_image(part) if isinstance(part, ImagePart) else part)
-        content, is_plain_text = tuple(parts), False
+    role, call_id = message.role, message.tool_call_id
     calls = message.tool_calls if role == "assistant" else ()
-    call_id = (message.tool_call_id or "") if role == "tool" else None
-    if (
-        not calls
-        and role != "tool"
-        and all(isinstance(part, str) and (not part or part.isspace()) for part in content)
-    ):
-        return None
-    if (
-        is_plain_text
+    text = message.content[0] if len(message.content) == 1 else None
+    if (  # most messages are one text and need no change
+        isinstance(text, str)
+        and text
         and calls is message.tool_calls
-        and call_id == message.tool_call_id
+        and (call_id is None) is (role != "tool")
         and message.name != ""
     ):
+        return None if text.isspace() and not (calls or role == "tool") else message
+    call_id = (call_id or "") if role == "tool" else None
+    content: list[Part] = []
+    for part in message.content:
+        if isinstance(part, str) and content and isinstance(content[-1], str):
+            content[-1] += part
+        elif part and not isinstance(part, CacheBreakpointPart):
+            content.append(_show_image(part) if isinstance(part, ImagePart) else part)
+    if not (calls or role == "tool"):
+        for part in content:
+            if not isinstance(part, str) or not part.isspace():
+                break
+        else:
+            return None
+    shown, name = tuple(content), message.name or None
+    if (
+        shown == message.content
+        and calls == message.tool_calls
+        and call_id == message.tool_call_id
+        and name == message.name
+    ):
         return message
-    kept = tuple(part for part in content if part != "")
-    shown = Message(
-        role=role,
-        content=kept,
-        name=message.name or None,
-        tool_calls=tuple(calls),
-        tool_call_id=call_id,
-    )
-    return message if shown == message else shown
+    return Message(role=role, content=shown, name=name, tool_calls=calls, tool_call_id=call_id)
 
 
 def _show_image(part: ImagePart) -> ImagePart:

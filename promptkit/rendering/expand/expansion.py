@@ -218,6 +218,7 @@ class Expansion:
                 or (size > 1 and not all(map(is_, item.sources, messages)))
             ):
                 item = build_round(messages)
+                item.tokens = self.sizer.find_tokens(item.messages or ())
                 if node.in_fallback:
                     item.is_loose = True
                 else:

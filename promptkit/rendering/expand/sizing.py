@@ -138,6 +138,16 @@ class Sizer:
             self._counts[key] = known
         return known[1]
 
+    def find_tokens(self, messages: Sequence[Message]) -> int:
+        """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""
+        counts, tokens = self._counts, 0
+        for message in messages:
+            known = counts.get(id(message))
+            if known is None:
+                return -1
+            tokens += known[1]
+        return tokens
+
     def truncate(
         self,
         text: str,
@@ -177,9 +187,6 @@ class Sizer:
         return UNBOUNDED if bound is None else bound + self.count_text_frame(item.role, item.name)
 
     def _bound_message(self, message: Message) -> int:
-        known = self._counts.get(id(message))
-        if known is not None:
-            return known[1]
         total = count_frame(message, self.tokenizer).tokens
         for part in message.content:
             bound = (
