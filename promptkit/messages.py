@@ -17,6 +17,8 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 
 __all__ = [
+    "ANTHROPIC_CACHE_TTLS",
+    "OPENAI_CACHE_TTLS",
     "CacheBreakpointPart",
     "DocumentPart",
     "ImagePart",

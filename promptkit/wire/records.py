@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -18,7 +18,9 @@ from promptkit.messages import (
     SdkObject,
     ToolCall,
     as_wire_object,
+    is_instance,
     read_part,
+    read_tool_call,
 )
 from promptkit.tokens.opaque_text import find_texts
 
@@ -40,8 +42,7 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
 
     Raises TypeError for what is none.
     """
-    # callers without a type checker pass anything
-    if isinstance(cast("object", messages), str | Mapping):
+    if is_instance(messages, (str, Mapping)):
         problem = f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}."
         raise TypeError(problem)
     for index, message in enumerate(messages):
@@ -136,6 +137,15 @@ def _read_block(
         if any(isinstance(part, refused) for part in parts)
         else parts
     )
+
+
+def read_call(call: Json, where: str) -> ToolCall:
+    """Read a tool call. Raises InvalidArgumentError with its place for what is none."""
+    try:
+        return read_tool_call(call)
+    except InvalidArgumentError as error:
+        problem = f"{where}: {error}"
+        raise InvalidArgumentError(problem) from error
 
 
 def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
