@@ -446,16 +446,13 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
     blocks = content if isinstance(content, list | tuple) else None
     if blocks is None:
         return [Message(role="user", content=read_content(content, "anthropic", where))]
-    records = [as_wire_object(block) or {} for block in blocks]
-    is_result = [block.get("type") == "tool_result" for block in records]
+    records: list[Json] = [as_wire_object(block) or block for block in blocks]
     results = [
-        _read_result(where, block)
-        for block, result in zip(records, is_result, strict=True)
-        if result
+        _read_result(where, record)
+        for record in records
+        if isinstance(record, Mapping) and record.get("type") == "tool_result"
     ]
-    others: list[Json] = [
-        block for block, result in zip(blocks, is_result, strict=True) if not result
-    ]
+    others = [record for record in records if _find_type(record) != "tool_result"]
     parts = read_content(others, "anthropic", where)
     return [*results, Message(role="user", content=parts)] if parts or not results else results
 
@@ -464,7 +461,7 @@ def _read_answer(where: str, content: Json) -> list[Message]:
     answer = AssistantContent("anthropic")
     listed = content if isinstance(content, list | tuple) else [content]
     records = [as_wire_object(block) or block for block in listed if block is not None]
-    for is_call, run in groupby(records, key=_is_tool_use):
+    for is_call, run in groupby(records, key=lambda record: _find_type(record) == "tool_use"):
         if is_call:
             for record in map(as_wire_object, run):
                 fields = omit_fields(record or {}, "type", "id", "name", "input")
@@ -474,8 +471,8 @@ def _read_answer(where: str, content: Json) -> list[Message]:
     return [answer.build_message() or Message(role="assistant")]
 
 
-def _is_tool_use(record: Json) -> bool:
-    return isinstance(record, Mapping) and record.get("type") == "tool_use"
+def _find_type(record: Json) -> Json:
+    return record.get("type") if isinstance(record, Mapping) else None
 
 
 def _read_result(where: str, block: WireRecord) -> Message:

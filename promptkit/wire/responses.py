@@ -109,14 +109,10 @@ def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]
     """
     if isinstance(items, str):
         return [Message(role="user", content=items)]
-    reader = _ItemReader()
-    for where, item in read_records(items, "items"):
-        reader.add(where, item)
-    reader.close()
-    return reader.messages
+    return [message for message, _ in group_responses(items)]
 
 
-def group_responses(items: Sequence[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
+def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
     """Convert items as `messages_from_responses` does, and return with each message the indices of its items.
 
     Raises:
