@@ -6,12 +6,12 @@ An estimate is rather too high than too low.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart, is_instance
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
@@ -155,8 +155,7 @@ class CalibratedTokenizer(Tokenizer):
             InvalidArgumentError: A value is no whole number.
         """
         for name, tokens in (("counted", counted), ("reported", reported)):
-            # callers without a type checker pass anything
-            if not isinstance(cast("object", tokens), int) or isinstance(tokens, bool):
+            if not is_instance(tokens, int) or is_instance(tokens, bool):
                 problem = f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
                 raise InvalidArgumentError(problem)
         lowest, highest = RATIO_RANGE
@@ -235,7 +234,6 @@ class HeuristicTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Estimate the framing of a message, with names, ids and the arguments of tool calls."""
-        _ = role, text
         texts = [
             name or "",
             tool_call_id or "",
@@ -259,7 +257,6 @@ class HeuristicTokenizer(Tokenizer):
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
     ) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""
-        _ = system
         texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
         return Count(sum(self.message_tokens + self.count(text) for text in texts), exact=False)
 

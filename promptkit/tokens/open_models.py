@@ -114,7 +114,6 @@ class _TemplateTokenizer(Tokenizer):
 
         Chat templates do not write names, and few write ids of tool calls.
         """
-        _ = name, tool_call_id
         if tool_calls:
             calls = [_write_call(call) for call in tool_calls]
             return Count(self._measure_calls(calls, "" if text is False else _TEXT), exact=False)
@@ -400,7 +399,6 @@ class MistralTokenizer(_TemplateTokenizer):
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         # mistral-common takes only ids of nine letters, no conversation that ends with calls, and
         # before v7 no text beside them.
-        _ = content
         named: list[Json] = [
             {**call, "id": f"call{number:05}"} for number, call in enumerate(calls)
         ]

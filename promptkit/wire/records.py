@@ -22,7 +22,7 @@ from promptkit.messages import (
     read_part,
     read_tool_call,
 )
-from promptkit.tokens.opaque_text import find_texts
+from promptkit.tokens.tokenizer import find_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
