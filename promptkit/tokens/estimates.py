@@ -12,7 +12,7 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, is_instance
-from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
+from promptkit.tokens.tokenizer import IMAGE_TOKENS, Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,6 +176,9 @@ class CalibratedTokenizer(Tokenizer):
 _LATIN_END = "\u0250"
 """The first letter after the blocks of Latin script in everyday use."""
 
+_MESSAGE_TOKENS = 4
+"""Tokens of a message apart from its content."""
+
 _BASE64_PER_TOKEN = 3
 """Characters of base64 that count as a token of a document whose tokens are unknown."""
 
@@ -197,10 +200,6 @@ class HeuristicTokenizer(Tokenizer):
     """Characters of one token."""
     margin: float = 1.2
     """Factor by which the estimate is raised."""
-    image_tokens: int = 1_600
-    """Tokens of any image, whatever its size."""
-    message_tokens: int = 4
-    """Tokens of a message apart from its content."""
 
     def __attrs_post_init__(self) -> None:
         if not (self.characters_per_token > 0 and self.margin > 0):
@@ -240,13 +239,13 @@ class HeuristicTokenizer(Tokenizer):
             *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls),
         ]
         return Count(
-            self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False
+            _MESSAGE_TOKENS * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False
         )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, otherwise by its text or length."""
+        """Estimate the tokens of a part: 1,600 tokens of an image, `tokens` of a part that has them, otherwise by its text or length."""
         if isinstance(part, ImagePart):
-            return Count(self.image_tokens, exact=False)
+            return Count(IMAGE_TOKENS, exact=False)
         if part.tokens is not None:
             return Count(part.tokens, exact=False)
         if isinstance(part, DocumentPart):
@@ -258,7 +257,7 @@ class HeuristicTokenizer(Tokenizer):
     ) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""
         texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
-        return Count(sum(self.message_tokens + self.count(text) for text in texts), exact=False)
+        return Count(sum(_MESSAGE_TOKENS + self.count(text) for text in texts), exact=False)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return the longest head or tail of a text within `tokens`, in linear time."""

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     )
 
 
+IMAGE_TOKENS = 1_600
+"""Tokens of an image, whatever its size, for tokenizers without a rule for images."""
+
+
 class Count(NamedTuple):
     """A number of tokens, and whether it is exact: what the provider bills, or a published formula that was checked against bills."""
 
