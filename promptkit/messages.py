@@ -649,6 +649,7 @@ def read_cache_breakpoints(
 
     None if a field has more than a breakpoint can hold.
     """
+    kind: str | None
     match cache_control, prompt_cache_breakpoint:
         case None, None:
             return ()
@@ -690,9 +691,9 @@ def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | Do
             return _build_image(url, rest.get("detail"))
         case {"type": "input_image", "image_url": str(url)}:
             return _build_image(url, fields.get("detail"))
-        case {"file": {**file}} if file.keys() <= {"file_data", "filename"}:
+        case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
             return _read_file(file)
-        case {"source": {**source}}:
+        case {"source": Mapping() as source}:
             return _read_source(kind, source, fields.get("title"))
         case _:
             return _read_file(fields)
@@ -701,6 +702,7 @@ def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | Do
 def _read_source(
     kind: str, source: Mapping[str, Json], title: Json
 ) -> ImagePart | DocumentPart | None:
+    part: ImagePart | DocumentPart | None
     name = title if isinstance(title, str) else None
     match kind, source:
         case "image", {"type": "base64", "media_type": str(media_type), "data": str(data), **rest}:
@@ -721,7 +723,7 @@ def _read_source(
     return None if rest or title != name else part
 
 
-def _build_image(url: str, detail: Json) -> ImagePart | None:
+def _build_image(url: str, detail: object) -> ImagePart | None:
     return ImagePart(url=url, detail=detail) if isinstance(detail, str | None) else None
 
 

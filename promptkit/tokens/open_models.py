@@ -217,7 +217,8 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             each.no_padding()
         self._name = name or (folder.name if folder else "tokenizers")
         template = chat_template or template
-        self._template = _compile_template(template) if template else None
+        # Any: of jinja2, imported late
+        self._template: Any = _compile_template(template) if template else None
         self._variables = {**named, **(tokens or {})}
         self._safe_cut = CUT_BEFORE_SPACE if _cuts_before_spaces(json.loads(definition)) else None
 
