@@ -117,9 +117,9 @@ class CalibratedTokenizer(Tokenizer):
         return Count(self.scale(counted.tokens), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count the tokens of a part that is not text, as `base` does: no text, no margin.
+        """Count the tokens of a part that is not text, as `base` does.
 
-        The text in an opaque part is raised by it.
+        The margin applies only to text inside opaque parts.
         """
         counted = self._base.count_part(part)
         if isinstance(part, OpaquePart) and part.tokens is None:
@@ -135,7 +135,7 @@ class CalibratedTokenizer(Tokenizer):
         )
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return the head or tail that `base` finds within the tokens without the margin."""
+        """Truncate a text with `base`, to `tokens` divided by the margin."""
         return self._base.truncate(text, math.floor(tokens / self.margin + 1e-9), keep=keep)
 
     def learn(self, *, counted: int, reported: int) -> Self:

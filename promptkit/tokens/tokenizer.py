@@ -100,11 +100,11 @@ class Tokenizer(Protocol):
         ...
 
     def upper_bound(self, text: str) -> int | None:
-        """Return a number of tokens that the text does not exceed, without counting it; None if none is known."""
+        """Return an upper bound of the tokens of a text without counting it; None if unknown."""
         return None
 
     def lower_bound(self, text: str) -> int:
-        """Return a number of tokens that the text, and any longer text around it, has at least, without counting it; 0 if none is known."""
+        """Return a lower bound of the tokens of a text, and of any text that contains it, without counting; 0 if unknown."""
         return 0
 
     def count_framing(
@@ -144,7 +144,7 @@ class Tokenizer(Protocol):
         return Count(0)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return the longest head or tail of a text that this method can find within `tokens`.
+        """Truncate a text to a head or tail of at most `tokens`, the longest that is found.
 
         Args:
             text: The text.
@@ -323,7 +323,7 @@ def truncate_by_counting(
 def _walk(
     place: int, counted: int, tokens: int, size: int, count: Callable[[int, int], int]
 ) -> int:
-    """Return the greatest length that seems to fit, from a length whose tokens are known.
+    """Estimate the greatest length that fits, starting from a length whose tokens are known.
 
     Counts only what lies between the two.
     """

@@ -67,7 +67,7 @@ _RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
 
 
 def find_format(record: WireRecord) -> WireFormat | None:
-    """Return the wire format that a message or an item has, or None if it could have any, as a message of plain text could."""
+    """Detect the wire format of a message or an item; None if it fits every format, as plain text does."""
     content = record.get("content")
     blocks = [as_wire_object(block) or {} for block in content] if isinstance(content, list) else []
     kinds = {kind for block in blocks if isinstance(kind := block.get("type"), str)}
@@ -182,14 +182,14 @@ class AssistantContent:
     """The ids of the calls that have no place in `parts` yet."""
 
     def add_parts(self, parts: Iterable[Part]) -> None:
-        """Add content behind everything that was added."""
+        """Append content."""
         added = tuple(parts)
         if added:
             self._place_calls()
             self.parts.extend(added)
 
     def add_call(self, call: ToolCall, fields: Mapping[str, Json]) -> None:
-        """Add a tool call behind everything that was added, with its other fields."""
+        """Append a tool call, with its other fields."""
         if fields:
             self._place_calls()
             self.parts.extend(fields_part({"call": call.id, **fields}, f"{self.target}.call"))

@@ -182,7 +182,7 @@ def test_a_cut_fits_and_is_the_longest_that_does(text: str, tokens: int, keep: s
 )
 def test_figures_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidArgumentError, match="above 0"):
-        HeuristicTokenizer(**wrong)  # type: ignore[arg-type]  # both are figures
+        HeuristicTokenizer(**wrong)
 
 
 def test_the_provider_s_count_goes_first_and_the_estimate_is_for_what_came_since() -> None:
