@@ -17,8 +17,6 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 
 __all__ = [
-    "ANTHROPIC_CACHE_TTLS",
-    "OPENAI_CACHE_TTLS",
     "CacheBreakpointPart",
     "DocumentPart",
     "ImagePart",
