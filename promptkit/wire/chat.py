@@ -220,10 +220,9 @@ def _read_message(where: str, record: WireRecord) -> Message:
         problem = f"{where} must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
         raise InvalidArgumentError(problem)
     fields = {} if _KNOWN_FIELDS.issuperset(record) else omit_fields(record, *_KNOWN_FIELDS)
-    name, call_id = (
-        value if isinstance(value, str) else None
-        for value in (record.get("name"), record.get("tool_call_id"))
-    )
+    name, call_id = record.get("name"), record.get("tool_call_id")
+    name = name if isinstance(name, str) else None
+    call_id = call_id if isinstance(call_id, str) else None
     if written == "function":
         fields |= {"role": "function", "name": name}
         call_id = name
@@ -234,12 +233,16 @@ def _read_message(where: str, record: WireRecord) -> Message:
         attachments=role == "user",
         breakpoints=role != "assistant",
     )
-    calls = _read_calls(where, record) if role == "assistant" else AssistantContent("chat")
+    calls: list[ToolCall] = []
+    if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
+        read = _read_calls(where, record)
+        content += read.parts
+        calls = read.calls
     return Message(
         role=role,
-        content=(*fields_part(fields, "chat.message"), *content, *calls.parts),
+        content=(*fields_part(fields, "chat.message"), *content),
         name=name,
-        tool_calls=tuple(calls.calls),
+        tool_calls=tuple(calls),
         tool_call_id=call_id,
     )
 
