@@ -34,6 +34,8 @@ __all__ = [
     "as_sequence",
     "as_wire_object",
     "copy_json",
+    "is_instance",
+    "read_cache_breakpoints",
     "read_part",
     "read_tool_call",
 ]
@@ -56,37 +58,42 @@ class SdkObject(Protocol):
         ...
 
 
+def is_instance(value: object, classes: type | tuple[type, ...]) -> bool:
+    """Return whether a value has a class, for an argument that a caller without a type checker may pass as anything.
+
+    Type checkers take the annotation of the argument for granted, and call `isinstance` unnecessary.
+    """
+    return isinstance(value, classes)
+
+
+def _is_whole(value: object) -> bool:
+    """Return whether a value is a whole number, and no boolean."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _check_text(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    if not isinstance(cast("object", value), str):  # callers without a type checker pass anything
+    if not is_instance(value, str):
         _refuse_field(instance, attribute.name, "a string", value)
 
 
 def _check_optional_text(
     instance: object, attribute: attrs.Attribute[str | None], value: str | None
 ) -> None:
-    if value is not None and not isinstance(cast("object", value), str):  # as above
+    if value is not None and not is_instance(value, str):
         _refuse_field(instance, attribute.name, "a string or None", value)
 
 
 def _check_optional_number(
     instance: object, attribute: attrs.Attribute[int | None], value: int | None
 ) -> None:
-    # as above
-    if value is not None and (
-        not isinstance(cast("object", value), int) or isinstance(value, bool)
-    ):
+    if value is not None and not _is_whole(value):
         _refuse_field(instance, attribute.name, "a whole number or None", value)
 
 
 def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    # as above
-    if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < 0:
-        _refuse_field(
-            instance,
-            attribute.name,
-            "a whole number from 0 on (where no usage is known, write usage=None)",
-            value,
-        )
+    if not _is_whole(value) or value < 0:
+        wanted = "a whole number from 0 on (where no usage is known, write usage=None)"
+        _refuse_field(instance, attribute.name, wanted, value)
 
 
 def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
@@ -171,7 +178,8 @@ def _read_json(value: Json) -> Json:
                 what = f"{item!r:.80}"
                 raise _not_json_error(what)
         if not inner:
-            return value if is_plain else cast("Json", copy_json(value))  # a copy of JSON is JSON
+            copied: Json = value if is_plain else copy_json(value)
+            return copied
         level = list(inner.values())
     problem = f"the value of an OpaquePart is nested deeper than {MAX_DEPTH} levels, or contains itself: write a flatter value."
     raise InvalidArgumentError(problem)
@@ -279,8 +287,7 @@ Part: TypeAlias = str | ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
 def _read_arguments(arguments: str | Mapping[str, object]) -> str:
     if isinstance(arguments, str):
         return arguments
-    # callers without a type checker pass anything
-    if not isinstance(cast("object", arguments), Mapping):
+    if not is_instance(arguments, Mapping):
         problem = (
             f"arguments must be JSON text such as '{{}}', or a mapping, not {arguments!r:.80}."
         )
@@ -370,8 +377,7 @@ class Message:
             InvalidArgumentError: A value is one that a message cannot have.
             TypeError: A value has the wrong type.
         """
-        # the class first: callers without a type checker pass anything, and few pass a subclass
-        known = _ROLES.get(role) if type(role) is str or _is_text(role) else None
+        known = _ROLES.get(role) if is_instance(role, str) else None
         if known is None:
             problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
             raise InvalidArgumentError(problem)
@@ -379,9 +385,9 @@ class Message:
         calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
         if role == "developer":
             parts = (_DEVELOPER, *parts)
-        if name is not None and not _is_text(name):
+        if not (name is None or is_instance(name, str)):
             _refuse_field(self, "name", "a string or None", name)
-        if tool_call_id is not None and not _is_text(tool_call_id):
+        if not (tool_call_id is None or is_instance(tool_call_id, str)):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
         set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
         set_field(self, "role", known)
@@ -464,22 +470,20 @@ def as_wire_object(value: object) -> Mapping[str, Json] | None:
     return cast("Mapping[str, Json]", dumped) if isinstance(dumped, Mapping) else None
 
 
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str)
-
-
-def _is_plain_content(content: object) -> TypeGuard[tuple[Part, ...]]:
+def _is_plain_content(content: Iterable[object] | None) -> TypeGuard[tuple[Part, ...]]:
     """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
-    # of any items
-    return type(content) is tuple and _PART_CLASSES.issuperset(
-        map(type, cast("tuple[object, ...]", content))
+    return (
+        isinstance(content, tuple)
+        and _PART_CLASSES.issuperset(map(type, content))
+        and type(content) is tuple
     )
 
 
-def _are_plain_calls(calls: object) -> TypeGuard[tuple[ToolCall, ...]]:
-    # as above; most messages have none
-    return type(calls) is tuple and (
-        not calls or _CALL_CLASSES.issuperset(map(type, cast("tuple[object, ...]", calls)))
+def _are_plain_calls(calls: Iterable[object] | None) -> TypeGuard[tuple[ToolCall, ...]]:
+    return (
+        isinstance(calls, tuple)
+        and _CALL_CLASSES.issuperset(map(type, calls))
+        and type(calls) is tuple
     )
 
 
@@ -583,8 +587,11 @@ def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[P
     fields: dict[str, Json] = {
         key: value for key, value in block.items() if value is not None and value != []
     }
-    breakpoints = _pop_cache_breakpoints(fields)
-    part = _read_known_part(kind, fields)
+    breakpoints = read_cache_breakpoints(
+        fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None)
+    )
+    is_known = kind in _KNOWN_FIELDS and fields.keys() <= _KNOWN_FIELDS[kind]
+    part = _read_known_part(kind, fields) if is_known else None
     if (
         part is None
         or breakpoints is None
@@ -630,52 +637,35 @@ _PROVIDERS = {
 """Type of a content part → the wire format that has it, if it is only one."""
 
 
-def _pop_cache_breakpoints(fields: dict[str, Json]) -> tuple[CacheBreakpointPart, ...] | None:
-    """Remove the cache breakpoint from a content part and return it.
+ANTHROPIC_CACHE_TTLS = ("5m", "1h")
+"""The valid values of `ttl` in Anthropic's `cache_control`. Without a value, the API uses `5m`."""
 
-    None if it has more than a breakpoint can hold.
+OPENAI_CACHE_TTLS = ("30m", "12h")
+"""The valid values of `ttl` in OpenAI's `prompt_cache_breakpoint`. Without a value, the time to live
+of the request applies."""
+
+
+def read_cache_breakpoints(
+    cache_control: Json, prompt_cache_breakpoint: Json = None
+) -> tuple[CacheBreakpointPart, ...] | None:
+    """Return the cache breakpoint of a content part, from the fields of Anthropic and of OpenAI.
+
+    None if a field has more than a breakpoint can hold.
     """
-    match fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None):
+    kind: str | None
+    match cache_control, prompt_cache_breakpoint:
         case None, None:
             return ()
-        case {"type": "ephemeral", **rest}, None if rest.keys() <= {"ttl"} and rest.get("ttl") in (
-            None,
-            "5m",
-            "1h",
-        ):
-            # as the pattern has it
-            return (CacheBreakpointPart(kind="ephemeral", ttl=cast("str | None", rest.get("ttl"))),)
-        case None, {"mode": "explicit", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (
-            None,
-            "30m",
-            "12h",
-        ):
-            # as the pattern has it
-            return (CacheBreakpointPart(ttl=cast("str | None", rest.get("ttl"))),)
+        case {"type": "ephemeral", **rest}, None:
+            kind, ttls = "ephemeral", ANTHROPIC_CACHE_TTLS
+        case None, {"mode": "explicit", **rest}:
+            kind, ttls = None, OPENAI_CACHE_TTLS
         case _:
             return None
-
-
-def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | DocumentPart | None:
-    """Return the part that the emitter of its format writes as these fields, and None if there is none."""
-    allowed = _KNOWN_FIELDS.get(kind)
-    if allowed is None or not fields.keys() <= allowed:
+    ttl = rest.pop("ttl", None)
+    if rest or (ttl is not None and ttl not in ttls):
         return None
-    match fields:
-        case {"text": str(text)}:
-            return text
-        case {"image_url": str() | Mapping() as image}:
-            return _read_image(kind, image, fields.get("detail"))
-        case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
-            return _read_file(file.get("file_data"), file.get("filename"))
-        case {"source": Mapping() as source}:
-            return (
-                _read_image_source(source)
-                if kind == "image"
-                else _read_document_source(source, fields.get("title"))
-            )
-        case _:
-            return _read_file(fields.get("file_data"), fields.get("filename"))
+    return (CacheBreakpointPart(kind=kind, ttl=ttl if isinstance(ttl, str) else None),)
 
 
 _KNOWN_FIELDS = {
@@ -693,57 +683,65 @@ _KNOWN_FIELDS = {
 breakpoint."""
 
 
-def _read_image(kind: str, image: str | Mapping[str, Json], detail: Json) -> ImagePart | None:
-    url: Json = image if isinstance(image, str) else image.get("url")
-    if isinstance(image, str) != (kind == "input_image") or (
-        isinstance(image, Mapping) and not image.keys() <= {"url", "detail"}
-    ):
-        return None
-    detail = image.get("detail") if isinstance(image, Mapping) else detail
-    return (
-        ImagePart(url=url, detail=detail)
-        if isinstance(url, str) and (detail is None or isinstance(detail, str))
-        else None
-    )
+def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | DocumentPart | None:
+    """Return the part that the emitter of its format writes as these fields, and None if there is none."""
+    match fields:
+        case {"text": str(text)}:
+            return text
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}} if rest.keys() <= {
+            "detail"
+        }:
+            return _build_image(url, rest.get("detail"))
+        case {"type": "input_image", "image_url": str(url)}:
+            return _build_image(url, fields.get("detail"))
+        case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
+            return _read_file(file)
+        case {"source": Mapping() as source}:
+            return _read_source(kind, source, fields.get("title"))
+        case _:
+            return _read_file(fields)
 
 
-def _read_image_source(source: Mapping[str, Json]) -> ImagePart | None:
-    match dict(source):
-        case {"type": "base64", "media_type": str(media_type), "data": str(data), **rest} if (
-            not rest
-        ):
-            return ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
-        case {"type": "url", "url": str(url), **rest} if not rest:
-            return ImagePart(url=url)
+def _read_source(
+    kind: str, source: Mapping[str, Json], title: Json
+) -> ImagePart | DocumentPart | None:
+    part: ImagePart | DocumentPart | None
+    name = title if isinstance(title, str) else None
+    match kind, source:
+        case "image", {"type": "base64", "media_type": str(media_type), "data": str(data), **rest}:
+            part = ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
+        case "image", {"type": "url", "url": str(url), **rest}:
+            part = ImagePart(url=url)
+        case "document", {
+            "type": "base64",
+            "media_type": "application/pdf",
+            "data": str(data),
+            **rest,
+        }:
+            part = DocumentPart(data=data, media_type="application/pdf", name=name)
+        case "document", {"type": "text", "media_type": "text/plain", "data": str(text), **rest}:
+            part = _build_text_document(text, name)
+        case _:
+            return None
+    return None if rest or title != name else part
+
+
+def _build_image(url: str, detail: object) -> ImagePart | None:
+    return ImagePart(url=url, detail=detail) if isinstance(detail, str | None) else None
+
+
+def _read_file(fields: Mapping[str, Json]) -> DocumentPart | None:
+    match fields.get("file_data"), fields.get("filename"):
+        case str(url), (str() | None) as name if url.startswith("data:") and ";base64," in url:
+            media_type, _, data = url.removeprefix("data:").partition(";base64,")
+            return DocumentPart(data=data, media_type=media_type, name=name)
         case _:
             return None
 
 
-def _read_file(url: Json, name: Json) -> DocumentPart | None:
-    if not isinstance(url, str):
+def _build_text_document(text: str, name: str | None) -> DocumentPart | None:
+    try:
+        data = base64.b64encode(text.encode()).decode("ascii")
+    except UnicodeEncodeError:  # a lone surrogate
         return None
-    media_type, separator, data = url.removeprefix("data:").partition(";base64,")
-    if not url.startswith("data:") or not separator or not (name is None or isinstance(name, str)):
-        return None
-    return DocumentPart(data=data, media_type=media_type, name=name)
-
-
-def _read_document_source(source: Mapping[str, Json], title: Json) -> DocumentPart | None:
-    if not (title is None or isinstance(title, str)):
-        return None
-    match dict(source):
-        case {"type": "base64", "media_type": "application/pdf", "data": str(data), **rest} if (
-            not rest
-        ):
-            return DocumentPart(data=data, media_type="application/pdf", name=title)
-        case {"type": "text", "media_type": "text/plain", "data": str(text), **rest} if not rest:
-            try:
-                return DocumentPart(
-                    data=base64.b64encode(text.encode()).decode("ascii"),
-                    media_type="text/plain",
-                    name=title,
-                )
-            except UnicodeEncodeError:  # a lone surrogate
-                return None
-        case _:
-            return None
+    return DocumentPart(data=data, media_type="text/plain", name=name)

@@ -7,12 +7,13 @@ and every tool result answers a tool call. Correct parts of a recording stay byt
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, cast
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Message, Repair
+from promptkit.messages import Message, Repair, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,13 +135,11 @@ class ToolCallPairer:
         self._pool: defaultdict[str | None, deque[int]] = defaultdict(deque)
         self._lasting: list[tuple[int, Repair]] = []
         self._missing: dict[int, list[tuple[int, Repair]]] = {}
-        self._repairs: tuple[Repair, ...] | None = ()
 
     def add(self, message: Message) -> None:
         """Append a message."""
         turn = len(self._turns)
-        # callers without a type checker pass anything
-        if not isinstance(cast("object", message), Message):
+        if not is_instance(message, Message):
             advice = "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic"
             problem = (
                 f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
@@ -167,14 +166,8 @@ class ToolCallPairer:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs, in the order of the conversation."""
-        if self._repairs is None:
-            found = [
-                *self._lasting,
-                *self._unmatched_results(),
-                *(each for some in self._missing.values() for each in some),
-            ]
-            self._repairs = tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
-        return self._repairs
+        found = [*self._lasting, *self._unmatched_results(), *chain(*self._missing.values())]
+        return tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
 
     def _add_calls(self, turn: int, message: Message) -> None:
         calls = message.tool_calls if message.role == "assistant" else ()
@@ -223,7 +216,6 @@ class ToolCallPairer:
             call = (latest.unanswered or latest.answered_early).popleft()
             if call.result is not None:
                 self._pool[key].appendleft(call.result)
-                self._repairs = None
             call.result, call.moved = turn, latest.block is not self._latest
             self._unsettled[latest.block.start] = latest.block
             self._answered.add(key)
@@ -237,12 +229,10 @@ class ToolCallPairer:
             )
         else:
             self._pool[key if self._allow_early_results else None].append(turn)
-            self._repairs = None
 
     def _settle_block(self, block: _Block) -> None:
         """Write the messages of one block."""
         message = self._turns[block.turn]
-        before = self._missing.pop(block.turn, None)
         if all(call.id == call.call.id for call in block.calls):
             self.messages[block.start] = message
         else:
@@ -281,10 +271,7 @@ class ToolCallPairer:
                 else attrs.evolve(result, tool_call_id=call.id)
             )
             self.sources[place] = call.result
-        if found:
-            self._missing[block.turn] = found
-        if found or before:
-            self._repairs = None
+        self._missing[block.turn] = found
 
     def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
         for turns in self._pool.values():
@@ -298,7 +285,6 @@ class ToolCallPairer:
 
     def _add_repair(self, turn: int, kind: str, detail: str) -> None:
         self._lasting.append(self._locate_repair(turn, kind, detail))
-        self._repairs = None
 
     def _locate_repair(self, turn: int, kind: str, detail: str) -> tuple[int, Repair]:
         return turn, Repair(kind=kind, detail=f"{self._describe_turn(turn)}: {detail}")

@@ -19,6 +19,7 @@ from typing import (
     Annotated,
     Any,
     TypeAlias,
+    TypeGuard,
     Union,
     cast,
     get_args,
@@ -30,10 +31,10 @@ from typing import (
 import attrs
 
 from promptkit.errors import InvalidArgumentError, ToolError
-from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition, is_instance
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
     from promptkit.messages import Json
 
@@ -69,8 +70,12 @@ def parse_content(value: object) -> tuple[Part, ...] | None:
         return (value,)
     if not isinstance(value, list | tuple):
         return None
-    parts = tuple(cast("Sequence[Part]", value))  # checked in the next line
-    return parts if all(isinstance(part, get_args(Part)) for part in parts) else None
+    items = cast("Sequence[object]", value)  # of any type, until the next line
+    return tuple(items) if _are_parts(items) else None
+
+
+def _are_parts(items: Sequence[object]) -> TypeGuard[Sequence[Part]]:
+    return all(isinstance(item, Part) for item in items)
 
 
 def _read_content(value: object) -> tuple[Part, ...]:
@@ -143,16 +148,15 @@ class Tool:
     all of it. At least 100."""
 
     def __attrs_post_init__(self) -> None:
-        seconds = cast("object", self.seconds)  # callers without a type checker pass anything
-        max_tokens = cast("object", self.max_tokens)  # the same
+        seconds, max_tokens = self.seconds, self.max_tokens
         if seconds is not None and (
-            isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0
+            is_instance(seconds, bool) or not is_instance(seconds, (int, float)) or not seconds > 0
         ):
             problem = f"seconds of the tool {self.definition.name!r} must be a number above 0, or None, not {seconds!r:.80}."
             raise InvalidArgumentError(problem)
         if max_tokens is not None and (
-            isinstance(max_tokens, bool)
-            or not isinstance(max_tokens, int)
+            is_instance(max_tokens, bool)
+            or not is_instance(max_tokens, int)
             or max_tokens < MIN_RESULT_TOKENS
         ):
             wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
@@ -270,8 +274,7 @@ def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
         TypeError: A value is no tool, no definition and no function.
         InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
     """
-    given = cast("object", tools)  # callers without a type checker pass anything
-    if isinstance(given, Tool | ToolDefinition | str | Mapping) or not isinstance(given, Iterable):
+    if is_instance(tools, (Tool, ToolDefinition, str, Mapping)) or not is_instance(tools, Iterable):
         message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
         raise TypeError(message)
     read = map(as_tool, tools)
@@ -312,16 +315,14 @@ class _Signature:
             parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values()
         )
         for field, parameter in self.fields.items():
-            value: object = getattr(checked, field)
-            match parameter.kind:
-                case parameter.VAR_POSITIONAL:
-                    positional.extend(cast("Sequence[object]", value))  # a list, as the model says
-                case parameter.POSITIONAL_ONLY:
-                    positional.append(value)
-                case parameter.POSITIONAL_OR_KEYWORD if spread:
-                    positional.append(value)
-                case _:
-                    keywords[parameter.name] = value
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional.extend(getattr(checked, field))
+            elif parameter.kind is parameter.POSITIONAL_ONLY or (
+                parameter.kind is parameter.POSITIONAL_OR_KEYWORD and spread
+            ):
+                positional.append(getattr(checked, field))
+            else:
+                keywords[parameter.name] = getattr(checked, field)
         return positional, {**keywords, **(checked.model_extra or {})}
 
 
@@ -357,8 +358,8 @@ def _to_output(result: object) -> ToolOutput:
     """
     if result is None or isinstance(result, str | ToolResult):
         return result
-    if isinstance(result, get_args(Part)):
-        return (cast("Part", result),)  # as the line before says
+    if isinstance(result, Part):
+        return (result,)
     parts = parse_content(result)
     # a list of texts alone is a value
     if parts is not None and any(not isinstance(part, str) for part in parts):
@@ -366,39 +367,31 @@ def _to_output(result: object) -> ToolOutput:
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
-        return to_json(result, fallback=_unstructure, inf_nan_mode="strings").decode()
+        return to_json(result, fallback=_list_fields, inf_nan_mode="strings").decode()
     except PydanticSerializationError as error:
         problem = f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
         raise TypeError(problem) from None
 
 
-def _unstructure(value: object) -> object:
-    cls = type(value)
-    if attrs.has(cls):
-        return {field.name: getattr(value, field.name) for field in attrs.fields(cls)}
-    problem = f"a {type(value).__name__} is no JSON"
-    raise TypeError(problem)
+def _list_fields(value: object, *, arguments: bool = False) -> object:
+    """Return the fields of an attrs instance, or with `arguments` those that make it.
 
-
-def _list_arguments(value: object) -> object:
-    """Return the arguments that make an attrs instance. Raises TypeError for any other value."""
+    Raises TypeError for any other value.
+    """
     cls = type(value)
     if attrs.has(cls):
         return {
-            field.alias or field.name: getattr(value, field.name)
+            (arguments and field.alias) or field.name: getattr(value, field.name)
             for field in attrs.fields(cls)
-            if field.init
+            if field.init or not arguments
         }
     problem = f"a {cls.__name__} is no JSON"
     raise TypeError(problem)
 
 
-def _describe_errors(error: Exception) -> str:
+def _describe_errors(error: ValidationError) -> str:
     """Say in a line for each wrong argument where it is, what is wrong and what was given."""
-    # pydantic's TypedDicts
-    problems: list[dict[str, Any]] = cast("Any", error).errors(
-        include_url=False, include_context=False
-    )
+    problems = error.errors(include_url=False, include_context=False)
     lines: list[str] = []
     for problem in problems[:MAX_ERRORS]:
         place = ".".join(str(part) for part in problem["loc"]) or "the arguments"
@@ -635,7 +628,7 @@ def _base_model() -> type[BaseModel]:
             try:
                 return super().encode_default(dft)
             except PydanticSerializationError:
-                return to_jsonable_python(dft, fallback=_list_arguments)
+                return to_jsonable_python(dft, fallback=partial(_list_fields, arguments=True))
 
         def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""

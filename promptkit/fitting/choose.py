@@ -233,7 +233,7 @@ class _Sizes:
         return tokens
 
     def measure_useful(self, at: int) -> int:
-        """Return the tokens of a message that is shortened so far that it still says something."""
+        """Return the fewest tokens at which a shortened message is still useful."""
         return min(self.measure(at), self.measure_least(at) + USEFUL)
 
     def build(self, at: int, tokens: int, marker: str) -> tuple[Message, int]:
@@ -254,7 +254,7 @@ class _Sizes:
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
-    """Return the indices of what always stays: the last user message, and the rest of the newest round."""
+    """Return the indices of the messages that are never dropped: the last user message, and the rest of the newest round."""
     last_user = next((at for at in range(len(roles) - 1, -1, -1) if roles[at] == "user"), None)
     newest = next(
         (block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0)
@@ -266,9 +266,9 @@ def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[i
 def _grant_required(
     choice: _Choice, sizes: _Sizes, users: Sequence[int], newest: Sequence[int], budget: int
 ) -> bool:
-    """Grant tokens to what always stays.
+    """Grant tokens to the messages that are never dropped.
 
-    Return whether it fits: otherwise, each message gets as few as possible.
+    Return whether they fit. If they do not, each gets as few tokens as possible.
     """
     request = sum(map(sizes.measure, users))
     whole = sum(map(sizes.measure, newest))
@@ -329,13 +329,13 @@ def _grant_older(
 
 
 def _round_room(room: int, tokens: int, step: int) -> int:
-    """Return the tokens that messages with so many tokens may keep, so that those that are dropped are a multiple of `step`."""
+    """Return the tokens that messages may keep if the dropped tokens are rounded up to a multiple of `step`."""
     dropped = tokens - room
     return room if dropped <= 0 else max(0, tokens - -(-dropped // step) * step)
 
 
 def _plan(sizes: _Sizes, at: int, budget: int) -> int:
-    """Return the eighths of a token that a message of an older round has at first."""
+    """Return the tokens that a message of an older round is granted first, in eighths of a token."""
     size = sizes.measure(at)
     message = sizes.messages[at]
     share = budget * (

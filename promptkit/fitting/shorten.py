@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from promptkit.tokens.tokenizer import Tokenizer
 
 CUT_MARKER = "\n[… cut …]\n"
-"""Stands in a shortened text where something is missing."""
+"""Replaces the omitted part of a shortened text."""
 
 CUT_STRING = "[…]"
 """The same in a string of a tool call's arguments."""
@@ -28,8 +28,7 @@ HEAD_SHARE = 0.4
 """Share of a shortened text that is taken from its beginning."""
 
 LONG = 1_000
-"""Tokens that a text may surely have, by its length, and still be counted, however small the budget
-is."""
+"""Lower bound, in tokens, above which a text is not counted exactly, however small the budget is."""
 
 USEFUL = 16
 """The least tokens of its text that a shortened message of an older round shows. If there is no

@@ -81,12 +81,12 @@ class Paths:
         )
 
     def shorten(self, parent: Node, position: int | None = None) -> str:
-        """Format what receipts call a node, or the item at `position` in it.
+        """Format the name of a node in receipts, or of the item at `position` in it.
 
-        It is the label of the element, behind that of the nearest element around it that has one
-        (`team > turn 1 · reply`), or else its path from the innermost element around it that has a
-        label. Of the steps that only group, the path has those that are one of several and have
-        several children: of others, a child has the position or none.
+        The name of a labelled element is `outer label > label` (`team > turn 1 · reply`). The name
+        of any other element is its path from the innermost labelled ancestor. The path omits a
+        grouping element that is an only child or has only one child; that child then takes the
+        position of the grouping element.
         """
         item = parent if position is None else parent.items[position]
         while type(item) is Node and _passes_on(item) and len(item.items) == 1:
@@ -170,7 +170,7 @@ def _append_label_step(path: Path, node: Node) -> Path:
 def _format_short_label(parent: Node, position: int) -> str:
     """Format the label of an item.
 
-    An only child of something that is left out has the position of that.
+    The only child of an omitted grouping element takes the position of that element.
     """
     item = parent.items[position]
     while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
@@ -179,7 +179,7 @@ def _format_short_label(parent: Node, position: int) -> str:
 
 
 def _find_labelled_around(node: Node) -> Node | None:
-    """Return the group with a label around an only child, which is what the child is called."""
+    """Return the labelled grouping element around an only child: the child takes its label."""
     while (
         len(node.items) == 1
         and node.parent is not None
@@ -192,7 +192,7 @@ def _find_labelled_around(node: Node) -> Node | None:
 
 
 def _passes_on(node: Node) -> bool:
-    """Return whether a node is a fragment, or an element without a label that receipts need not show."""
+    """Return whether receipts omit a node: a fragment, or a grouping element without a label."""
     if node.element is None:
         return not node.label
     return not node.element.label and passes_on(node.element)

@@ -9,10 +9,10 @@ can nest.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping
 from copy import copy
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -247,35 +247,41 @@ class _Writer:
     ) -> dict[str, Json]:
         """Return the type and the props of an element."""
         kind = kind or _find_element_type(element)
+        special = self._write_special_props(element)
         record: dict[str, Json] = {"type": kind}
         for name in _PROPS[kind]:
-            value: object = getattr(element, name, None)
-            if name == "tool_calls":
-                # the prop's type
-                record[name] = [attrs.asdict(call) for call in cast("Sequence[ToolCall]", value)]
-            elif name == "group":
-                record[name] = self._number_group(value)
-            elif name == "rounds":
-                rounds = cast("Sequence[Message | Sequence[Message]]", value)  # as above
-                record[name] = [
-                    [_write_message(message) for message in messages]
-                    for messages in iter_rounds(rounds)
-                ]
-            elif name == "marker":
-                record[name] = (
-                    None if value is None else _write_markers(cast("Rounds", element))
-                )  # no other element has the prop, except texts
-            elif name == "keep_with":
-                groups = cast("Mapping[str, Hashable]", value)  # as above
-                calls = cast("Sequence[ToolCall]", getattr(element, "tool_calls", ()))  # as above
-                record[name] = {
+            # the other props of built-in elements are JSON
+            value: Json = getattr(element, name, None)
+            if name in special:
+                record[name] = special[name]
+            elif value is not None:
+                record[name] = value
+        return record
+
+    def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
+        """Return the props of an element that are no JSON values."""
+        match element:
+            case chat.AssistantMessage(tool_calls=calls, keep_with=groups):
+                numbers: dict[str, Json] = {
                     call.id: self._number_group(groups[call.id])
                     for call in calls
                     if call.id in groups
                 }
-            elif value is not None:
-                record[name] = cast("Json", value)  # the other props of built-in elements are JSON
-        return record
+                return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": numbers}
+            case layout.KeepWith(group=group):
+                return {"group": self._number_group(group)}
+            case Rounds(marker=marker):
+                rounds: list[Json] = [
+                    list(map(_write_message, messages)) for messages in iter_rounds(element.rounds)
+                ]
+                return {
+                    "rounds": rounds,
+                    "order": list(element.order),
+                    "priorities": list(element.priorities),
+                    "marker": None if marker is None else _write_markers(element),
+                }
+            case _:
+                return {}
 
     def _number_group(self, group: Hashable) -> int:
         return self._groups.setdefault(group, len(self._groups))
@@ -318,18 +324,14 @@ def _write_message(message: Message) -> dict[str, Json]:
     }
 
 
-def _read_message(record: Mapping[str, Json]) -> Message:
-    props = cast("dict[str, Any]", record)  # Any: JSON; otherwise building a message fails
+def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_build_element`
     content = [
         part if isinstance(part, str) else _PARTS[part.pop("kind")](**part)
-        for part in map(copy, props["content"])
+        for part in map(copy, record["content"])
     ]
-    calls = tuple(ToolCall(**call) for call in props["tool_calls"])
-    # Any stands for as above
-    rest: dict[str, Any] = {
-        name: value for name, value in props.items() if name not in ("content", "tool_calls")
-    }
-    return Message(content=tuple(content), tool_calls=calls, **rest)
+    calls = tuple(ToolCall(**call) for call in record["tool_calls"])
+    rest = {name: value for name, value in record.items() if name not in ("content", "tool_calls")}
+    return Message(content=content, tool_calls=calls, **rest)
 
 
 def _write_markers(element: Rounds) -> dict[str, Json]:
@@ -365,12 +367,12 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
         message = f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
         raise TreeError(message)
     scope = object()
+    records: list[Any] = [*nodes]  # Any: JSON, as in `_build_element`
     built: dict[int, PromptElement] = {}
-    for index in range(len(nodes) - 1, -1, -1):  # children come after their parents
-        record = nodes[index]
+    for index in range(len(records) - 1, -1, -1):  # children come after their parents
         try:
             # If the record is not a mapping, one of these errors is raised.
-            built[index] = _build_element(cast("Mapping[str, Json]", record), built, scope)
+            built[index] = _build_element(records[index], built, scope)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"node {index} of the JSON tree is damaged: {error!r}."
             raise TreeError(message) from None
@@ -397,46 +399,33 @@ def _check_types(kind: str, props: Mapping[str, object]) -> None:
 
 
 def _build_element(
-    record: Mapping[str, Json], built: Mapping[int, PromptElement], scope: object
+    # Any: JSON that somebody may have changed; of a wrong value, building an element fails
+    record: Mapping[str, Any],
+    built: Mapping[int, PromptElement],
+    scope: object,
 ) -> PromptElement:
-    kind = cast("str", record["type"])  # otherwise the look-up fails
-    props: dict[str, object] = {name: record[name] for name in _PROPS[kind] if name in record}
+    kind: str = record["type"]
+    # Any: as above
+    props: dict[str, Any] = {name: record[name] for name in _PROPS[kind] if name in record}
     if "tool_calls" in props:
-        # otherwise this fails
-        props["tool_calls"] = tuple(
-            ToolCall(**call) for call in cast("list[dict[str, str]]", props["tool_calls"])
-        )
+        props["tool_calls"] = tuple(ToolCall(**call) for call in record["tool_calls"])
     if "group" in props:
-        props["group"] = _OwnGroup(scope, cast("int", props["group"]))  # any number works
+        props["group"] = _OwnGroup(scope, record["group"])
     if "keep_with" in props:
-        groups = cast("dict[str, int]", props["keep_with"])  # as above
-        props["keep_with"] = {call: _OwnGroup(scope, group) for call, group in groups.items()}
+        props["keep_with"] = {
+            call: _OwnGroup(scope, group) for call, group in record["keep_with"].items()
+        }
     if "rounds" in props:
-        props["rounds"] = [
-            list(map(_read_message, messages))
-            for messages in cast("list[list[dict[str, Json]]]", props["rounds"])
-        ]  # as above
-        # as above
-        props["marker"] = (
-            None
-            if props.get("marker") is None
-            else _Markers(cast("dict[str, str]", props["marker"]))
-        )
+        props["rounds"] = [list(map(_read_message, messages)) for messages in record["rounds"]]
+        props["marker"] = None if record.get("marker") is None else _Markers(record["marker"])
     if kind == "Metadata":
-        value = cast("dict[str, Json]", record["value"])  # otherwise this fails
-        # as above
-        props["value"] = (
-            Repair(**cast("dict[str, str]", value["repair"]))
-            if "repair" in value
-            else value["json"]
-        )
+        value = record["value"]
+        props["value"] = Repair(**value["repair"]) if "repair" in value else value["json"]
     if "fallback" in record:
-        # otherwise the look-up fails
-        props["fallback"] = built[cast("int", record["fallback"])].children
+        props["fallback"] = built[record["fallback"]].children
     _check_types(kind, props)
-    build = cast("Callable[..., PromptElement]", _TYPES[kind])  # the props belong to this type
-    element = build(**props)
-    children = cast("list[str | int]", record.get("children", []))  # otherwise the look-up fails
+    element = _TYPES[kind](**props)
+    children = record.get("children", [])
     return (
         element[[child if isinstance(child, str) else built[child] for child in children]]
         if children

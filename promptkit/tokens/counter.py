@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
+from promptkit.tokens.encodings import BUNDLED, get_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 64 * 1024 * 1024
 """The longest text in bytes that is counted by default."""
 
 CACHE_BYTES = 64 * 1024 * 1024
-"""Bytes that the cached texts of one encoding may take by default."""
+"""Bytes that the cached texts of one encoding may take."""
 
 # Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something
 # else, and only `/` may follow a line break in a word (o200k's `[\r\n/]*`). Python's \s holds more
@@ -48,18 +48,15 @@ class TextCounter:
         encoding: The encoding's name, such as `o200k_base`.
         max_text_bytes: The longest text in UTF-8 bytes. A longer one raises TextTooLongError before
             anything is encoded.
-        cache_bytes: Bytes that cached texts may take.
     """
 
-    def __init__(
-        self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES, cache_bytes: int = CACHE_BYTES
-    ) -> None:
+    def __init__(self, encoding: str, *, max_text_bytes: int = MAX_TEXT_BYTES) -> None:
         self.encoding_name = encoding
         self.max_text_bytes = max_text_bytes
         self.safe_cut = (
             SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
         )
-        self._cache = CountCache(cache_bytes)
+        self._cache = CountCache(CACHE_BYTES)
         self._find_count = self._cache.counts.get
         self._long = min(_LONG, max_text_bytes // 4)
 
@@ -67,11 +64,6 @@ class TextCounter:
     def encoding(self) -> Encoding:
         """The encoding, loaded when it is first needed."""
         return get_encoding(self.encoding_name)
-
-    @cached_property
-    def longest_token(self) -> int:
-        """The bytes of the longest token of the vocabulary."""
-        return find_longest_token(self.encoding_name)
 
     def count(self, text: str) -> int:
         """Count the tokens of a text. Raises TextTooLongError."""

@@ -6,13 +6,13 @@ An estimate is rather too high than too low.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart, is_instance
+from promptkit.tokens.tokenizer import IMAGE_TOKENS, Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,9 +117,9 @@ class CalibratedTokenizer(Tokenizer):
         return Count(self.scale(counted.tokens), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count the tokens of a part that is not text, as `base` does: no text, no margin.
+        """Count the tokens of a part that is not text, as `base` does.
 
-        The text in an opaque part is raised by it.
+        The margin applies only to text inside opaque parts.
         """
         counted = self._base.count_part(part)
         if isinstance(part, OpaquePart) and part.tokens is None:
@@ -135,7 +135,7 @@ class CalibratedTokenizer(Tokenizer):
         )
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return the head or tail that `base` finds within the tokens without the margin."""
+        """Truncate a text with `base`, to `tokens` divided by the margin."""
         return self._base.truncate(text, math.floor(tokens / self.margin + 1e-9), keep=keep)
 
     def learn(self, *, counted: int, reported: int) -> Self:
@@ -155,8 +155,7 @@ class CalibratedTokenizer(Tokenizer):
             InvalidArgumentError: A value is no whole number.
         """
         for name, tokens in (("counted", counted), ("reported", reported)):
-            # callers without a type checker pass anything
-            if not isinstance(cast("object", tokens), int) or isinstance(tokens, bool):
+            if not is_instance(tokens, int) or is_instance(tokens, bool):
                 problem = f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
                 raise InvalidArgumentError(problem)
         lowest, highest = RATIO_RANGE
@@ -176,6 +175,9 @@ class CalibratedTokenizer(Tokenizer):
 
 _LATIN_END = "\u0250"
 """The first letter after the blocks of Latin script in everyday use."""
+
+_MESSAGE_TOKENS = 4
+"""Tokens of a message apart from its content."""
 
 _BASE64_PER_TOKEN = 3
 """Characters of base64 that count as a token of a document whose tokens are unknown."""
@@ -198,10 +200,6 @@ class HeuristicTokenizer(Tokenizer):
     """Characters of one token."""
     margin: float = 1.2
     """Factor by which the estimate is raised."""
-    image_tokens: int = 1_600
-    """Tokens of any image, whatever its size."""
-    message_tokens: int = 4
-    """Tokens of a message apart from its content."""
 
     def __attrs_post_init__(self) -> None:
         if not (self.characters_per_token > 0 and self.margin > 0):
@@ -235,20 +233,19 @@ class HeuristicTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Estimate the framing of a message, with names, ids and the arguments of tool calls."""
-        _ = role, text
         texts = [
             name or "",
             tool_call_id or "",
             *(f"{call.id}{call.name}{call.arguments}" for call in tool_calls),
         ]
         return Count(
-            self.message_tokens * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False
+            _MESSAGE_TOKENS * (1 + len(tool_calls)) + sum(map(self.count, texts)), exact=False
         )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Estimate the tokens of a part: `image_tokens` of an image, `tokens` of a part that has them, otherwise by its text or length."""
+        """Estimate the tokens of a part: 1,600 tokens of an image, `tokens` of a part that has them, otherwise by its text or length."""
         if isinstance(part, ImagePart):
-            return Count(self.image_tokens, exact=False)
+            return Count(IMAGE_TOKENS, exact=False)
         if part.tokens is not None:
             return Count(part.tokens, exact=False)
         if isinstance(part, DocumentPart):
@@ -259,9 +256,8 @@ class HeuristicTokenizer(Tokenizer):
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
     ) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""
-        _ = system
         texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
-        return Count(sum(self.message_tokens + self.count(text) for text in texts), exact=False)
+        return Count(sum(_MESSAGE_TOKENS + self.count(text) for text in texts), exact=False)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return the longest head or tail of a text within `tokens`, in linear time."""

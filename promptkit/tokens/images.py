@@ -166,8 +166,15 @@ def _fit_side(size: tuple[int, int], side: int) -> tuple[int, int]:
 
 _DATA = re.compile(r"data:[^,]*;base64,", re.IGNORECASE)
 _HEADER = 64  # bytes that are enough for all formats but JPEG
+# width and height, big-endian
+_PNG = re.compile(rb"\x89PNG\r\n\x1a\n.{8}(.{4})(.{4})", re.DOTALL)
+# width and height, little-endian
+_GIF = re.compile(rb"GIF8[79]a(.{1,2})(.{0,2})", re.DOTALL)
+# of WEBP: the kind of its first chunk, and the 14 bytes that have width and height
+_WEBP = re.compile(rb"RIFF.{4}WEBP(.{4}).{4}(.{10})", re.DOTALL)
 _JPEG_FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a length
+_JPEG_MARKER = 0xFF  # the byte that each marker starts with, and that may fill the space before it
 
 
 def read_dimensions(url: str) -> tuple[int, int] | None:
@@ -178,11 +185,7 @@ def read_dimensions(url: str) -> tuple[int, int] | None:
     start = match.end()
     data = _decode(url[start : start + _HEADER // 3 * 4])
     # A JPEG's size stands behind metadata of any length.
-    size = (
-        _read_jpeg(_decode(url[start:]))
-        if data.startswith(b"\xff\xd8")
-        else _read_png(data) or _read_gif(data) or _read_webp(data)
-    )
+    size = _read_jpeg(_decode(url[start:])) if data.startswith(b"\xff\xd8") else _read_header(data)
     return size if size and min(size) > 0 else None
 
 
@@ -193,43 +196,40 @@ def _decode(text: str) -> bytes:
         return b""
 
 
-def _read_png(data: bytes) -> tuple[int, int] | None:
-    if not data.startswith(b"\x89PNG\r\n\x1a\n") or len(data) < 24:  # noqa: PLR2004  # where the height ends
-        return None
-    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
+def _read_header(data: bytes) -> tuple[int, int] | None:
+    if found := _PNG.match(data):
+        return int.from_bytes(found[1], "big"), int.from_bytes(found[2], "big")
+    if found := _GIF.match(data):
+        return int.from_bytes(found[1], "little"), int.from_bytes(found[2], "little")
+    if found := _WEBP.match(data):
+        return _read_webp(found[1], found[2])
+    return None
 
 
-def _read_gif(data: bytes) -> tuple[int, int] | None:
-    if not data.startswith((b"GIF87a", b"GIF89a")):
-        return None
-    return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
-
-
-def _read_webp(data: bytes) -> tuple[int, int] | None:
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:  # noqa: PLR2004  # where the longest header ends
-        return None
-    kind = data[12:16]
+def _read_webp(kind: bytes, chunk: bytes) -> tuple[int, int]:
+    """Read the size of a WEBP image from the kind of its first chunk, and the chunk's first ten bytes."""
     if kind == b"VP8X":
-        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+        return int.from_bytes(chunk[4:7], "little") + 1, int.from_bytes(chunk[7:10], "little") + 1
+    # VP8L, without loss, has 14 bits of each behind a byte; VP8 16 bits, of which 2 scale
+    bits = int.from_bytes(chunk[1:5], "little")
     if kind == b"VP8L":
-        bits = int.from_bytes(data[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    return int.from_bytes(data[26:28], "little") & 0x3FFF, int.from_bytes(
-        data[28:30], "little"
+    return int.from_bytes(chunk[6:8], "little") & 0x3FFF, int.from_bytes(
+        chunk[8:10], "little"
     ) & 0x3FFF
 
 
 def _read_jpeg(data: bytes) -> tuple[int, int] | None:
     place = 2
     while place + 9 <= len(data):
-        if data[place] != 0xFF:  # noqa: PLR2004  # every JPEG marker starts with it
+        if data[place] != _JPEG_MARKER:
             return None
         marker = data[place + 1]
         if marker in _JPEG_FRAMES:
             return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(
                 data[place + 5 : place + 7], "big"
             )
-        if marker == 0xFF:  # noqa: PLR2004  # padding before a marker
+        if marker == _JPEG_MARKER:
             place += 1
         elif marker in _JPEG_BARE:
             place += 2

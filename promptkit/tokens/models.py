@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import attrs
 
@@ -124,7 +124,7 @@ def model_info(name: str) -> ModelInfo:
         return found
     base = _strip_provider(name)
     if _OPENAI.match(base):
-        return _openai(base, _NO_ROW)
+        return _describe(base)
     from difflib import get_close_matches
 
     near = get_close_matches(base, [*_registered, *_table()], 3)
@@ -175,7 +175,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         if value is not None and not value > 0:
             message = f"register_model({name!r}): {prop} must be positive, not {value}."
             raise InvalidArgumentError(message)
-    known = _find(name) or _estimate(_strip_provider(name))
+    known = _find(name) or _describe(_strip_provider(name))
     info = _registered[_strip_provider(name)] = ModelInfo(
         name=name,
         window=window or known.window,
@@ -214,7 +214,7 @@ def tokenizer_for(model: str | NamedModel | None) -> Tokenizer:
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
     name = model_name(model)
-    info = _find(name) or _estimate(_strip_provider(name))
+    info = _find(name) or _describe(_strip_provider(name))
     if info.margin != 1:
         return _calibrated(info.encoding, info.images, info.margin)
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
@@ -239,42 +239,24 @@ def _find(name: str) -> ModelInfo | None:
         if start in _registered:
             return _registered[start]
         if start in table:
-            return (
-                _openai(start, table[start])
-                if _OPENAI.match(start)
-                else _other(start, table[start])
-            )
+            return _describe(start, table[start])
     return None
 
 
-def _estimate(base: str) -> ModelInfo:
-    return _openai(base, _NO_ROW) if _OPENAI.match(base) else _other(base, _NO_ROW)
-
-
-def _openai(name: str, row: Row) -> ModelInfo:
+def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
+    """Return what the table and the name tell of a model."""
+    is_openai = _OPENAI.match(name) is not None
+    margins = [margin for family, margin in MARGINS if family.search(name.lower())]
     return ModelInfo(
         name=name,
         window=row[0],
         max_input=row[1],
         max_output_tokens=row[2],
-        encoding=encoding_for(name),
+        encoding=encoding_for(name) if is_openai else DEFAULT_ENCODING,
         images=find_image_rule(name),
-        exact=row is not _NO_ROW,
-        framing=_FRAMED.match(name) is not None,
-    )
-
-
-def _other(name: str, row: Row) -> ModelInfo:
-    window, max_input, max_output_tokens = row
-    return ModelInfo(
-        name=name,
-        window=window,
-        max_input=max_input,
-        max_output_tokens=max_output_tokens,
-        images=find_image_rule(name),
-        exact=False,
-        framing=False,
-        margin=next((margin for family, margin in MARGINS if family.search(name.lower())), 1.0),
+        exact=is_openai and row is not _NO_ROW,
+        framing=is_openai and _FRAMED.match(name) is not None,
+        margin=1.0 if is_openai or not margins else margins[0],
     )
 
 
@@ -292,9 +274,9 @@ def _table() -> Mapping[str, Row]:
     import json
     from importlib.resources import files
 
-    data = json.loads(files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8"))
-    # this package's own file
-    return cast("Mapping[str, Row]", {name: tuple(row) for name, row in data["models"].items()})
+    text = files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8")
+    rows: dict[str, list[int | None]] = json.loads(text)["models"]
+    return {name: (row[0], row[1], row[2]) for name, row in rows.items()}
 
 
 @cache

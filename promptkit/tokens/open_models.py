@@ -14,25 +14,31 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from importlib import import_module
+from operator import methodcaller
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TokenizerError
+from promptkit.messages import ImagePart, OpaquePart
 from promptkit.tokens.counter import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
-from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque, truncate_by_counting
+from promptkit.tokens.tokenizer import (
+    IMAGE_TOKENS,
+    Count,
+    Tokenizer,
+    count_opaque,
+    truncate_by_counting,
+)
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
+    from types import ModuleType
 
     from jinja2 import Template
 
     from promptkit.messages import (
         DocumentPart,
-        ImagePart,
         Json,
-        OpaquePart,
         Role,
         ToolCall,
         ToolDefinition,
@@ -44,6 +50,7 @@ _MISTRAL_HINT = "run `pip install 'mistral-common>=1.8'`, or `pip install '.[mis
 _TEXT = "x"  # the content of sample messages
 # tokens of a message without a chat template, as OpenAI counts them, and of the start of the reply
 _FRAME = 4
+_SYSTEM: Mapping[str, Json] = {"role": "system", "content": _TEXT}
 _USER: Mapping[str, Json] = {"role": "user", "content": _TEXT}
 _ASSISTANT: Mapping[str, Json] = {"role": "assistant", "content": _TEXT}
 
@@ -51,8 +58,7 @@ _ASSISTANT: Mapping[str, Json] = {"role": "assistant", "content": _TEXT}
 class _TemplateTokenizer(Tokenizer):
     """Counts text with a vocabulary, and framing by writing sample conversations with a chat template."""
 
-    def __init__(self, *, image_tokens: int) -> None:
-        self._image_tokens = image_tokens
+    def __init__(self) -> None:
         self._cache = CountCache(CACHE_BYTES)
         self._measured: dict[str, int] = {}
 
@@ -114,7 +120,6 @@ class _TemplateTokenizer(Tokenizer):
 
         Chat templates do not write names, and few write ids of tool calls.
         """
-        _ = name, tool_call_id
         if tool_calls:
             calls = [_write_call(call) for call in tool_calls]
             return Count(self._measure_calls(calls, "" if text is False else _TEXT), exact=False)
@@ -124,11 +129,9 @@ class _TemplateTokenizer(Tokenizer):
         return Count(tokens, exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
-        """Count a part that is not text: by its `tokens`, an image as `image_tokens`, or an opaque part by the text in it."""
-        from promptkit.messages import ImagePart, OpaquePart
-
+        """Count a part that is not text: by its `tokens`, an image as 1,600 tokens, or an opaque part by the text in it."""
         if isinstance(part, ImagePart):
-            return Count(self._image_tokens, exact=False)
+            return Count(IMAGE_TOKENS, exact=False)
         if isinstance(part, OpaquePart):
             return Count(count_opaque(part, self.count).tokens, exact=False)
         return Count(part.tokens or 0, exact=False)
@@ -138,18 +141,14 @@ class _TemplateTokenizer(Tokenizer):
     ) -> Count:
         """Measure the tokens of a request apart from its messages: what the template writes around them, and tool definitions."""
         definitions = [_write_definition(tool) for tool in tools]
-        before = (
-            [{"role": "system", "content": _TEXT}]
-            if system is not False and self._has_system
-            else []
-        )
+        frames = self.count_framing("user").tokens + self.count(_TEXT)
+        messages = [_USER]
         # A template may write a system message of its own where there is none, or tools into that
         # message.
-        frames = sum(
-            self.count_framing(_role_of(message)).tokens + self.count(_TEXT)
-            for message in (*before, _USER)
-        )
-        return Count(max(0, self._measure([*before, _USER], definitions) - frames), exact=False)
+        if system is not False and self._has_system:
+            frames += self.count_framing("system").tokens + self.count(_TEXT)
+            messages = [_SYSTEM, _USER]
+        return Count(max(0, self._measure(messages, definitions) - frames), exact=False)
 
     @cached_property
     def _has_system(self) -> bool:
@@ -157,7 +156,9 @@ class _TemplateTokenizer(Tokenizer):
 
         Otherwise they are counted as user messages.
         """
-        return self._try_measure([{"role": "system", "content": _TEXT}, _USER]) is not None
+        with suppress(TokenizerError):
+            return self._measure([_SYSTEM, _USER]) > 0
+        return False
 
     def _measure_role(self, role: Role) -> int:
         text = self.count(_TEXT)
@@ -166,20 +167,9 @@ class _TemplateTokenizer(Tokenizer):
         if role == "tool":
             return self._measure_result()
         if role == "system" and self._has_system:
-            return (
-                self._measure([{"role": "system", "content": _TEXT}, _USER])
-                - self._measure([_USER])
-                - text
-            )
+            return self._measure([_SYSTEM, _USER]) - self._measure([_USER]) - text
         both = self._measure([_USER, _ASSISTANT, _USER]) - self._measure([_USER])
         return both - self._measure_assistant() - 2 * text
-
-    def _try_measure(self, messages: Sequence[Mapping[str, Json]]) -> int | None:
-        """Count a conversation, or return None if the template refuses it."""
-        try:
-            return self._measure(messages)
-        except TokenizerError:
-            return None
 
 
 class HuggingFaceTokenizer(_TemplateTokenizer):
@@ -197,7 +187,6 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             beside its texts.
         tokens: What the template calls `bos_token`, `eos_token` and so on. By default those of
             `tokenizer_config.json`.
-        image_tokens: Tokens of any image.
         name: The name that receipts and errors show. By default that of the folder.
 
     Raises:
@@ -212,13 +201,12 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         *,
         chat_template: str | None = None,
         tokens: Mapping[str, str] | None = None,
-        image_tokens: int = 1_600,
         name: str | None = None,
     ) -> None:
-        super().__init__(image_tokens=image_tokens)
+        super().__init__()
         library = _import_package("tokenizers", _TOKENIZERS_HINT)
         folder, definition = _read_tokenizer(tokenizer)
-        config = _read_config(folder)
+        template, named = _read_config(folder)
         # Any: the packages need not be installed, so their types are unknown. Copies, since options
         # are kept in the object.
         self._text: Any = library.Tokenizer.from_str(definition)
@@ -228,10 +216,10 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             each.no_truncation()
             each.no_padding()
         self._name = name or (folder.name if folder else "tokenizers")
-        chat_template = chat_template or config.template
+        template = chat_template or template
         # Any: of jinja2, imported late
-        self._template: Any = _compile_template(chat_template) if chat_template else None
-        self._variables = {**config.tokens, **(tokens or {})}
+        self._template: Any = _compile_template(template) if template else None
+        self._variables = {**named, **(tokens or {})}
         self._safe_cut = CUT_BEFORE_SPACE if _cuts_before_spaces(json.loads(definition)) else None
 
     @property
@@ -249,14 +237,8 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             self._text.encode_batch_fast([_replace_surrogates(text)], add_special_tokens=False)[0]
         )
 
-    def _measure(
-        self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
-    ) -> int:
-        return self._measure_written(messages, tools, reply=True)
-
     def _measure_assistant(self) -> int:
-        started = self._measure_written([_USER], reply=False)
-        return self._measure_written([_USER, _ASSISTANT], reply=False) - started - self.count(_TEXT)
+        return self._measure_more([_USER], _ASSISTANT) - self.count(_TEXT)
 
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         # Most templates take arguments as an object, some as text, and some take no calls.
@@ -269,10 +251,7 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
                 "tool_calls": list(written),
             }
             with suppress(TokenizerError):
-                before, after = (
-                    self._measure_written(each, reply=False) for each in ([_USER], [_USER, message])
-                )
-                return max(0, after - before - self.count(content))
+                return max(0, self._measure_more([_USER], message) - self.count(content))
         return _FRAME * (1 + len(calls)) + sum(
             self.count(json.dumps(call["function"])) for call in calls
         )
@@ -294,19 +273,23 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
             "content": _TEXT,
         }
         try:
-            before, after = (
-                self._measure_written(each, reply=False) for each in (asked, [*asked, result])
-            )
+            return self._measure_more(asked, result) - self.count(_TEXT)
         except TokenizerError:  # the template has no tools
             return self.count_framing("user").tokens
-        return after - before - self.count(_TEXT)
 
-    def _measure_written(
+    def _measure_more(
+        self, messages: Sequence[Mapping[str, Json]], message: Mapping[str, Json]
+    ) -> int:
+        """Count what one more message adds to a conversation."""
+        before = self._measure(messages, reply=False)
+        return self._measure([*messages, message], reply=False) - before
+
+    def _measure(
         self,
         messages: Sequence[Mapping[str, Json]],
         tools: Sequence[Mapping[str, Json]] = (),
         *,
-        reply: bool,
+        reply: bool = True,
     ) -> int:
         if self._template is None:
             texts = [str(message["content"]) for message in messages] + [
@@ -340,7 +323,6 @@ class MistralTokenizer(_TemplateTokenizer):
         tokenizer: A `MistralTokenizer` of `mistral_common`, or the model's `tekken.json` or
             `tokenizer.model`. By default Tekken, as of Mistral Nemo; later models have a
             `tekken.json` in their repository.
-        image_tokens: Tokens of any image.
 
     Raises:
         TokenizerError: `mistral-common` is not installed, or there is no such file.
@@ -348,8 +330,8 @@ class MistralTokenizer(_TemplateTokenizer):
     >>> MistralTokenizer("models/Mistral-Small-3.2/tekken.json").count("Fix the parser.")
     """
 
-    def __init__(self, tokenizer: object = None, *, image_tokens: int = 1_600) -> None:
-        super().__init__(image_tokens=image_tokens)
+    def __init__(self, tokenizer: object = None) -> None:
+        super().__init__()
         library = _import_package("mistral_common.tokens.tokenizers.mistral", _MISTRAL_HINT)
         if tokenizer is None:
             tokenizer = library.MistralTokenizer.v3(is_tekken=True)
@@ -361,13 +343,10 @@ class MistralTokenizer(_TemplateTokenizer):
         chat: Any = tokenizer  # Any: as above
         self._chat = chat
         self._vocabulary = chat.instruct_tokenizer.tokenizer
-        self._requests: Any = _import_package(
-            "mistral_common.protocol.instruct.request", "MistralTokenizer"
-        ).ChatCompletionRequest  # Any: as above
-        # Any stands for as above
-        self._refusals: Any = _import_package(
-            "mistral_common.exceptions", _MISTRAL_HINT
-        ).MistralCommonException
+        requests = _import_package("mistral_common.protocol.instruct.request", _MISTRAL_HINT)
+        self._requests = requests.ChatCompletionRequest
+        exceptions = _import_package("mistral_common.exceptions", _MISTRAL_HINT)
+        self._refusals = exceptions.MistralCommonException
 
     @property
     def name(self) -> str:
@@ -400,7 +379,6 @@ class MistralTokenizer(_TemplateTokenizer):
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         # mistral-common takes only ids of nine letters, no conversation that ends with calls, and
         # before v7 no text beside them.
-        _ = content
         named: list[Json] = [
             {**call, "id": f"call{number:05}"} for number, call in enumerate(calls)
         ]
@@ -416,10 +394,6 @@ class MistralTokenizer(_TemplateTokenizer):
     def _measure_result(self) -> int:
         # both are framed by two tokens; what is left counts with the call
         return self.count_framing("user").tokens
-
-
-def _role_of(message: Mapping[str, Json]) -> Literal["system", "user"]:
-    return "system" if message["role"] == "system" else "user"
 
 
 def _write_call(call: ToolCall) -> dict[str, Json]:
@@ -466,7 +440,7 @@ def _replace_surrogates(text: str) -> str:
     )
 
 
-def _import_package(module: str, hint: str) -> Any:  # noqa: ANN401  # as above
+def _import_package(module: str, hint: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -474,10 +448,10 @@ def _import_package(module: str, hint: str) -> Any:  # noqa: ANN401  # as above
         raise TokenizerError(problem) from error
 
 
-def _read_tokenizer(tokenizer: Any) -> tuple[Path | None, str]:  # noqa: ANN401  # a class of `tokenizers`, which need not be installed
+def _read_tokenizer(tokenizer: object) -> tuple[Path | None, str]:
     """Return the folder of a tokenizer, if it has one, and its definition as JSON."""
     if not isinstance(tokenizer, str | Path):
-        return None, str(tokenizer.to_str())
+        return None, str(methodcaller("to_str")(tokenizer))
     path = Path(tokenizer)
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
@@ -486,17 +460,10 @@ def _read_tokenizer(tokenizer: Any) -> tuple[Path | None, str]:  # noqa: ANN401 
     return file.parent, file.read_text(encoding="utf-8")
 
 
-class _Config(NamedTuple):
-    """The chat template and the special tokens in the folder of a model."""
-
-    template: str | None = None
-    tokens: Mapping[str, str] = MappingProxyType({})
-
-
-def _read_config(folder: Path | None) -> _Config:
+def _read_config(folder: Path | None) -> tuple[str | None, dict[str, str]]:
     """Read the chat template and the names of special tokens from `tokenizer_config.json` and `chat_template.jinja`."""
     if folder is None:
-        return _Config()
+        return None, {}
     config, jinja = folder / "tokenizer_config.json", folder / "chat_template.jinja"
     # Any stands for JSON
     data: dict[str, Any] = (
@@ -513,7 +480,7 @@ def _read_config(folder: Path | None) -> _Config:
         for key, value in data.items()
         if key.endswith("_token")
     }
-    return _Config(template, {key: text for key, text in named.items() if isinstance(text, str)})
+    return template, {key: text for key, text in named.items() if isinstance(text, str)}
 
 
 def _compile_template(template: str) -> Template:

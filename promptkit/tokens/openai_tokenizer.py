@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from promptkit.messages import ImagePart, OpaquePart
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
+from promptkit.tokens.encodings import find_longest_token
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -88,7 +89,7 @@ class OpenAITokenizer(Tokenizer):
 
     def lower_bound(self, text: str) -> int:
         """Return the tokens that the text has if each is the longest of the vocabulary: every character has at least one byte."""
-        return -(-len(text) // self._counter.longest_token)
+        return -(-len(text) // find_longest_token(self._counter.encoding_name))
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return a head or tail of at most `tokens`, or the text itself exactly if it fits.
@@ -111,7 +112,6 @@ class OpenAITokenizer(Tokenizer):
         Tool calls beside a text count as a message of their own. Where `text` is None, they count
         as if there were a text.
         """
-        _ = tool_call_id
         frame = self._frames.get(role)
         if frame is None:
             tokens = (_TOOL_RESULT if role == "tool" else _FRAMING) + self.count(role)

@@ -6,7 +6,7 @@ import difflib
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -140,8 +140,8 @@ def read_prices(path: Path | None = None) -> Prices:
 
 def _read_price(file: Path, name: str, row: object) -> Price:
     known = {field.name: field.default is None for field in attrs.fields(Price)}
-    values = as_mapping(row)
-    for column, value in values.items():
+    values: dict[str, float] = {}
+    for column, value in as_mapping(row).items():
         if column not in known:
             message = (
                 f"{file}: {name} has the unknown price {column!r}. Use one of: {', '.join(known)}."
@@ -154,10 +154,11 @@ def _read_price(file: Path, name: str, row: object) -> Price:
         ):
             message = f"{file}: {column} of {name} must be a number of dollars for a million tokens, not {value!r}."
             raise PriceError(message)
+        values[column] = value
     missing = [
         column for column, optional in known.items() if not optional and column not in values
     ]
     if missing:
         message = f"{file}: {name} has no price for {' and '.join(missing)}."
         raise PriceError(message)
-    return Price(**cast("dict[str, float]", values))  # every value was checked above
+    return Price(**values)

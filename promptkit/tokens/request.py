@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from promptkit.messages import ImagePart, ToolCall, ToolDefinition
+from promptkit.messages import ImagePart, ToolCall, ToolDefinition, is_instance
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count
 from promptkit.tokens.tool_schemas import (
@@ -46,8 +46,7 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     >>> count_request({"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]})
     Count(tokens=8, exact=True)
     """
-    # callers without a type checker pass anything
-    if not isinstance(cast("object", request), Mapping):
+    if not is_instance(request, Mapping):
         problem = f"request must be the arguments of the call, not {request!r:.80}: write count_request({{'messages': messages}})."
         raise TypeError(problem)
     named = request.get("model")

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import CacheBreakpointPart
-from promptkit.tokens.opaque_text import find_texts
 
 if TYPE_CHECKING:
     import re
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from promptkit.messages import (
         DocumentPart,
         ImagePart,
+        Json,
         Message,
         OpaquePart,
         Part,
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
         ToolCall,
         ToolDefinition,
     )
+
+
+IMAGE_TOKENS = 1_600
+"""Tokens of an image, whatever its size, for tokenizers without a rule for images."""
 
 
 class Count(NamedTuple):
@@ -85,7 +89,6 @@ class Tokenizer(Protocol):
             counted: The tokens that this tokenizer counted for the request.
             reported: The input tokens that the provider reported, cached ones included.
         """
-        _ = counted, reported
         return self
 
     @abstractmethod
@@ -97,13 +100,11 @@ class Tokenizer(Protocol):
         ...
 
     def upper_bound(self, text: str) -> int | None:
-        """Return a number of tokens that the text does not exceed, without counting it; None if none is known."""
-        _ = text
+        """Return an upper bound of the tokens of a text without counting it; None if unknown."""
         return None
 
     def lower_bound(self, text: str) -> int:
-        """Return a number of tokens that the text, and any longer text around it, has at least, without counting it; 0 if none is known."""
-        _ = text
+        """Return a lower bound of the tokens of a text, and of any text that contains it, without counting; 0 if unknown."""
         return 0
 
     def count_framing(
@@ -124,12 +125,10 @@ class Tokenizer(Protocol):
             tool_call_id: The id of the tool call that a tool message answers.
             text: Whether the message has text beside its tool calls; None if that is not known.
         """
-        _ = role, name, tool_calls, tool_call_id, text
         return Count(0)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of a part that is not text."""
-        _ = part
         return Count(0)
 
     def count_overhead(
@@ -142,11 +141,10 @@ class Tokenizer(Protocol):
             system: The text of the first system message, or whether there is one. With True the
                 count may be too high, never too low.
         """
-        _ = tools, system
         return Count(0)
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
-        """Return the longest head or tail of a text that this method can find within `tokens`.
+        """Truncate a text to a head or tail of at most `tokens`, the longest that is found.
 
         Args:
             text: The text.
@@ -227,6 +225,49 @@ def count_opaque(part: OpaquePart, count: Callable[[str], int]) -> Count:
 
 _REFUSAL = {"type", "refusal"}
 
+_TEXT_FIELDS = frozenset(
+    {
+        "content",
+        "context",
+        "parts",
+        "reasoning",
+        "reasoning_content",
+        "refusal",
+        "summary",
+        "text",
+        "thinking",
+        "title",
+        "transcript",
+    }
+)
+"""The fields of providers' content parts that hold text for a model to read, or lists with such
+text."""
+
+_WRITTEN_FIELDS = frozenset({"arguments", "input", "output", "result"})
+"""The fields in which every string is such text, however deep."""
+
+
+def find_texts(value: Json) -> list[str]:
+    """Return the texts in a provider's content part that a model reads: not its ids, types, signatures, addresses and encrypted content."""
+    texts: list[str] = []
+    # a value, whether it is text, and whether everything in it is
+    todo: list[tuple[Json, bool, bool]] = [(value, False, False)]
+    while todo:
+        item, is_text, is_written = todo.pop()
+        if isinstance(item, str):
+            if is_text:
+                texts.append(item)
+        elif isinstance(item, Mapping):
+            plain = item.get("type") == "text"  # a text document has its text in `data`
+            for key, child in item.items():
+                written = is_written or key in _WRITTEN_FIELDS
+                todo.append(
+                    (child, written or key in _TEXT_FIELDS or (plain and key == "data"), written)
+                )
+        elif isinstance(item, list | tuple):
+            todo.extend((child, is_text, is_written) for child in item)
+    return texts
+
 
 _FIRST_GUESS = 4  # characters per token, about as many as in English text
 _SLACK = 64  # characters that the first guess has besides
@@ -286,7 +327,7 @@ def truncate_by_counting(
 def _walk(
     place: int, counted: int, tokens: int, size: int, count: Callable[[int, int], int]
 ) -> int:
-    """Return the greatest length that seems to fit, from a length whose tokens are known.
+    """Estimate the greatest length that fits, starting from a length whose tokens are known.
 
     Counts only what lies between the two.
     """

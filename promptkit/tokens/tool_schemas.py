@@ -87,7 +87,7 @@ def count_tool_choice(choice: Json, count: Counter) -> int:
 
 
 def count_line_break(text: str, count: Counter) -> int:
-    r"""Count what the line break costs that OpenAI puts between a first system message and the definitions: often one token, often none."""
+    r"""Count the line break that OpenAI puts between the first system message and the tool definitions: 0 or 1 token."""
     return count(f"{text}\n") - count(text)
 
 

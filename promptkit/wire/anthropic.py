@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
-from itertools import takewhile
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
+    ANTHROPIC_CACHE_TTLS,
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
@@ -18,9 +20,11 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_mapping,
     as_wire_object,
     copy_json,
-    read_tool_call,
+    is_instance,
+    read_cache_breakpoints,
 )
 from promptkit.wire.parts import (
     Payload,
@@ -39,6 +43,7 @@ from promptkit.wire.records import (
     AssistantContent,
     fields_part,
     omit_fields,
+    read_call,
     read_content,
     read_records,
 )
@@ -214,16 +219,11 @@ class _RequestBuilder:
 
     def add_result(self, index: int, message: Message) -> None:
         parts = select_parts(message, "anthropic", cache=self.cache)
-        trailing = [
-            part
-            for part in takewhile(
-                lambda part: isinstance(part, CacheBreakpointPart), reversed(parts)
-            )
-            if isinstance(part, CacheBreakpointPart)
-        ]
-        for part in parts[: len(parts) - len(trailing)]:
-            if isinstance(part, CacheBreakpointPart):
-                self._add_breakpoint(part)
+        end = len(parts)
+        while end and isinstance(parts[end - 1], CacheBreakpointPart):
+            end -= 1
+        for part in parts[:end]:
+            self._add_breakpoint(part)
         content = [part for part in parts if not isinstance(part, CacheBreakpointPart)]
         result = _to_tool_result_block(index, message, content) | collect_message_fields(
             message, "anthropic.message"
@@ -232,7 +232,7 @@ class _RequestBuilder:
             result
         )
         self.breakpoint_target = result
-        for part in reversed(trailing):
+        for part in parts[end:]:
             self._add_breakpoint(part)
 
     def blocks(self) -> Iterator[WireDict]:
@@ -253,8 +253,8 @@ class _RequestBuilder:
             else self.turns[call_turn + 1]
         )
 
-    def _add_breakpoint(self, part: CacheBreakpointPart) -> None:
-        if self.breakpoint_target is not None:
+    def _add_breakpoint(self, part: Part) -> None:
+        if isinstance(part, CacheBreakpointPart) and self.breakpoint_target is not None:
             self.breakpoint_target["cache_control"] = _to_cache_control(part)
             self.marked.append(self.breakpoint_target)
 
@@ -295,11 +295,10 @@ def _to_tool_use_block(index: int, message: Message, call: ToolCall) -> WireDict
     try:
         arguments = parse_arguments(call.arguments)
     except ValueError as error:
-        what = f"a tool call {call.id!r} of {call.name} with arguments that cannot be sent as an object ({error})"
         raise unsupported_error(
             index,
             message,
-            what,
+            f"a tool call {call.id!r} of {call.name} with arguments that cannot be sent as an object ({error})",
             "anthropic",
             "correct the arguments, or remove the tool call and its result",
         ) from error
@@ -312,13 +311,13 @@ def _to_tool_result_block(index: int, message: Message, parts: Sequence[Part]) -
     Content that is one text is a string; blank texts are left out.
     """
     result: WireDict = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-    shown = [part for part in parts if not _is_blank_text(part)]
-    if not shown:
-        return result
-    first = shown[0]
-    if len(shown) == 1 and isinstance(first, str) and not has_text_borders(message, "anthropic"):
-        return result | {"content": first}
-    return result | {"content": [_to_block(index, message, part) for part in shown]}
+    match [part for part in parts if not _is_blank_text(part)]:
+        case []:
+            return result
+        case [str(text)] if not has_text_borders(message, "anthropic"):
+            return result | {"content": text}
+        case shown:
+            return result | {"content": [_to_block(index, message, part) for part in shown]}
 
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -329,11 +328,10 @@ def _to_image_source(index: int, message: Message, part: ImagePart) -> WireDict:
     if inline is None:
         if part.url[:8].lower().startswith(("https://", "http://")):
             return {"type": "url", "url": part.url}
-        what = f"an image at {part.url[:40]!r}"
         raise unsupported_error(
             index,
             message,
-            what,
+            f"an image at {part.url[:40]!r}",
             "anthropic",
             "give an http or https URL, or the bytes as a base64 data: URL",
         )
@@ -363,20 +361,24 @@ def _to_document_source(index: int, message: Message, part: DocumentPart) -> Wir
     if media_type == "application/pdf":
         return {"type": "base64", "media_type": media_type, "data": part.data}
     if not media_type.startswith("text/"):
-        what = f"a document of the type {part.media_type}"
-        raise unsupported_error(index, message, what, "anthropic", "give it as a PDF or as text")
+        raise unsupported_error(
+            index,
+            message,
+            f"a document of the type {part.media_type}",
+            "anthropic",
+            "give it as a PDF or as text",
+        )
     try:
         text = base64.b64decode(part.data, validate=True).decode()
     except ValueError as error:
-        what = f"a document of the type {part.media_type} that is not UTF-8 in base64"
         raise unsupported_error(
-            index, message, what, "anthropic", "encode its text in UTF-8, then in base64"
+            index,
+            message,
+            f"a document of the type {part.media_type} that is not UTF-8 in base64",
+            "anthropic",
+            "encode its text in UTF-8, then in base64",
         ) from error
     return {"type": "text", "media_type": "text/plain", "data": text}
-
-
-CACHE_TTLS = ("5m", "1h")
-"""The valid values of `cache_control.ttl`. Without a value, the API uses `5m`."""
 
 
 def _to_cache_control(part: CacheBreakpointPart) -> WireDict:
@@ -384,7 +386,7 @@ def _to_cache_control(part: CacheBreakpointPart) -> WireDict:
 
     `ephemeral` is its only type. A `ttl` that only other providers accept is not sent.
     """
-    return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in CACHE_TTLS else {})}
+    return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in ANTHROPIC_CACHE_TTLS else {})}
 
 
 MAX_BREAKPOINTS = 4
@@ -405,27 +407,25 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
     """
     ids = {id(block) for block in marked}
     removable = [block for block in blocks if id(block) in ids]
-    opaque = sum(_get_cache_control(block) is not None for block in blocks if id(block) not in ids)
+    opaque = sum(_find_cache_control(block) is not None for block in blocks if id(block) not in ids)
     limit = max(0, MAX_BREAKPOINTS - opaque)
     if len(removable) > limit:
         for block in removable[min(limit, 1) : len(removable) - max(limit - 1, 0)]:
             del block["cache_control"]
     after_shorter = False
     for block in blocks:
-        control = _get_cache_control(block)
+        control = _find_cache_control(block)
         if control is None:
             continue
         if control.get("ttl") != "1h":
             after_shorter = True
         elif after_shorter and id(block) in ids:
-            del control["ttl"]
+            del block["cache_control"]["ttl"]
 
 
-def _get_cache_control(block: object) -> WireDict | None:
-    # an opaque block may be any JSON
-    control = cast("WireDict", block).get("cache_control") if isinstance(block, dict) else None
-    # the keys are unknown; the caller reads one of them
-    return cast("WireDict", control) if isinstance(control, dict) else None
+def _find_cache_control(block: object) -> Mapping[str, object] | None:
+    control = as_mapping(block).get("cache_control")  # an opaque block may be any JSON
+    return as_mapping(control) if is_instance(control, dict) else None
 
 
 def _read_turn(where: str, record: WireRecord) -> list[Message]:
@@ -446,45 +446,33 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
     blocks = content if isinstance(content, list | tuple) else None
     if blocks is None:
         return [Message(role="user", content=read_content(content, "anthropic", where))]
-    records = [as_wire_object(block) or {} for block in blocks]
-    is_result = [block.get("type") == "tool_result" for block in records]
+    records: list[Json] = [as_wire_object(block) or block for block in blocks]
     results = [
-        _read_result(where, block)
-        for block, result in zip(records, is_result, strict=True)
-        if result
+        _read_result(where, record)
+        for record in records
+        if isinstance(record, Mapping) and record.get("type") == "tool_result"
     ]
-    others: list[Json] = [
-        block for block, result in zip(blocks, is_result, strict=True) if not result
-    ]
+    others = [record for record in records if _find_type(record) != "tool_result"]
     parts = read_content(others, "anthropic", where)
     return [*results, Message(role="user", content=parts)] if parts or not results else results
 
 
 def _read_answer(where: str, content: Json) -> list[Message]:
     answer = AssistantContent("anthropic")
-    others: list[Json] = []  # blocks up to the next tool call
-    for block in content if isinstance(content, list | tuple) else [content]:
-        record = as_wire_object(block) or {}
-        if record.get("type") != "tool_use":
-            others.append(block)
-            continue
-        answer.add_parts(_read_answer_parts(where, others))
-        others = []
-        try:
-            answer.add_call(
-                read_tool_call(record), omit_fields(record, "type", "id", "name", "input")
-            )
-        except InvalidArgumentError as error:
-            problem = f"{where}: {error}"
-            raise InvalidArgumentError(problem) from error
-    answer.add_parts(_read_answer_parts(where, others))
+    listed = content if isinstance(content, list | tuple) else [content]
+    records = [as_wire_object(block) or block for block in listed if block is not None]
+    for is_call, run in groupby(records, key=lambda record: _find_type(record) == "tool_use"):
+        if is_call:
+            for record in map(as_wire_object, run):
+                fields = omit_fields(record or {}, "type", "id", "name", "input")
+                answer.add_call(read_call(record, where), fields)
+        else:
+            answer.add_parts(read_content(list(run), "anthropic", where, attachments=False))
     return [answer.build_message() or Message(role="assistant")]
 
 
-def _read_answer_parts(where: str, blocks: list[Json]) -> list[Part]:
-    return read_content(
-        [block for block in blocks if block is not None], "anthropic", where, attachments=False
-    )
+def _find_type(record: Json) -> Json:
+    return record.get("type") if isinstance(record, Mapping) else None
 
 
 def _read_result(where: str, block: WireRecord) -> Message:
@@ -492,24 +480,12 @@ def _read_result(where: str, block: WireRecord) -> Message:
     if not isinstance(call_id, str):
         problem = f"a tool_result in {where} must have a tool_use_id, the id of the tool call that it answers."
         raise InvalidArgumentError(problem)
-    fields = omit_fields(block, "type", "tool_use_id", "content", "cache_control")
-    end: tuple[Part, ...] = ()
-    match block.get("cache_control"):
-        case None:
-            pass
-        case {"type": "ephemeral", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in (
-            None,
-            *CACHE_TTLS,
-        ):
-            ttl = rest.get("ttl")
-            end = (
-                CacheBreakpointPart(kind="ephemeral", ttl=ttl if isinstance(ttl, str) else None),
-            )
-        case control:
-            fields["cache_control"] = control
+    end = read_cache_breakpoints(block.get("cache_control"))
+    placed = () if end is None else ("cache_control",)
+    fields = omit_fields(block, "type", "tool_use_id", "content", *placed)
     parts = read_content(block.get("content"), "anthropic", where, breakpoints=False)
     return Message(
         role="tool",
         tool_call_id=call_id,
-        content=(*fields_part(fields, "anthropic.message"), *parts, *end),
+        content=(*fields_part(fields, "anthropic.message"), *parts, *(end or ())),
     )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
-    CacheBreakpointPart,
     DocumentPart,
     ImagePart,
     Message,
@@ -17,24 +16,23 @@ from promptkit.messages import (
     ToolDefinition,
     as_wire_object,
     copy_json,
-    read_tool_call,
 )
-from promptkit.wire.openai_shared import place_breakpoints, to_file_fields
 from promptkit.wire.parts import (
     Payload,
     WireDict,
-    check_messages,
     collect_message_fields,
     has_text_borders,
     parse_arguments,
+    place_parts,
     read_call_fields,
-    select_parts,
+    to_file_fields,
     unsupported_part_error,
 )
 from promptkit.wire.records import (
     AssistantContent,
     fields_part,
     omit_fields,
+    read_call,
     read_content,
     read_records,
 )
@@ -67,19 +65,10 @@ def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
         EmitError: A system, assistant or tool message has an image or a document, a message other
             than an assistant message has tool calls, or a tool message has no call id.
     """
-    check_messages(messages, "chat")
-    contents = [select_parts(message, "chat", cache=cache) for message in messages]
-    marks = place_breakpoints(
-        (message.role, parts) for message, parts in zip(messages, contents, strict=True)
-    )
+    contents = place_parts(messages, "chat", cache=cache)
     return [
-        _convert_message(
-            index,
-            message,
-            parts,
-            {place: mark for place in range(len(parts)) if (mark := marks.get((index, place)))},
-        )
-        for index, (message, parts) in enumerate(zip(messages, contents, strict=True))
+        _convert_message(index, message, content)
+        for index, (message, content) in enumerate(zip(messages, contents, strict=True))
     ]
 
 
@@ -123,23 +112,17 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
 
 
 def _convert_message(
-    index: int, message: Message, parts: Sequence[Part], marks: Mapping[int, WireDict]
+    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]
 ) -> WireDict:
-    content = [
-        (part, marks.get(place))
-        for place, part in enumerate(parts)
-        if not isinstance(part, CacheBreakpointPart)
-    ]
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
     if (
-        marks
-        or len(content) > 1
+        len(content) > 1
         or has_text_borders(message, "chat")
-        or not all(isinstance(part, str) for part, _ in content)
+        or any(mark or not isinstance(part, str) for part, mark in content)
     ):
         wire["content"] = [
             _convert_part(index, message, part)
@@ -252,8 +235,6 @@ def _read_message(where: str, record: WireRecord) -> Message:
         attachments=role == "user",
         breakpoints=role != "assistant",
     )
-    if fields:
-        content = [*fields_part(fields, "chat.message"), *content]
     calls: list[ToolCall] = []
     if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
         read = _read_calls(where, record)
@@ -261,7 +242,7 @@ def _read_message(where: str, record: WireRecord) -> Message:
         calls = read.calls
     return Message(
         role=role,
-        content=tuple(content),
+        content=(*fields_part(fields, "chat.message"), *content),
         name=name,
         tool_calls=tuple(calls),
         tool_call_id=call_id,
@@ -273,17 +254,13 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
     listed = record.get("tool_calls")
     for item in listed if isinstance(listed, list | tuple) else ():
         fields = as_wire_object(item) or {}
-        try:
-            call = read_tool_call(fields)
-        except InvalidArgumentError as error:
-            problem = f"{where}: {error}"
-            raise InvalidArgumentError(problem) from error
         function = as_wire_object(fields.get("function")) or {}
         known = _CALL_FIELDS if fields.get("type") == "function" else _CALL_FIELDS - {"type"}
         more = {} if known.issuperset(fields) else omit_fields(fields, *known)
         if not _FUNCTION_FIELDS.issuperset(function):
-            more |= {"function": omit_fields(function, *_FUNCTION_FIELDS)}
-        calls.add_call(call, more)
+            extra = omit_fields(function, *_FUNCTION_FIELDS)
+            more |= {"function": extra} if extra else {}
+        calls.add_call(read_call(fields, where), more)
     match as_wire_object(record.get("function_call")):
         case {"name": str(name), "arguments": str(arguments)}:
             calls.add_call(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from promptkit.errors import EmitError
 from promptkit.messages import (
+    OPENAI_CACHE_TTLS,
     CacheBreakpointPart,
+    DocumentPart,
     ImagePart,
     Json,
     Message,
@@ -67,25 +70,55 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
         cache: Whether cache breakpoints are kept.
     """
     parts: list[Part] = []
-    text: list[str] = []
-    border = f"{target}.part"
-    for part in message.content:
-        if isinstance(part, str):
-            text.append(part)
-            continue
-        if joined := "".join(text):
+    for _, run in groupby(message.content, key=lambda part: isinstance(part, str)):
+        texts: list[str] = []
+        for part in run:
+            if isinstance(part, str):
+                texts.append(part)
+            elif not is_foreign(part, target) and (
+                cache or not isinstance(part, CacheBreakpointPart)
+            ):
+                parts.append(part)
+        if joined := "".join(texts):
             parts.append(joined)
-        text = []
-        is_border = isinstance(part, OpaquePart) and part.provider == border
-        if not (
-            is_border
-            or is_foreign(part, target)
-            or (isinstance(part, CacheBreakpointPart) and not cache)
-        ):
-            parts.append(part)
-    if joined := "".join(text):
-        parts.append(joined)
     return parts
+
+
+def place_parts(
+    messages: Sequence[Message], target: WireFormat, *, cache: bool
+) -> list[list[tuple[Part, WireDict | None]]]:
+    """Select the parts of each message that a format of OpenAI sends, with their `prompt_cache_breakpoint`.
+
+    A cache breakpoint is placed on the nearest text, image or document before it that is not output
+    of the model: OpenAI accepts breakpoints on input parts only. A cache breakpoint with nothing
+    before it is dropped. Their number is not limited: OpenAI writes the last four of a request and
+    matches the last eighty.
+
+    Args:
+        messages: The messages.
+        target: The wire format.
+        cache: Whether cache breakpoints are sent.
+
+    Raises:
+        EmitError: A message has tool calls but is not an assistant message, or a tool message has
+            no call id.
+    """
+    check_messages(messages, target)
+    contents: list[list[tuple[Part, WireDict | None]]] = []
+    marked: list[tuple[Part, WireDict | None]] = []  # the content with the nearest input part
+    place = 0  # of that part
+    for message in messages:
+        content: list[tuple[Part, WireDict | None]] = []
+        contents.append(content)
+        for part in select_parts(message, target, cache=cache):
+            if not isinstance(part, CacheBreakpointPart):
+                if message.role != "assistant" and not isinstance(part, OpaquePart):
+                    marked, place = content, len(content)
+                content.append((part, None))
+            elif marked:
+                ttl = {"ttl": part.ttl} if part.ttl in OPENAI_CACHE_TTLS else {}
+                marked[place] = (marked[place][0], {"mode": "explicit", **ttl})
+    return contents
 
 
 def is_foreign(part: Part, target: WireFormat) -> bool:
@@ -155,13 +188,12 @@ def unsupported_part_error(
     index: int, message: Message, part: Part, target: WireFormat
 ) -> EmitError:
     """Create the error for an image or a document in a message whose role does not allow it."""
-    advice = (
-        "put it into a user message after the tool results"
-        if message.role == "tool"
-        else "put it into a user message"
-    )
     return unsupported_error(
-        index, message, "an image" if isinstance(part, ImagePart) else "a document", target, advice
+        index,
+        message,
+        "an image" if isinstance(part, ImagePart) else "a document",
+        target,
+        f"put it into a user message{' after the tool results' if message.role == 'tool' else ''}",
     )
 
 
@@ -170,6 +202,23 @@ FORMAT_NAMES: Mapping[WireFormat, str] = {
     "responses": "the Responses API",
     "anthropic": "Anthropic's Messages API",
 }
+
+DEFAULT_FILE_NAMES: Mapping[str, str] = {
+    "application/pdf": "document.pdf",
+    "text/plain": "document.txt",
+}
+"""Media type → the name of a document without one."""
+
+
+def to_file_fields(part: DocumentPart) -> WireDict:
+    """Return `filename` and `file_data` of a document, for OpenAI.
+
+    OpenAI requires a name, so a document without one gets a default name.
+    """
+    return {
+        "filename": part.name or DEFAULT_FILE_NAMES.get(part.media_type, "document"),
+        "file_data": f"data:{part.media_type};base64,{part.data}",
+    }
 
 
 def parse_arguments(text: str) -> dict[str, Json]:
@@ -185,7 +234,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
     if not text.strip():
         return {}
     try:
-        value: object = json.loads(
+        value: Json = json.loads(
             text,
             object_pairs_hook=_build_object,
             parse_float=_parse_finite_float,
@@ -194,10 +243,16 @@ def parse_arguments(text: str) -> dict[str, Json]:
     except RecursionError:
         message = "they are nested too deeply"
         raise ValueError(message) from None
-    if not isinstance(value, dict):
-        message = f"they are JSON but not an object: {text[:40]}{'…' if len(text) > 40 else ''}"  # noqa: PLR2004  # characters
-        raise ValueError(message)  # noqa: TRY004  # the caller handles one kind of error
-    return cast("dict[str, Json]", value)  # json.loads returns JSON
+    match value:
+        case dict():
+            return value
+        case _:
+            more = "…" if len(text) > _SHOWN else ""
+            message = f"they are JSON but not an object: {text[:_SHOWN]}{more}"
+            raise ValueError(message)
+
+
+_SHOWN = 40  # characters of wrong arguments that an error shows
 
 
 def _build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -18,9 +18,11 @@ from promptkit.messages import (
     SdkObject,
     ToolCall,
     as_wire_object,
+    is_instance,
     read_part,
+    read_tool_call,
 )
-from promptkit.tokens.opaque_text import find_texts
+from promptkit.tokens.tokenizer import find_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +42,7 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
 
     Raises TypeError for what is none.
     """
-    # callers without a type checker pass anything
-    if isinstance(cast("object", messages), str | Mapping):
+    if is_instance(messages, (str, Mapping)):
         problem = f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}."
         raise TypeError(problem)
     for index, message in enumerate(messages):
@@ -66,7 +67,7 @@ _RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
 
 
 def find_format(record: WireRecord) -> WireFormat | None:
-    """Return the wire format that a message or an item has, or None if it could have any, as a message of plain text could."""
+    """Detect the wire format of a message or an item; None if it fits every format, as plain text does."""
     content = record.get("content")
     blocks = [as_wire_object(block) or {} for block in content] if isinstance(content, list) else []
     kinds = {kind for block in blocks if isinstance(kind := block.get("type"), str)}
@@ -138,6 +139,15 @@ def _read_block(
     )
 
 
+def read_call(call: Json, where: str) -> ToolCall:
+    """Read a tool call. Raises InvalidArgumentError with its place for what is none."""
+    try:
+        return read_tool_call(call)
+    except InvalidArgumentError as error:
+        problem = f"{where}: {error}"
+        raise InvalidArgumentError(problem) from error
+
+
 def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
     """Return the fields of a record with a value, without those of these names."""
     return {
@@ -172,14 +182,14 @@ class AssistantContent:
     """The ids of the calls that have no place in `parts` yet."""
 
     def add_parts(self, parts: Iterable[Part]) -> None:
-        """Add content behind everything that was added."""
+        """Append content."""
         added = tuple(parts)
         if added:
             self._place_calls()
             self.parts.extend(added)
 
     def add_call(self, call: ToolCall, fields: Mapping[str, Json]) -> None:
-        """Add a tool call behind everything that was added, with its other fields."""
+        """Append a tool call, with its other fields."""
         if fields:
             self._place_calls()
             self.parts.extend(fields_part({"call": call.id, **fields}, f"{self.target}.call"))

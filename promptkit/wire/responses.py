@@ -9,7 +9,6 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
-    CacheBreakpointPart,
     DocumentPart,
     ImagePart,
     Message,
@@ -18,24 +17,23 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
     copy_json,
-    read_tool_call,
 )
-from promptkit.wire.openai_shared import place_breakpoints, to_file_fields
 from promptkit.wire.parts import (
     PLACED_FIELDS,
     Payload,
     WireDict,
-    check_messages,
     collect_message_fields,
     has_text_borders,
+    place_parts,
     read_call_fields,
-    select_parts,
+    to_file_fields,
     unsupported_part_error,
 )
 from promptkit.wire.records import (
     AssistantContent,
     fields_part,
     omit_fields,
+    read_call,
     read_content,
     read_records,
 )
@@ -73,18 +71,9 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
         EmitError: A system or assistant message has an image or a document, a message other than an
             assistant message has tool calls, or a tool message has no call id.
     """
-    check_messages(messages, "responses")
-    contents = [select_parts(message, "responses", cache=cache) for message in messages]
-    marks = place_breakpoints(
-        (message.role, parts) for message, parts in zip(messages, contents, strict=True)
-    )
+    contents = place_parts(messages, "responses", cache=cache)
     items: Payload = []
-    for index, (message, parts) in enumerate(zip(messages, contents, strict=True)):
-        content = [
-            (part, marks.get((index, place)))
-            for place, part in enumerate(parts)
-            if not isinstance(part, CacheBreakpointPart)
-        ]
+    for index, (message, content) in enumerate(zip(messages, contents, strict=True)):
         if message.role == "tool":
             output = _convert_content(
                 index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
@@ -120,14 +109,10 @@ def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]
     """
     if isinstance(items, str):
         return [Message(role="user", content=items)]
-    reader = _ItemReader()
-    for where, item in read_records(items, "items"):
-        reader.add(where, item)
-    reader.close()
-    return reader.messages
+    return [message for message, _ in group_responses(items)]
 
 
-def group_responses(items: Sequence[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
+def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
     """Convert items as `messages_from_responses` does, and return with each message the indices of its items.
 
     Raises:
@@ -230,16 +215,18 @@ def _convert_content(
     *,
     as_list: bool = False,
 ) -> str | Payload:
-    if not as_list and not has_text_borders(message, "responses"):
-        if not content:
+    as_list = as_list or has_text_borders(message, "responses")
+    match content:
+        case [] if not as_list:
             return ""
-        first, mark = content[0]
-        if len(content) == 1 and isinstance(first, str) and mark is None:
-            return first
-    return [
-        _convert_part(index, message, part) | ({"prompt_cache_breakpoint": mark} if mark else {})
-        for part, mark in content
-    ]
+        case [(str(text), None)] if not as_list:
+            return text
+        case _:
+            return [
+                _convert_part(index, message, part)
+                | ({"prompt_cache_breakpoint": mark} if mark else {})
+                for part, mark in content
+            ]
 
 
 def _convert_part(index: int, message: Message, part: Part) -> WireDict:
@@ -288,7 +275,7 @@ class _ItemReader:
             self.messages.append(_read_input_message(where, item))
         elif kind == "function_call":
             self.answer.add_call(
-                _read_function_call(where, item),
+                read_call(item, where),
                 omit_fields(item, "type", "call_id", "name", "arguments"),
             )
         elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
@@ -342,11 +329,3 @@ def _read_input_message(where: str, item: WireRecord) -> Message:
     fields = omit_fields(item, "type", "role", "content")
     content = read_content(item.get("content"), "responses", where, attachments=role == "user")
     return Message(role=role, content=(*fields_part(fields, "responses.message"), *content))
-
-
-def _read_function_call(where: str, item: WireRecord) -> ToolCall:
-    try:
-        return read_tool_call(item)
-    except InvalidArgumentError as error:
-        problem = f"{where}: {error}"
-        raise InvalidArgumentError(problem) from error

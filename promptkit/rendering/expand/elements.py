@@ -64,7 +64,7 @@ class ElementContext(Protocol):
         ...
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
-        """Have an awaitable awaited. Its value becomes the content of the node."""
+        """Schedule an awaitable. Its value becomes the content of the node."""
         ...
 
     def add_rounds(self, node: Node, rounds: Sequence[Message | Sequence[Message]]) -> None:
@@ -79,7 +79,7 @@ Close: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
 
 
 def prepare_node(node: Node, element: PromptElement) -> None:
-    """Set what pruning needs to know of a new node.
+    """Set the fields of a new node that pruning reads.
 
     Raises BadPropError for a prop that is not valid.
     """
@@ -127,7 +127,7 @@ _RESOLVED: dict[type[PromptElement], ElementHandler] = {}
 
 
 def _resolve(cls: type[PromptElement]) -> ElementHandler:
-    """Find the handler of a class: each function is that of the nearest built-in element that the class extends and that has one."""
+    """Find the handler of a class: for each phase, the function of the nearest base class in the MRO that defines it."""
     handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
     handler = ElementHandler(
         prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
@@ -141,7 +141,7 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
 
 
 def is_plain_container(cls: type[PromptElement]) -> bool:
-    """Return whether elements of a class do nothing but hold their children, as Group does."""
+    """Return whether elements of a class only group their children, as Group does."""
     return not issubclass(cls, _ATTACHED) and (_RESOLVED.get(cls) or _resolve(cls)) == _PLAIN
 
 

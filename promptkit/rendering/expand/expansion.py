@@ -74,7 +74,7 @@ _ROLES: dict[type, Role] = {
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
 _DEEP = 64
-"""The depth from which on an element that contains itself is looked for."""
+"""Depth in elements above which a cycle (an element inside itself) is searched for."""
 
 
 class Expansion:
@@ -229,7 +229,7 @@ class Expansion:
             self.message_items += items
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
-        """Have an awaitable awaited. `_receive` gets its result."""
+        """Schedule an awaitable. Its result is passed to `_receive`."""
         self._pending.append((node, awaitable))
         self._sizings[node] = sizing
         self._waiting += 1
@@ -253,7 +253,7 @@ class Expansion:
             self._complete(node)
 
     def _fill(self, node: Node, children: Children) -> bool:  # noqa: C901, PLR0912, PLR0915  # one pass over children, of which a prompt can have very many
-        """Build the items of a node and schedule those that are nodes.
+        """Build the items of a node, and schedule the nodes among them for rendering.
 
         Return True if none is a node.
         """
@@ -371,7 +371,7 @@ class Expansion:
                 self._stack.extend(reversed(groups[index].nodes))
 
     def _complete(self, node: Node) -> None:
-        """Close a node whose subtree is rendered, then the nodes above it that are finished with it, and schedule the next flex group."""
+        """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""
         while True:
             alternative = close_node(self, node)
             if alternative is not None:
@@ -394,7 +394,7 @@ class Expansion:
 
 
 def _refuse_cycle(node: Node) -> None:
-    """Raise TreeError if an element occurs among those that are inside it.
+    """Raise TreeError if an element contains itself.
 
     Below a component that ran in between, the same element may be meant: its content depends on the
     component.
@@ -431,7 +431,7 @@ def _add_path(error: BaseException, node: Node) -> None:
 def grow_expandables(
     expansion: Expansion, root: Node, limit: int
 ) -> Generator[PendingAwaitables, AwaitedResults, bool]:
-    """Write the Expandables below a node again, in render order, until `limit` tokens are used.
+    """Render the Expandables below a node again with more room, in render order, until `limit` tokens are used.
 
     Return whether any was written.
 

@@ -53,7 +53,7 @@ class RenderTree:
         self.has_attachments = False
 
     def find_last_breakpoint(self, root: Node) -> Leaf | None:
-        """Return the last cache breakpoint at or below a node, before which nothing below that node is pruned."""
+        """Return the last cache breakpoint at or below a node. Content before it is protected from pruning."""
         below = (
             leaf
             for leaf in reversed(self.cache_breakpoints)
@@ -181,7 +181,7 @@ def _has_lasting_content(node: Node) -> bool:
 
 
 def _keep_last_user_message(tree: RenderTree) -> None:
-    """Keep the last user message without a priority, with everything in it that has no priority either (D13)."""
+    """Mark the last user message without a priority, and its content without a priority, as never pruned (D13)."""
     place = _find_last_user_message(tree.root)
     if place is None:
         return
@@ -251,7 +251,7 @@ def _has_required_request(node: Node, run: Run) -> bool:
 
 
 def _pin(node: Node) -> None:
-    """Keep a node, and so the nodes around it."""
+    """Mark a node and its ancestors as never pruned."""
     above: Node | None = node
     while above is not None and not above.pinned:
         above.pinned = True
@@ -277,7 +277,7 @@ def has_content(node: Node) -> bool:
 
 
 def _index_message(tree: RenderTree, node: Node) -> None:
-    """Chain the leaves of a message, and collect its cache breakpoints and its tool calls that belong to a KeepWith group."""
+    """Link the leaves of a message, and collect its cache breakpoints and the tool calls in KeepWith groups."""
     tree.messages.append(node)
     node.first_leaf = None
     before: Leaf | None = None
@@ -356,7 +356,7 @@ def list_linked_leaves(node: Node) -> list[Leaf]:
 
 
 def has_removable_items(node: Node) -> bool:
-    """Return whether a node still has a living item other than the lines that a Tag writes itself."""
+    """Return whether a node has a living item besides the opening and closing lines of a Tag."""
     return any(
         removed_at == NEVER_REMOVED
         and not (type(item) is Node and item.activated_at == NEVER_REMOVED)
@@ -400,7 +400,7 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
 
 
 def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]]) -> None:
-    """Raise BadPropError for a call with the id of another one that has no result yet, since a result answers one call."""
+    """Raise BadPropError for a call that repeats the id of a call without a result: a result answers only one call."""
     seen: set[str] = set()
     for call in node.calls:
         if call.id in seen or call.id in open_calls:

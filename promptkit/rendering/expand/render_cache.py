@@ -34,7 +34,7 @@ class ComponentRun:
         self._provided_reads = sizing.provided_reads
 
     def is_valid_for(self, budget: Callable[[], int], find: Callable[[type], object]) -> bool:
-        """Return whether the children are valid for a budget and the values that are provided there, as far as they were read."""
+        """Return whether the budget and the provided values that the component read are unchanged."""
         return (not self._budget_reads or self._budget_reads == {budget()}) and all(
             find(kind) is value for kind, value in self._provided_reads.items()
         )
@@ -70,7 +70,7 @@ class RenderCache:
         return next(found, None)
 
     def store(self, run: ComponentRun) -> None:
-        """Keep a run of a pure component for this render and the next."""
+        """Cache a run of a pure component for this render and the next one."""
         runs = self._current.setdefault(id(run.element), [])
         if run not in runs:
             runs.append(run)

@@ -1,4 +1,4 @@
-"""The components around a node: which one wrote it, and the values that are provided there.
+"""The components that enclose a node: the one that wrote it, and the values that are provided to it.
 
 A component writes what its `render` returns, but not what it was given: the elements among its
 children and props were written where it was used. A KeepWith group belongs to the component that
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class BoundGroup:
-    """A KeepWith group of one place: equal groups of other components are other groups."""
+    """A KeepWith group of one component: an equal group of another component is a different group."""
 
     writer: Node | None
     """The component that it belongs to, or None if the prompt itself wrote it."""
@@ -31,7 +31,7 @@ class BoundGroup:
 
 
 class Scopes:
-    """Finds which component wrote each node of a tree. Each node above a member is looked at once."""
+    """Finds the component that wrote each node of a tree. Visits each ancestor of a member once."""
 
     def __init__(self) -> None:
         self._writers: dict[Node, Node | None] = {}

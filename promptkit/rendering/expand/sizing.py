@@ -173,12 +173,12 @@ class Sizer:
         return cut
 
     def start_next_render(self) -> None:
-        """Forget the counts of messages and the truncated texts that neither this render nor the one before it asked for."""
+        """Drop message counts and truncated texts that neither this render nor the previous one used."""
         self._earlier_counts, self._counts = self._counts, {}
         self._earlier_truncated, self._truncated = self._truncated, {}
 
     def bound_item(self, item: MessageItem) -> int:
-        """Return a number of tokens that a message item surely does not exceed, without counting a text."""
+        """Return an upper bound of the tokens of a message item, without counting its text."""
         if item.tokens >= 0:
             return item.tokens
         if item.sources:
@@ -212,7 +212,7 @@ class Sizer:
         return node.budget or 0
 
     def tokens_used(self, node: Node) -> int:
-        """Return the tokens that a node reports to its container: what it used, at most its budget unless it always stays."""
+        """Return the tokens that a node reports to its container: those it used, capped at its budget if it may be pruned."""
         if node.used is None:
             self._settle(USED, node)
         return node.used or 0
@@ -299,7 +299,7 @@ class Sizer:
         return ()
 
     def _settle_needed(self, node: Node) -> None:
-        """Set the tokens that a node has whatever its share is, and those of its parts that stay."""
+        """Set the tokens that a node takes regardless of its share: its own, and those of children that are never pruned."""
         members = _list_members(node.layout) if node.layout else ()
         node.whole = (
             self.count_own(node)
@@ -317,7 +317,7 @@ class Sizer:
         node.needed = sum(plain) + sum(member.needed for member in members)
 
     def _stays(self, item: Node | MessageItem) -> bool:
-        """Return whether an item takes what it needs, also above its share, since no pruning makes it smaller."""
+        """Return whether an item may exceed its share because pruning cannot make it smaller."""
         if type(item) is Node and item.required:
             return True
         return (
@@ -363,7 +363,7 @@ class Sizer:
 
 
 def _list_members(layout: Layout) -> list[Node]:
-    """List the members of the flex groups of a container that are nodes, without fallbacks, which use the shares of others."""
+    """List the nodes in the flex groups of a container, without fallbacks: a fallback uses the share of the node that it replaces."""
     return [member for group in layout.groups for member in group.nodes if member.replaces is None]
 
 
@@ -430,7 +430,7 @@ def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
 
 
 def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
-    """Set `token_bound` of nodes, of which each stands after the nodes above it."""
+    """Set `token_bound` of nodes that are listed parents first."""
     for node in reversed(nodes):
         total = _bound_own_items(node, sizer, UNBOUNDED)
         for child in node.nodes:

@@ -91,7 +91,7 @@ class CandidateQueue:
         )
 
     def find_run(self, node: Node, position: int) -> Run | None:
-        """Return the run that a candidate is the next entry of, or None."""
+        """Return the run whose next entry is this candidate, or None."""
         queued = self._runs.get(node)
         return (
             queued.run
@@ -114,7 +114,7 @@ class CandidateQueue:
             )
 
     def find_run_end(self, run: Run) -> int:
-        """Return the index of the first entry of a run before which another candidate is removed, at least that of its next but one."""
+        """Return the index of the first entry of a run that another candidate precedes; at least the index after the next entry."""
         following = self.peek()
         start = len(run.steps) + 1
         return (
@@ -136,7 +136,7 @@ class CandidateQueue:
             heappush(self.changed, candidate)
 
     def add_emptied(self, message: Node) -> None:
-        """Add the candidate of a message of which only its tool calls are left."""
+        """Add the candidate of a message that has only tool calls left."""
         if (candidate := self._emptied.get(message)) is not None:
             heappush(self.changed, candidate)
 
@@ -146,9 +146,9 @@ class QueuedRun(NamedTuple):
 
     run: Run
     low: float | None
-    """The tie key of its items; None: their priority."""
+    """The key that breaks ties among its items. None means their priority."""
     order: int
-    """The number of candidates that are written before those of its node."""
+    """Number of candidates that precede those of its node in written order."""
 
 
 def _find_lowest_priority(node: Node) -> float:
@@ -172,12 +172,12 @@ def _find_lowest_priority(node: Node) -> float:
 
 
 def _is_own_part(item: Item) -> bool:
-    """Return whether an item is what the media element around it consists of."""
+    """Return whether an item is the content of the media element around it."""
     return type(item) is Leaf and item.part is not None and item.element is None
 
 
 def _has_priority(item: Item) -> bool:
-    """Return whether an item counts when the lowest priority of its parent's children is looked for."""
+    """Return whether an item is considered for the lowest priority of its parent's children."""
     if type(item) is Leaf:
         return not item.is_frame
     return not (type(item) is Node and item.activated_at == NEVER_REMOVED)
@@ -200,7 +200,7 @@ _LAST = float("inf")
 
 
 def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noqa: C901  # one pass over items, of which a prompt can have very many
-    """Build the queue of any other container: its children, with those of `pass_priority` children in their place."""
+    """Build the queue of any other container: its children, with each `pass_priority` child replaced by its own children."""
     candidates: list[Candidate] = []
     texts: list[Candidate] = []
     by_fallback: dict[Node, list[Candidate]] = {}
@@ -255,9 +255,9 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
 
 
 def _enter(node: Node, runs: dict[Node, QueuedRun], order: int) -> tuple[Node, enumerate[Item]]:
-    """Begin with the items of a node.
+    """Return an iterator over the items of a node, and queue its run.
 
-    Its run is queued unless something comes between its items, or protects some of them.
+    The run is not queued if other candidates come between its items, or if some are protected.
     """
     if node.run is not None and (
         node.run.is_recorded or not (node.protected_items or any(map(_is_open, node.nodes)))
@@ -274,14 +274,14 @@ def _is_open(node: Node) -> bool:
 
 
 def is_never_removed(leaf: Leaf) -> bool:
-    """Return whether a leaf goes only together with the element around it: a Tag's line, or what a message that stays keeps."""
+    """Return whether a leaf is removed only with its element: a line of a Tag, or text of a message that is never pruned."""
     return leaf.is_frame or (leaf.parent.keeps_unprioritized and not has_own_priority(leaf))
 
 
 def _break_ties(
     candidates: list[Candidate], runs: Collection[QueuedRun], fallbacks: Collection[float]
 ) -> None:
-    """Sort candidates of one priority by the lowest priority of a direct child.
+    """Sort candidates of equal priority by the lowest priority among their direct children.
 
     `fallbacks` are the priorities of those that may be added.
     """
@@ -310,7 +310,7 @@ def _has_priority_in(run: Run, priority: float) -> bool:
 
 
 def _find_tie_key(item: Item) -> float:
-    """Return the key by which candidates of one priority are compared: the lowest priority of a direct child."""
+    """Return the key that breaks ties between equal priorities: the lowest priority among the direct children."""
     if type(item) is Node:
         return _find_lowest_priority(item)
     return -1 if type(item) is Leaf and not item.is_element else item.priority
@@ -365,7 +365,7 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
 
 
 def has_items(node: Node) -> bool:
-    """Return whether any item of a node is left.
+    """Return whether a node has an item left.
 
     Items leave from the front more often, so the last one is looked at first.
     """

@@ -40,7 +40,7 @@ class Overhead(NamedTuple):
 
 
 LONG = 4_096
-"""Characters of a text from which on its lower bound is looked at before it is counted."""
+"""Length in characters above which the lower bound of a text is checked before it is counted."""
 
 
 class BackwardScan:
@@ -106,7 +106,7 @@ class BackwardScan:
         return tokens + markers
 
     def _count_markers(self, state: int) -> int:
-        """Count the markers in a state. So only those of states that may be kept are counted."""
+        """Count the markers in a state. Counting per state avoids the markers of states that are never kept."""
         found = ((run.node, run.find_marker(state)) for run in self._recorded)
         return sum(
             self.sizer.count_item(marker[1])
@@ -115,13 +115,13 @@ class BackwardScan:
         )
 
     def unspent_at(self, state: int) -> int:
-        """Return the tokens that recorded conversations keep free in a state."""
+        """Return the tokens that recorded conversations leave unused in a state."""
         return sum(
             run.find_unspent(state) for run in self._recorded if is_node_alive(run.node, state)
         )
 
     def find_first_fit(self, budget: int) -> int | None:
-        """Return the smallest state that fits the budget with the tokens that stay free, or None if not even the last state does."""
+        """Return the first state that fits the budget, unused tokens included; None if no state fits."""
         room = budget - min(self.overhead)
         shortest = max(LONG, budget)
         steps = self.steps
@@ -234,7 +234,7 @@ class BackwardScan:
             self._deactivate(change.fallback)
 
     def _deactivate(self, fallback: Node) -> None:
-        """Remove the messages that are there only with a fallback: those in it, or the message around it if nothing else is in that."""
+        """Remove the messages that exist only because of a fallback: those inside it, or its message if that has no other content."""
         if fallback.message is None or fallback.role is not None:
             for message in iter_messages(fallback, self.state, markers=False):
                 self._remove(message)
@@ -242,7 +242,7 @@ class BackwardScan:
             self._remove(fallback.message)
 
     def _restore(self, parent: Node, item: Item) -> None:
-        """Count an item that has come back.
+        """Count a restored item.
 
         Other items that the same step removed come back with changes of their own.
         """
@@ -305,7 +305,7 @@ class BackwardScan:
         self._systems -= item.role == "system"
 
     def _count_leaves(self, entry: _MessageTokens) -> None:
-        """Count the living leaves of a message that has come back, as if each were appended at the end."""
+        """Count the living leaves of a restored message, as if each were appended at the end."""
         entry.is_present = True
         entry.content = entry.base_tokens = entry.part_tokens = entry.shrinkable = entry.texts = 0
         entry.missing_leaves = entry.root.leaf_count
@@ -334,7 +334,7 @@ class BackwardScan:
             leaf = leaf.following
 
     def _count_linked(self, leaf: Leaf, sign: int) -> None:
-        """Add a leaf that has come back between its neighbours, or (sign -1) remove one that is about to be unlinked."""
+        """Add a restored leaf between its neighbours, or with `sign` -1 subtract one that is about to be unlinked."""
         message = leaf.parent.message
         entry = self._entries.get(message) if message else None
         if (
@@ -381,7 +381,7 @@ class BackwardScan:
         entry.texts += sign * (leaf.part is None and not leaf.is_empty)
 
     def _count_shrinkable(self, entry: _MessageTokens) -> int:
-        """Return the tokens of a message that may still be dropped when more comes back."""
+        """Return the tokens of a message that may disappear again when more content is restored."""
         if entry.root.in_fallback or entry.root.is_blank:
             return entry.frame + entry.content
         return self._scale(entry.shrinkable) if entry.missing_leaves else 0

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from promptkit.rendering.tree import Run
 
 _MOST_LEAVES: Final = 8
-"""The leaves of a message that is counted again whenever one of them is removed."""
+"""Largest number of leaves of a message that is counted again after each removal."""
 
 _MOST_NEW: Final = 4
-"""How many times the limit the upper bound of the content may be. Of much new content most is
-removed, and need not be counted."""
+"""Highest ratio of the content's upper bound to the limit at which the steps are counted one by
+one. Above it most of the content is removed, so counting starts from the last state."""
 
 
 def prune_from_last(
@@ -55,7 +55,7 @@ def prune_from_last(
 def prune_from_first(
     order: RemovalOrder, root: Node, limit: int, sizer: Sizer
 ) -> list[Step] | None:
-    """Take steps below a limit that contains others, until it holds.
+    """Take steps below a limit that contains other limits, until its content fits.
 
     Returns None, with nothing changed, if it must be counted from the last state.
 
@@ -91,7 +91,7 @@ _END: Final = object()
 
 
 def _contains_limit(root: Node) -> bool:
-    """Return whether a limit that is pruned already is directly below a node, or below the groups in it."""
+    """Return whether a node, or a group inside it, directly contains a limit that is already pruned."""
     nodes = [*root.nodes]
     for node in nodes:  # grows while it is walked
         if node.limit is not None and node.is_active:
@@ -130,7 +130,7 @@ def _count(root: Node, sizer: Sizer) -> int:
 
 
 _UNKNOWN: Final = -1
-"""The settled tokens of a limit from which a step of another limit has removed something."""
+"""Token count of a limit that a step of another limit has made stale."""
 
 
 def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None:
@@ -155,7 +155,7 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
 
 
 def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageItem | Node]:
-    """List the messages below a limit from which a step removed something, each once."""
+    """List the messages below a limit that a step changed, each once."""
     places: dict[tuple[Node, int], None] = {}
     for change in step:
         message = (
@@ -183,7 +183,7 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
 
 
 def _forget_settled(step: list[Change], root: Node) -> None:
-    """Mark the token counts of outer limits as unknown that a removal below `root` touched."""
+    """Mark stale the token counts of outer limits that a removal below `root` touched."""
     for change in step:
         node = (
             change.parent

@@ -94,7 +94,7 @@ class Pruner:
             self.limit_steps = (*self.limit_steps, (node, steps))
 
     def forget_order(self) -> None:
-        """Forget the order in which the limits left the tree, which is about to grow."""
+        """Discard the removal order that the limits computed, because the tree is about to grow."""
         self._order.reset()
 
     def check_limits(self) -> None:
@@ -183,7 +183,7 @@ class Pruner:
         return self._build_pruned(scan, state, budget)
 
     def cost_at(self, scan: BackwardScan, state: int, rounding: RemovalRounding) -> int:
-        """Return the tokens by which a state is chosen: those of the scan, without a `prune_step` the exact ones, and those that stay free."""
+        """Return the tokens that decide whether a state fits: its count (exact without a `prune_step`) and its unused tokens."""
         return (
             scan.tokens_at(state)
             + scan.unspent_at(state)
@@ -191,14 +191,14 @@ class Pruner:
         )
 
     def limits_hold(self, state: int) -> bool:
-        """Return whether the limits hold in which a fallback may have been activated after they were pruned."""
+        """Check the limits that contain a fallback: activating it may have exceeded them."""
         return all(
             not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0)
             for node in self.fallback_limits
         )
 
     def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int | None) -> int | None:
-        """Find the first state that fits if the line break after the first system message, of one token or none, is counted exactly."""
+        """Find the first state that fits when the line break after the first system message (0 or 1 token) is counted exactly."""
         start = scan.find_first_fit(room + 1)
         if start is None:
             return first_fit
@@ -219,7 +219,7 @@ class Pruner:
         return self.overhead.with_system - self._exact_overhead(messages[0].text) if messages else 0
 
     def _surely_fits(self, node: Node, limit: int) -> bool:
-        """Return whether the subtree of a limit fits by its upper bound, so that nothing has to be counted."""
+        """Return whether the subtree of a limit fits by its upper bound, without counting."""
         if self.tree.root.token_bound is None:
             set_token_bounds(self.tree, self.sizer)
         return node.token_bound is not None and node.token_bound <= limit
@@ -296,7 +296,7 @@ class Pruner:
 def count_pinned(
     cache_breakpoint: Leaf, root: Node, tree: RenderTree, sizer: Sizer, state: int
 ) -> int:
-    """Count the tokens below a node that could be pruned if nothing stood before a cache breakpoint.
+    """Count the tokens below a node that only a cache breakpoint protects from pruning.
 
     These are the tokens before it, and those of nodes behind it that leave only together with a
     node before it: results of its tool calls, and members of its KeepWith groups.
@@ -350,7 +350,7 @@ class LastMessage(NamedTuple):
 
 
 def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None:
-    """Undo and drop the steps from the one on that removes the last message.
+    """Undo and drop the step that removes the last message, and all later steps.
 
     Return that message, or None if one is never removed.
     """
@@ -399,7 +399,7 @@ def _is_message(item: Item, role: Role | None) -> bool:
 
 
 def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | None:
-    """Return the place of the last message of a role that a step removes."""
+    """Return the parent and position of the last message of a role that a step removes."""
     if isinstance(step, RunStep):
         return (
             (step.run.node, step.position)
@@ -436,15 +436,15 @@ _POSITION = re.compile(r"\[\d+\]")
 
 @attrs.frozen
 class RemovalRounding:
-    """How removals are rounded up: to multiples of `step` tokens (0: not at all), and to include what was `dropped` in the turn before."""
+    """Rounding of removals: up to multiples of `step` tokens (0: none), and at least what was `dropped` in the previous turn."""
 
     step: int = 0
     dropped: frozenset[RemovalKey] = frozenset()
 
     def find_state(self, scan: BackwardScan, room: int, first_fit: int) -> int:
-        """Find the rounded state.
+        """Return the first state that removes the surplus rounded up to `step`.
 
-        It fits `room` tokens. Without such a state it is `first_fit`, the first state that fits.
+        Return `first_fit`, the first state that fits, if no such state fits `room` tokens.
         """
         while scan.state:
             scan.step_back()
@@ -470,9 +470,9 @@ class RemovalRounding:
         )
 
     def _find_dropped(self, scan: BackwardScan) -> int:
-        """Find the first state without anything that was dropped in the turn before.
+        """Return the first state without the items that were dropped in the previous turn.
 
-        Otherwise the prefix would change back.
+        Otherwise these items would return, and the prefix would change again.
         """
         dropped = self.dropped
         steps = scan.steps

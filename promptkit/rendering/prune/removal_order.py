@@ -100,7 +100,7 @@ class RemovalOrder:
         return steps
 
     def take_steps(self, root: Node, steps: list[Step], *, batch: bool) -> Generator[None]:
-        """Take the steps below a node one after the other, and append them to `steps`.
+        """Take the steps below a node in order, and append them to `steps`.
 
         Yields after each, or with `batch` after several.
 
@@ -163,7 +163,7 @@ class RemovalOrder:
         return None
 
     def _take_step(self, parent: Node, position: int, run: Run | None) -> list[Change] | None:
-        """Remove a candidate, with everything that leaves with it.
+        """Remove a candidate, and everything that is kept with it.
 
         None, with nothing changed: some of that must stay.
         """
@@ -277,7 +277,7 @@ class RemovalOrder:
         self.reset()
 
     def reset(self) -> None:
-        """Clear the candidates of all nodes, which are stale after a settled state and in a tree that has grown."""
+        """Clear the candidates of all nodes: a settled state or a grown tree makes them stale."""
         for node in self._touched:
             for candidate in node.candidate_source.candidates if node.candidate_source else ():
                 # the entry of a run is no node, whichever position it has
@@ -303,7 +303,7 @@ class RemovalOrder:
             self._breakpoint_nodes.add(node)
 
     def _remove(self, changes: list[Change]) -> bool:
-        """Remove what is queued and everything that leaves with it.
+        """Remove the queued items and everything that is kept with them.
 
         Return False if some of that must stay.
         """
@@ -460,7 +460,7 @@ class RemovalOrder:
         return True
 
     def _activate(self, fallback: Node, last: Leaf | None, changes: list[Change]) -> None:
-        """Put a fallback in the place of what was removed."""
+        """Activate a fallback in place of a removed item."""
         parent = fallback.parent
         if parent is None:
             return
@@ -486,7 +486,7 @@ class RemovalOrder:
             above = above.parent if above.passes_priority or above.in_legacy else None
 
     def _leave_path(self, node: Node) -> None:
-        """Take a node whose key has changed off the path, so that its siblings are looked at again."""
+        """Cut the path at a node whose key has changed, so that its siblings are compared again."""
         length = node.path_index
         for left in self._path[length:]:
             left.path_index = -1
@@ -499,7 +499,7 @@ class RemovalOrder:
 
 
 def list_prefix(cache_breakpoint: Leaf, root: Node) -> list[tuple[Node, int]]:
-    """List the nodes around a cache breakpoint up to `root`, each with the number of its items before the end of the breakpoint."""
+    """List the ancestors of a cache breakpoint up to `root`, each with the number of its items up to the breakpoint."""
     prefix = [(cache_breakpoint.parent, cache_breakpoint.position + 1)]
     while (node := prefix[-1][0]) is not root and node.parent is not None:
         prefix.append((node.parent, node.position))
@@ -507,7 +507,7 @@ def list_prefix(cache_breakpoint: Leaf, root: Node) -> list[tuple[Node, int]]:
 
 
 def _add_emptied(message: Node) -> None:
-    """Let a message that has tool calls only now compete with its own priority in the LegacyPrioritization around it."""
+    """Give a message that now has only tool calls a candidate of its own in the LegacyPrioritization around it."""
     above: Node | None = message
     while above is not None and above.in_legacy:
         above = above.parent
@@ -516,7 +516,7 @@ def _add_emptied(message: Node) -> None:
 
 
 def _count_upwards(fallback: Node) -> list[Node]:
-    """Count a fallback as content of its container, and each container that has content only now.
+    """Count a fallback as content of its container, and of each ancestor that was empty until now.
 
     Return these nodes.
     """

@@ -45,11 +45,11 @@ class Removal:
     """The element path, such as `AgentPrompt > History > UserMessage[12]`."""
 
     label: str
-    """The name of the element in receipts: its label behind the nearest label around it, or its
-    path from the innermost label on, without steps that only group."""
+    """The name of the element in receipts: `outer label > label`, or the path from the innermost
+    labelled ancestor, without grouping elements."""
 
     priority: float | None
-    """The priority of the element. None: it has none, which is the highest."""
+    """The priority of the element. None means no priority, which ranks highest."""
 
     reason: str
     """Why it was removed.
@@ -109,7 +109,7 @@ class RemovedItem(NamedTuple):
 
 
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
-    """Yield what a render removed: the removals of limits first, then those of the budget, each in order.
+    """Yield the removed items of a render: first those of limits, then those of the budget, each in order.
 
     A fallback is no removal of its own, nor is an element of which nothing else was left: what it
     replaced was removed before it. So what is kept with a fallback, such as the next message with a
@@ -136,7 +136,7 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
 
 
 def _is_fallback_only(removed: RemovedItem) -> bool:
-    """Return whether a removed item is in a fallback, or was a container of nothing but fallbacks."""
+    """Return whether a removed item is in a fallback, or a container that held only fallbacks."""
     item = removed.node.items[removed.position] if removed.position >= 0 else removed.node
     if type(item) is not Node or removed.position < 0:
         return (item if type(item) is Node else removed.node).in_fallback
@@ -186,7 +186,7 @@ def format_call_path(message: str, node: Node, position: int) -> str:
 
 
 def format_removed_label(removed: RemovedItem, paths: Paths) -> str:
-    """Format what receipts call a removed item."""
+    """Format the name of a removed item in receipts."""
     if removed.position < 0:
         return format_call_path(paths.shorten(removed.node), removed.node, removed.position)
     return paths.shorten(removed.node, removed.position)
@@ -276,7 +276,7 @@ def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[Remov
 
 
 def find_priority(node: Node, position: int) -> float:
-    """Return the priority of an item; at a negative position that of the message, of which a call is removed."""
+    """Return the priority of an item. At a negative position (a tool call), return that of its message."""
     if position < 0:
         return node.priority
     return (
@@ -287,6 +287,6 @@ def find_priority(node: Node, position: int) -> float:
 
 
 def _find_removed_node(change: ItemRemoved) -> Node:
-    """Return the node that a change removed, or the node from which it removed a leaf."""
+    """Return the node that a change removed, or the parent of the leaf that it removed."""
     item = change.parent.items[change.position]
     return item if type(item) is Node else change.parent

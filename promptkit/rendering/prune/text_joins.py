@@ -91,7 +91,7 @@ class TextJoins:
         self.cut = tokenizer.safe_cut
 
     def count_text(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
-        """Count what a text that has just been linked adds to its run."""
+        """Count the tokens that a newly linked text adds to its run."""
         before, after = span.find_before(leaf), span.find_after(leaf)
         if (
             self._starts_at_safe_cut(leaf)
@@ -119,7 +119,7 @@ class TextJoins:
         return count(text) - count(start) - count(end) + windows - was, windows - was
 
     def count_part(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
-        """Count what a part that has just been linked changes in the text around it, without its own tokens."""
+        """Count the change in the surrounding text when a part is linked, without the tokens of the part."""
         before, after = span.find_before(leaf), span.find_after(leaf)
         if not (before and after):
             return 0, 0
@@ -133,7 +133,7 @@ class TextJoins:
         return change, change
 
     def count_empty(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
-        """Count what an empty leaf that has just been linked changes: possibly the line break between its neighbours."""
+        """Count the change when an empty leaf is linked: it may alter the line break between its neighbours."""
         before, after = span.find_before(leaf), span.find_after(leaf)
         if before is None or after is None:
             return 0, 0
@@ -164,7 +164,7 @@ class TextJoins:
         )
 
     def _count_line_break(self, leaf: Leaf) -> int:
-        """Count what a line break at the end of a text adds to it."""
+        """Count the tokens that a line break adds at the end of a text."""
         if leaf.text.endswith("\n"):
             return 0
         tail = self._read_tail(leaf)
@@ -232,7 +232,7 @@ class TextJoins:
 
 
 def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
-    """Return the leaf that would stand directly before `after` without `leaf`."""
+    """Return the leaf that precedes `after` if `leaf` is removed."""
     return leaf.previous if after.previous is leaf else after.previous
 
 

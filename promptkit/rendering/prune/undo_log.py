@@ -169,7 +169,7 @@ def unlink(leaf: Leaf) -> None:
 
 
 def _relink(leaf: Leaf) -> None:
-    """Put a leaf back between the neighbours that it still refers to."""
+    """Link a leaf between its former neighbours, which it still refers to."""
     before, after = leaf.previous, leaf.following
     if before is not None:
         before.following = leaf
@@ -206,7 +206,7 @@ def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:
 
 
 def _find_neighbours(message: Node, fallback: Node) -> tuple[Leaf | None, Leaf | None]:
-    """Find the living leaves around the place of a fallback by their index in the message."""
+    """Find the living leaves before and after a fallback, by their index in the message."""
     start = fallback.first_leaf_index
     before: Leaf | None = None
     leaf = message.first_leaf

@@ -460,9 +460,7 @@ def _find_lifetime(item: Item, removed_at: int, parent: TraceItem | None) -> tup
 
 def _find_earlier(until: int | None, removed_at: int) -> int | None:
     """Return the earlier of two last states: `until` of the parent, and `removed_at` of the item."""
-    if removed_at == NEVER_REMOVED:
-        return until
-    return removed_at if until is None else min(until, removed_at)
+    return _find_earlier_state(until, None if removed_at == NEVER_REMOVED else removed_at)
 
 
 class _Place(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,8 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.layout import CacheBreakpoint, Group
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
+from promptkit.fitting.history import History
+from promptkit.messages import Message
 from promptkit.rendering.renderer import render
 from promptkit.rendering.serialize import from_json, to_json
 from promptkit.testing import WordTokenizer
@@ -20,7 +23,7 @@ from promptkit.tokens.tokenizer import Count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Message, ToolDefinition
+    from promptkit.messages import ToolDefinition
 
 
 def shown(prompt: Child, budget: int = 100) -> tuple[Message, ...]:
@@ -41,6 +44,14 @@ def component_named(name: str) -> PromptElement:
 
     Own.__name__ = name
     return component(Own)()
+
+
+def test_a_recorded_conversation_is_written_as_plain_json() -> None:
+    prompt = History(turns=[Message(role="user", content="a b"), Message(role="user", content="c")])
+    written = json.dumps(to_json(prompt, tokenizer=WordTokenizer()), allow_nan=False)
+    assert [shown(from_json(json.loads(written)), budget) for budget in range(12)] == [
+        shown(prompt, budget) for budget in range(12)
+    ]
 
 
 @pytest.mark.parametrize(

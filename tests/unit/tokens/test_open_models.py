@@ -206,7 +206,6 @@ class TestHuggingFace:
         tokenizer = HuggingFaceTokenizer(train())
         image = ImagePart(url="https://a.b/c")
         assert tokenizer.count_part(image) == (1_600, False)
-        assert HuggingFaceTokenizer(train(), image_tokens=7).count_part(image) == (7, False)
         assert tokenizer.count_part(
             DocumentPart(data="", media_type="application/pdf", tokens=8)
         ) == (8, False)
