@@ -10,7 +10,7 @@ import gc
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
@@ -30,8 +30,6 @@ from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
     from promptkit.elements.element import Child
     from promptkit.messages import Message
     from promptkit.rendering.result.rendered import Rendered

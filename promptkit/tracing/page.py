@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
 from promptkit.tokens.images import read_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.messages import Json
 
 VIEWER = Path(__file__).with_name("viewer")
 """The folder with the scripts, the style sheets and the template of the trace page, some of which

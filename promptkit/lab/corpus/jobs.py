@@ -15,9 +15,14 @@ from promptkit.lab.corpus.job import FileRows
 from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
 from promptkit.lab.recordings.importing import AUTO, import_recording, read_recording
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.replay.recordings import read_recordings
+from promptkit.lab.replay.recordings import Recording, read_recordings
 from promptkit.lab.replay.results import FileResult, result_rows
-from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.lab.replay.runner import (
+    ReplayOptions,
+    hash_recording,
+    replay_conversations,
+    sum_results,
+)
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.stores.addresses import is_url, open_store
@@ -25,8 +30,6 @@ from promptkit.wire.anthropic import tools_to_anthropic
 from promptkit.wire.chat import tools_to_chat
 
 if TYPE_CHECKING:
-    from promptkit.lab.replay.recordings import Recording
-    from promptkit.lab.replay.runner import ReplayOptions
     from promptkit.messages import Json
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.lab.corpus.inputs import is_pattern, list_inputs
-from promptkit.lab.corpus.job import outcome_of_failure, run_files
+from promptkit.lab.corpus.job import CorpusJob, FileOutcome, outcome_of_failure, run_files
 from promptkit.lab.corpus.output import check_output, write_rows
-from promptkit.lab.corpus.state import CorpusError, open_state
+from promptkit.lab.corpus.state import CorpusError, RunState, open_state
 from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
 from promptkit.lab.replay.results import describe_failure
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from promptkit.lab.corpus.job import CorpusJob, FileOutcome
-    from promptkit.lab.corpus.state import RunState
     from promptkit.messages import Json
 
 MAX_CHUNK = 32

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.lab.recordings.reading.json_values import as_object, as_text
-from promptkit.messages import ImagePart, OpaquePart
+from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.tools import is_error_result
 from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomEntry,
     CustomMessage,
+    Entry,
     MessageEntry,
     Observation,
 )
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from promptkit.lab.recordings.reading.format import Batch
-    from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry
 
 THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
 """The types of opaque parts that hold a model's thinking."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import attrs
 
@@ -22,9 +22,9 @@ from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
-from promptkit.lab.recordings.reading.format import Batch, read_head
+from promptkit.lab.recordings.reading.format import Batch, RecordingFormat, read_head
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.recordings.reading.source import open_source
+from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.transcript.stores.addresses import (
     create_conversation,
     is_conversation,
@@ -37,10 +37,7 @@ from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import BinaryIO
 
-    from promptkit.lab.recordings.reading.format import RecordingFormat
-    from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import Entry
 
 FORMATS: dict[str, RecordingFormat] = {

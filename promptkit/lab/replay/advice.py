@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.replay.results import PolicyResult, ReplayTotals, price_totals
+from promptkit.lab.replay.results import FileResult, PolicyResult, ReplayTotals, price_totals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.lab.replay.results import FileResult
     from promptkit.lab.replay.runner import ReplayOptions
 
 DEFAULT = "vscode"

@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings.importing import read_recording
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import cache_rule_for, create_cache
 from promptkit.lab.replay.recordings import (
@@ -21,28 +21,23 @@ from promptkit.lab.replay.request_log import (
     CountedMessageFinder,
     LoggedMessage,
     LogMessages,
+    RequestLog,
     RequestLogger,
 )
 from promptkit.lab.replay.runner import hash_recording
-from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.lab.replay.simulate import ReplayRules, SimulatedRequest, Simulation
 from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens, PriceError
-from promptkit.transcript.log.entries import Checkpoint, MessageEntry, Reset
-from promptkit.transcript.log.view import ViewBuilder
+from promptkit.tokens.prices import BilledTokens, Price, PriceError, Prices
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, Reset
+from promptkit.transcript.log.view import ViewBuilder, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.lab.replay.request_log import RequestLog
-    from promptkit.lab.replay.simulate import SimulatedRequest
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.tokens.prices import Price, Prices
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.view import ViewItem
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""

@@ -6,25 +6,18 @@ before, so that the page grows with the length of the conversation and not with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from promptkit.lab.replay.request_log import PARTS
-from promptkit.messages import OpaquePart
-from promptkit.tracing.page import VIEWER, build_page, describe_part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.lab.replay.request_log import (
-        ConversationLog,
-        LoggedMessage,
-        LoggedRequest,
-        RequestLog,
-    )
-    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart
-    from promptkit.tracing.page import Facts
+from promptkit.lab.replay.request_log import (
+    PARTS,
+    ConversationLog,
+    LoggedMessage,
+    LoggedRequest,
+    RequestLog,
+)
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.tracing.page import VIEWER, Facts, build_page, describe_part
 
 CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with

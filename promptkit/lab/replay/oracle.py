@@ -21,13 +21,12 @@ import attrs
 
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.tokens.prices import Price
 
 SUMMARY_TOKENS = 1_000
 """Tokens of a summary, as the preset `break_even` aims at."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
-from promptkit.messages import OpaquePart, ToolDefinition
+from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.transcript.log.entries import MessageEntry, Setting
+from promptkit.transcript.log.entries import Entry, EntryPayload, MessageEntry, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from promptkit.messages import Json, Message, Part
-    from promptkit.transcript.log.entries import Entry, EntryPayload
 
 TOOLS = "tools"
 

@@ -9,12 +9,11 @@ import attrs
 
 from promptkit.lab.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
 from promptkit.lab.replay.retention import RetentionCounts
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.tokens.prices import Price
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""

@@ -13,7 +13,7 @@ import attrs
 from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.break_even import BreakEven
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,
     HindsightPrices,
@@ -22,23 +22,19 @@ from promptkit.lab.replay.oracle import (
     find_optimum,
     measure_requests,
 )
-from promptkit.lab.replay.policies.strategy import ReplayTerms
+from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
 from promptkit.lab.replay.prompt_cache import bill_prefix, create_cache
 from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
-from promptkit.messages import Usage
+from promptkit.messages import Message, Usage
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy
     from promptkit.lab.replay.recordings import Recording
-    from promptkit.messages import Message
-    from promptkit.tokens.prices import Price
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""

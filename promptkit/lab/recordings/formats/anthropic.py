@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings.formats.openai_chat import find_layout
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.json_values import as_object, as_text, omit_fields
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    PathPattern,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_object, as_text, omit_fields
 from promptkit.lab.recordings.reading.messages import (
     ANTHROPIC,
     read_anthropic_content,
     usage_from_anthropic,
 )
-from promptkit.messages import Message
+from promptkit.messages import Json, Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.json_stream import JsonPath
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = ANTHROPIC
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}

@@ -10,7 +10,7 @@ last answer of one is beside the result of the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,13 +21,16 @@ from promptkit.lab.recordings.formats.claude_code_attachments import (
     read_queued_command,
 )
 from promptkit.lab.recordings.formats.claude_code_tree import (
+    Conversation,
     ConversationIndex,
     HeldAnswer,
+    LinePlace,
     PendingCheckpoint,
     SessionTree,
 )
-from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -38,20 +41,20 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import read_anthropic_content, usage_from_anthropic
-from promptkit.messages import Message
+from promptkit.messages import Json, Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    CustomEntry,
+    EntryPayload,
+    Label,
+    MessageEntry,
+    Setting,
+)
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.formats.claude_code_tree import Conversation, LinePlace
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "claude_code"
 

@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.lab.recordings.reading.conversations import IdAllocator
-from promptkit.lab.recordings.reading.json_values import as_text
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_text
 from promptkit.messages import Message, Part, ToolCall, Usage
-from promptkit.transcript.log.entries import Checkpoint, CustomMessage, Entry, MessageEntry, Setting
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    CustomMessage,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Setting,
+)
 from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.messages import ContentBlocks
-    from promptkit.transcript.log.entries import EntryPayload
 
 MAX_HELD_ENTRIES = 2_000
 MAX_HELD_BYTES = 1 << 25

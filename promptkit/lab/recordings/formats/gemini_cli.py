@@ -8,17 +8,19 @@ results may have no ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import (
     ConversationWriter,
     EntryChain,
     IdAllocator,
+    PathPattern,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, read_head
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -31,19 +33,12 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error
-from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
+from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry, Setting
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}

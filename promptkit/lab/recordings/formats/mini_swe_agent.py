@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_object,
     as_objects,
     as_text,
@@ -15,15 +16,11 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "mini_swe_agent"
 PROVIDER = "responses"

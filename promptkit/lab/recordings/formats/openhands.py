@@ -6,11 +6,12 @@ message, because the next log of the session contains it as a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -25,17 +26,18 @@ from promptkit.lab.recordings.reading.messages import (
     read_chat_message,
     usage_from_openai,
 )
-from promptkit.messages import ImagePart, Message, Part, ToolCall
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Observation, Setting
+from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
+from promptkit.transcript.log.entries import (
+    CustomEntry,
+    EntryPayload,
+    MessageEntry,
+    Observation,
+    Setting,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "openhands"
 EVENTS = (

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.json_values import as_text, omit_fields
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_text, omit_fields
 from promptkit.lab.recordings.reading.messages import read_chat_message
 from promptkit.messages import Message
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "swe_agent"
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    PathPattern,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.messages import read_chat_message
 from promptkit.transcript.log.entries import CustomEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "tau_bench"

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.lab.recordings.reading.format import Batch
-from promptkit.lab.recordings.reading.json_stream import split_members
-from promptkit.transcript.log.entries import CustomEntry, Entry, Label, MessageEntry
+from promptkit.lab.recordings.reading.json_stream import JsonPath, split_members
+from promptkit.transcript.log.entries import CustomEntry, Entry, EntryPayload, Label, MessageEntry
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from promptkit.lab.recordings.reading.json_stream import JsonPath
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 PathPattern: TypeAlias = tuple[str | None, ...]
 """The path of the messages in a JSON text: keys, and None for any index in a list."""

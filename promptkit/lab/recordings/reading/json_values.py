@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from promptkit.messages import Json
 from promptkit.transcript.log.entries import CustomEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""

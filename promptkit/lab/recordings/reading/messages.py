@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -21,6 +21,7 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
+    Json,
     Message,
     OpaquePart,
     Part,
@@ -30,12 +31,7 @@ from promptkit.messages import (
 )
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.json_values import JsonObject
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 CHAT = "chat"
 ROLES: Mapping[str, Role] = {

@@ -10,7 +10,7 @@ import re
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
@@ -19,7 +19,6 @@ from promptkit.transcript.stores.objects import describe_object_error, open_buck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-    from typing import BinaryIO
 
     from obstore.store import ObjectStore as Bucket
 

@@ -18,14 +18,13 @@ from promptkit.compaction.summarizers.defaults import (
     make_simple_summarizer,
 )
 from promptkit.errors import SummaryError
-from promptkit.lab.replay.policies.strategy import SummaryCall
+from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
 from promptkit.messages import Message, Usage
 from promptkit.transcript.log.view import ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.lab.replay.policies.strategy import ReplayTerms
 
 THRESHOLD = 0.85
 """Share of the limit from which on the conversation is summarized."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,22 +14,18 @@ from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Events
+from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Event, Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.elements.from_message import element_from_message
 from promptkit.elements.layout import Group
 from promptkit.errors import ContextWindowFullError
-from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH
+from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayTerms, SummaryCall
 from promptkit.lab.replay.policies.summary_cost import make_metered_summarizer
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.stores.store import InMemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Event
-    from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
     from promptkit.messages import Message, Usage
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})

@@ -8,8 +8,8 @@ import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.lab.replay.policies.strategy import SummaryCall
-from promptkit.messages import Message, Usage
+from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
+from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.compact import CompactedInput
 from promptkit.rendering.expand.sizing import Sizer
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.lab.replay.policies.strategy import ReplayTerms
-    from promptkit.messages import ToolDefinition
     from promptkit.tokens.tokenizer import Tokenizer
 
 
