@@ -11,11 +11,7 @@ from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import cache_rule_for, create_cache
-from promptkit.lab.replay.recordings import (
-    read_reported_tokens,
-    recording_from_messages,
-    tools_from_entry,
-)
+from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.request_log import (
     ConversationLog,
     CountedMessageFinder,
@@ -34,7 +30,7 @@ from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, Re
 from promptkit.transcript.log.view import ViewBuilder, ViewItem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from promptkit.messages import Message, ToolDefinition, Usage
@@ -77,7 +73,7 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
         UnknownPolicyError: There is no policy with one of the names.
     """
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
-    tree = _Branches(entries)
+    tree = Branches(entries)
     branch = len(tree.leaves) if options.branch is None else options.branch
     if not tree.leaves:
         problem = f"{file}: there is no message in it."
@@ -85,63 +81,14 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
     if not 1 <= branch <= len(tree.leaves):
         problem = f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
         raise TranscriptError(problem)
-    path = tree.path_to(tree.leaves[branch - 1])
+    leaf = tree.leaves[branch - 1]
     log = log_path(
-        path,
+        tree.path_to(leaf),
         options,
-        tools=tree.tools_of(path[0]),
-        seed=f"{hash_recording(file)}:{tree.number_of(tree.leaves[branch - 1])}",
+        tools=tree.tools_of(leaf),
+        seed=f"{hash_recording(file)}:{tree.number_of(leaf)}",
     )
     return attrs.evolve(log, branch=branch, branches=len(tree.leaves))
-
-
-class _Branches:
-    """The branches of a transcript, in the order in which they ended.
-
-    One that is only the beginning of another does not count.
-    """
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._roots: dict[str, str] = {}
-        self._tools: dict[str, tuple[ToolDefinition, ...]] = {}
-        last: dict[str, str | None] = {}
-        leaves: dict[str, None] = {}
-        for entry in entries:
-            parent = entry.parent_id if entry.parent_id in self._entries else None
-            if entry.id in self._entries:
-                continue
-            self._entries[entry.id] = entry
-            root = self._roots[entry.id] = entry.id if parent is None else self._roots[parent]
-            if tools := tools_from_entry(entry):
-                self._tools[root] = tools
-            last[entry.id] = before = None if parent is None else last[parent]
-            if entry.message is not None:
-                last[entry.id] = entry.id
-                leaves[entry.id] = None
-                if before is not None:
-                    leaves.pop(before, None)
-        self.leaves = list(leaves)
-
-    def number_of(self, leaf: str) -> int:
-        """Return the number of a branch's conversation, as `Recording.conversation`."""
-        numbers: dict[str, int] = {}
-        for each in self.leaves:
-            numbers.setdefault(self._roots[each], len(numbers))
-        return numbers[self._roots[leaf]]
-
-    def path_to(self, leaf: str) -> list[Entry]:
-        """Return the entries from the first one to a leaf."""
-        path: list[Entry] = []
-        at: str | None = leaf
-        while at in self._entries:
-            path.append(self._entries[at])
-            at = self._entries[at].parent_id
-        return path[::-1]
-
-    def tools_of(self, root: Entry) -> tuple[ToolDefinition, ...]:
-        """Return the tool definitions that were recorded for a conversation."""
-        return self._tools.get(root.id, ())
 
 
 def log_path(
@@ -251,10 +198,8 @@ class _Logger:
     def _log_replay(self, name: str) -> RequestLog:
         """Log what a policy would have sent."""
         policy = find_policy(name)
-        times = [(message, entry.time if entry.time > 0 else None) for entry, message in self._said]
-        reported = [read_reported_tokens(entry.payload) for entry, _ in self._said]
-        recording = recording_from_messages(times, reported=reported, tools=self._tools)
-        places = pair_tool_calls([message for message, _ in times]).sources[len(recording.system) :]
+        recording = recording_from_path(self._said, tools=self._tools)
+        places = pair_tool_calls([message for _, message in self._said]).sources
         window = self._budget.window
         rules = ReplayRules(
             model=self._model,
@@ -265,7 +210,7 @@ class _Logger:
         finder = CountedMessageFinder(self._messages, self._numbers)
 
         def on_request(request: SimulatedRequest) -> None:
-            reply = places[request.reply]
+            reply = places[len(recording.system) + request.reply]
             logger.add(
                 finder.find(request.messages, reply, checkpoint=request.checkpoint),
                 reply=reply,

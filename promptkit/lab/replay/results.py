@@ -9,7 +9,7 @@ import attrs
 
 from promptkit.lab.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
 from promptkit.lab.replay.retention import RetentionCounts
-from promptkit.tokens.prices import BilledTokens, Price
+from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,38 +199,6 @@ class TimelineRequest:
     """Tokens that were read from the prompt cache."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
-
-
-def price_totals(  # noqa: PLR0913  # keywords
-    name: str,
-    totals: ReplayTotals,
-    price: Price,
-    *,
-    one_hour_cache: bool,
-    lookups: int = 0,
-    timeline: Sequence[TimelineRequest] = (),
-) -> PolicyResult:
-    """Compute the result of a policy from its counts and the model's price.
-
-    Args:
-        name: The policy's name.
-        totals: The policy's counts.
-        price: The price of the model.
-        one_hour_cache: Whether cache writes have the price for an hour.
-        lookups: Look-ups for each answer that lacks a fact.
-        timeline: All requests in order. By default none.
-    """
-    summaries = price.cost(totals.summaries_billed, one_hour_cache=one_hour_cache)
-    total = price.cost(totals.requests_billed, one_hour_cache=one_hour_cache) + summaries
-    looked_up = lookups * price.cost(totals.lookups_billed, one_hour_cache=one_hour_cache)
-    return PolicyResult(
-        policy=name,
-        totals=totals,
-        price=total,
-        price_summaries=summaries,
-        price_with_lookups=total + looked_up,
-        timeline=tuple(timeline),
-    )
 
 
 def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:
