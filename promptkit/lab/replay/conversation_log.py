@@ -10,7 +10,7 @@ from promptkit.errors import TranscriptError
 from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.prompt_cache import cache_rule_for, create_cache
+from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
 from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.request_log import (
     ConversationLog,
@@ -21,7 +21,7 @@ from promptkit.lab.replay.request_log import (
     RequestLogger,
 )
 from promptkit.lab.replay.runner import hash_recording
-from promptkit.lab.replay.simulate import ReplayRules, SimulatedRequest, Simulation
+from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
@@ -190,10 +190,9 @@ class _Logger:
             limit=self._budget.limit,
         )
 
-    def _create_logger(self, system: Sequence[Message]) -> RequestLogger:
+    def _count_overhead(self, system: Sequence[Message]) -> int:
         text = system[0].text if system else False
-        overhead = self._tokenizer.count_overhead(self._tools, system=text).tokens
-        return RequestLogger(self._messages, request_tokens=overhead, price=self._price)
+        return self._tokenizer.count_overhead(self._tools, system=text).tokens
 
     def _log_replay(self, name: str) -> RequestLog:
         """Log what a policy would have sent."""
@@ -206,20 +205,14 @@ class _Logger:
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
         )
-        logger = self._create_logger(recording.system)
+        overhead = self._count_overhead(recording.system)
+        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         finder = CountedMessageFinder(self._messages, self._numbers)
 
-        def on_request(request: SimulatedRequest) -> None:
+        def on_request(request: SentRequest) -> None:
             reply = places[len(recording.system) + request.reply]
-            logger.add(
-                finder.find(request.messages, reply, checkpoint=request.checkpoint),
-                reply=reply,
-                time=self._messages.all[reply - 1].time if reply else None,
-                billed=request.billed,
-                summaries_billed=request.summaries_billed,
-                checkpoint=request.checkpoint,
-                simulated=True,
-            )
+            shown = finder.find(request.messages, reply, checkpoint=request.checkpoint)
+            logger.add(shown, attrs.evolve(request, reply=reply), simulated=True)
 
         result = Simulation(recording, rules, counts=self._counts).run(
             policy, seed=self._seed, on_request=on_request
@@ -229,12 +222,10 @@ class _Logger:
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
         system = [message for _, message in self._said if message.role == "system"]
-        logger = self._create_logger(system)
+        overhead = self._count_overhead(system)
+        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = create_cache(self._cache_rule)
-        request_tokens = self._tokenizer.count_overhead(
-            self._tools, system=system[0].text if system else False
-        ).tokens
+        cache = PromptCache(self._cache_rule)
         simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
         summaries = BilledTokens()
         checkpoint = False
@@ -253,18 +244,17 @@ class _Logger:
                 shown, counts = recorded.at(at)
                 usage = _recorded_usage(entry)
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
-                simulated = cache.send(request_tokens, counts, now) if simulates else BilledTokens()
-                logger.add(
-                    shown,
+                billed = attrs.evolve(
+                    cache.send(overhead, counts, now) if simulates else BilledTokens(),
+                    output_tokens=self._messages.all[reply].tokens,
+                )
+                request = SentRequest(
                     reply=reply,
-                    time=self._messages.all[reply - 1].time,
-                    billed=attrs.evolve(simulated, output_tokens=self._messages.all[reply].tokens)
-                    if usage is None
-                    else _bill(usage),
+                    billed=billed if usage is None else _bill(usage),
                     summaries_billed=summaries,
                     checkpoint=checkpoint,
-                    simulated=usage is None,
                 )
+                logger.add(shown, request, simulated=usage is None)
                 checkpoint = False
         return logger.finish(RECORDED, summaries)
 

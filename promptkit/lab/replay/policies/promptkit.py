@@ -5,8 +5,8 @@ The cost of summaries is recorded: the tokens that a model was billed for, or wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import operator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,7 +16,6 @@ from promptkit.agent.window.requests import WindowRequest, match_items
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.policy.decisions import Compact, Wait
-from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Event, Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
@@ -57,16 +56,6 @@ class PresetPolicy:
     def start(self, terms: ReplayTerms) -> _PresetRun:
         """Start a conversation."""
         return _PresetRun(self.preset, terms)
-
-
-def _build(preset: Callable[[], Preset]) -> PresetPolicy:
-    return PresetPolicy(preset=preset())
-
-
-PRESET_POLICIES: Mapping[str, Callable[[], PresetPolicy]] = {
-    name: partial(_build, preset) for name, preset in PRESETS.items()
-}
-"""All presets by name, with their default settings."""
 
 
 class _PresetRun:
@@ -234,8 +223,9 @@ def make_metered_summarizer(
     """
     if context.model is not None:
         return _BilledSummarizer(summarizer=preset.summarizer(context), calls=calls)
-    meter = _Meter(tokenizer=terms.tokenizer, calls=calls, restore=restore)
-    model = _CountingModel(name=terms.budget.model or "", meter=meter)
+    model = _CountingModel(
+        name=terms.budget.model or "", tokenizer=terms.tokenizer, calls=calls, restore=restore
+    )
     return _SimulatedSummarizer(
         summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model)
     )
@@ -275,45 +265,13 @@ class _SimulatedSummarizer:
 
 
 @attrs.frozen(kw_only=True)
-class _Meter:
-    """Counts requests for summaries."""
-
-    tokenizer: Tokenizer
-    calls: list[SummaryCall]
-    restore: Callable[[Sequence[Message]], Sequence[Message]]
-
-    def record(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[ToolDefinition],
-        last_request: LastRequest | None,
-        *,
-        output_tokens: int,
-    ) -> None:
-        """Record a request. The prompt cache holds the last request, if this one begins with it."""
-        sent = () if last_request is None else last_request.messages
-        is_live = bool(sent) and len(messages) > len(sent) and all(map(_is_same, messages, sent))
-        new = messages[len(sent) :] if is_live else messages
-        tokens = sum(map(Sizer(self.tokenizer).count_message, new))
-        if not is_live:
-            system = next((message.text for message in messages if message.role == "system"), False)
-            tokens += self.tokenizer.count_overhead(tools, system=system).tokens
-        request = tuple(self.restore(sent)) if is_live else ()
-        self.calls.append(
-            SummaryCall(request=request, uncached_tokens=tokens, output_tokens=output_tokens)
-        )
-
-
-def _is_same(message: Message, other: Message) -> bool:
-    return message is other
-
-
-@attrs.frozen(kw_only=True)
 class _CountingModel:
     """A model whose requests are counted. It answers each with the same text."""
 
     name: str
-    meter: _Meter
+    tokenizer: Tokenizer
+    calls: list[SummaryCall]
+    restore: Callable[[Sequence[Message]], Sequence[Message]]
     answer: str = "Done."
     last_request: LastRequest | None = None
 
@@ -337,11 +295,22 @@ class _CountingModel:
         )
 
     def _record(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> None:
-        self.meter.record(
-            messages,
-            tools,
-            self.last_request,
-            output_tokens=self.meter.tokenizer.count(self.answer),
+        """Record a request. The prompt cache holds the last request, if this one begins with it."""
+        sent = () if self.last_request is None else self.last_request.messages
+        is_live = (
+            bool(sent) and len(messages) > len(sent) and all(map(operator.is_, messages, sent))
+        )
+        new = messages[len(sent) :] if is_live else messages
+        tokens = sum(map(Sizer(self.tokenizer).count_message, new))
+        if not is_live:
+            system = next((message.text for message in messages if message.role == "system"), False)
+            tokens += self.tokenizer.count_overhead(tools, system=system).tokens
+        self.calls.append(
+            SummaryCall(
+                request=tuple(self.restore(sent)) if is_live else (),
+                uncached_tokens=tokens,
+                output_tokens=self.tokenizer.count(self.answer),
+            )
         )
 
 
@@ -379,7 +348,7 @@ class _ExtractedAnswer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Have the summarizer build and send its requests, and return the extracted summary."""
-        summary = await ExtractiveSummarizer(tokenizer=self.model.meter.tokenizer).summarize(task)
+        summary = await ExtractiveSummarizer(tokenizer=self.model.tokenizer).summarize(task)
         model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
         # The answer has the headings of another template, and what is checked is the summary that
         # is returned.
