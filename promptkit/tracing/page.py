@@ -12,19 +12,21 @@ import json
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
 from promptkit.tokens.images import read_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 VIEWER = Path(__file__).with_name("viewer")
 """The folder with the scripts, the style sheets and the template of the trace page, some of which
 other pages share."""
+
+T = TypeVar("T")
 
 Facts: TypeAlias = "dict[str, str | int]"
 """The properties of a part that a page shows."""
@@ -71,6 +73,11 @@ def build_page(
         script_hash=_hash_for_csp(script),
         style_hash=_hash_for_csp(style),
     )
+
+
+def values_by_number(items: Sequence[T], fact: Callable[[T], object]) -> dict[int, object]:
+    """Return a column of a page that most items have no value in: the values by the items' numbers."""
+    return {number: value for number, item in enumerate(items) if (value := fact(item)) is not None}
 
 
 def _dump_json(data: Mapping[str, object]) -> str:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.lab.corpus.job import FileOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -44,6 +43,18 @@ CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT 
 
 class CorpusError(PromptKitError):
     """A run over many files cannot begin, go on, or write its output."""
+
+
+@attrs.frozen(kw_only=True)
+class FileOutcome:
+    """What came of a file, as it is kept until the output is written."""
+
+    lines: bytes
+    """The rows as JSON lines."""
+    totals: str = "null"
+    """JSON."""
+    errors: tuple[str, ...] = ()
+    """A sentence for each row that has an error."""
 
 
 @contextmanager

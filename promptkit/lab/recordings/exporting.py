@@ -83,11 +83,12 @@ def encode_transcript(
     """
     yield encode_header(Header())
     for entry in entries:
-        record = entry_to_json(entry)
-        if redact:
-            record["data"] = redact_json(record["data"], redact)
-            entry = entry_from_json(record)  # noqa: PLW2901  # the same entry without secrets
-        yield encode_batch([entry])
+        yield encode_batch([_redact_entry(entry, redact) if redact else entry])
+
+
+def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:
+    record = entry_to_json(entry)
+    return entry_from_json({**record, "data": redact_json(record["data"], redact)})
 
 
 def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:

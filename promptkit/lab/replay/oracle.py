@@ -33,22 +33,6 @@ SUMMARY_TOKENS = 1_000
 
 
 @attrs.frozen(kw_only=True)
-class HindsightPrices:
-    """What a conversation costs at least, in US dollars."""
-
-    lower_bound: float = 0.0
-    """The replies, each token of the conversation read once, and with each request the cached
-    system messages and tools."""
-    optimum: float = 0.0
-    """The conversation with compactions at the best points."""
-
-    def __add__(self, other: HindsightPrices) -> HindsightPrices:
-        return HindsightPrices(
-            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
-        )
-
-
-@attrs.frozen(kw_only=True)
 class RequestSize:
     """A request of a conversation that is never compacted, and its reply."""
 

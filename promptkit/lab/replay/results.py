@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.tokens.prices import BilledTokens
 
@@ -17,6 +16,22 @@ if TYPE_CHECKING:
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
+
+
+@attrs.frozen(kw_only=True)
+class HindsightPrices:
+    """What a conversation costs at least, in US dollars."""
+
+    lower_bound: float = 0.0
+    """The replies, each token of the conversation read once, and with each request the cached
+    system messages and tools."""
+    optimum: float = 0.0
+    """The conversation with compactions at the best points."""
+
+    def __add__(self, other: HindsightPrices) -> HindsightPrices:
+        return HindsightPrices(
+            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -17,12 +17,12 @@ import attrs
 from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.replay.oracle import HindsightPrices
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
     FileResult,
+    HindsightPrices,
     PolicyResult,
     ReplayTotals,
     TimelineRequest,

@@ -16,7 +16,6 @@ from promptkit.compaction.presets.break_even import BreakEven
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,
-    HindsightPrices,
     PricedConversation,
     find_lower_bound,
     find_optimum,
@@ -24,7 +23,7 @@ from promptkit.lab.replay.oracle import (
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
 from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
-from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
+from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens.budget import ContextBudget
