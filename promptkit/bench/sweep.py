@@ -243,8 +243,7 @@ def _timed(
     }
     with _pause_gc():
         for number in range(repeat):
-            count = _create_tokenizer(model).count
-            floors.append(_time(partial(list, map(count, texts))))
+            floors.append(_time(partial(_count_all, texts, _create_tokenizer(model))))
             gc.collect()
             for budget in sorted(rounds, reverse=bool(number % 2)):
                 renderer = Renderer(budget=budget, model=model, tokenizer=_create_tokenizer(model))
@@ -276,6 +275,10 @@ def _pause_gc() -> Generator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
+
+
+def _count_all(texts: Sequence[str], tokenizer: Tokenizer) -> int:
+    return sum(map(tokenizer.count, texts))
 
 
 def _time(stage: Callable[[], object]) -> float:
