@@ -147,7 +147,8 @@ class _Run:
     """One conversation under a rule that counts by itself, keeps no transcript, and does nothing in the background."""
 
     def __init__(self, terms: ReplayTerms) -> None:
-        self.checkpoints = self.waits = 0
+        self.checkpoints: int = 0
+        self.waits: int = 0
         self.summary_calls: list[SummaryCall] = []
         self.transcript_path: str | None = None
         self._terms = terms
