@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -11,7 +12,7 @@ from promptkit.errors import PromptKitError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from promptkit.bench.results import Element, Run, Sweep
+    from promptkit.bench.results import Run, Sweep
 
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
 
@@ -117,52 +118,34 @@ def _worse(
     """Yield what is worse in `new`."""
     elements = {element.path: element for element in new.elements}
     for at, (was, point) in enumerate(zip(old.points, new.points, strict=True)):
+        change = partial(Change, model=new.model, budget=point.budget)
         if was.required is not None:
             continue
         if point.required is not None:
-            yield Change(
-                kind="fits", model=new.model, budget=point.budget, before=0, now=point.required
-            )
+            yield change(kind="fits", before=0, now=point.required)
             continue
         for element in old.elements:
-            yield from _less_kept(element, elements.get(element.path), at, tolerance, new)
-        used = (was.utilisation or 0, point.utilisation or 0)
-        if new.dropped_tokens(at) and used[0] - used[1] > tolerance + ROUNDING:
-            yield Change(
-                kind="utilisation",
-                model=new.model,
-                budget=point.budget,
-                before=used[0],
-                now=used[1],
-            )
-        if time_tolerance is not None:
-            yield from _slower(old, new, at, time_tolerance)
+            found = elements.get(element.path)
+            before, now = element.kept_share(at) or 0, (found and found.kept_share(at)) or 0
+            if before and (not now or before - now > tolerance + ROUNDING):
+                kind: Kind = "kept" if now else "lost"
+                yield change(kind=kind, element=element.path, before=before, now=now)
+        before, now = was.utilisation or 0, point.utilisation or 0
+        if new.dropped_tokens(at) and before - now > tolerance + ROUNDING:
+            yield change(kind="utilisation", before=before, now=now)
+        for kind, before, now in _times(old, new, at) if time_tolerance is not None else ():
+            if now > before * (1 + (time_tolerance or 0)):
+                yield change(kind=kind, before=before, now=now)
 
 
-def _less_kept(
-    old: Element, new: Element | None, at: int, tolerance: float, sweep: Sweep
-) -> Iterator[Change]:
-    before = old.kept_share(at) or 0
-    now = (new.kept_share(at) or 0) if new else 0
-    kind: Kind = "kept" if now else "lost"
-    if before and (not now or before - now > tolerance + ROUNDING):
-        yield Change(
-            kind=kind,
-            model=sweep.model,
-            budget=sweep.points[at].budget,
-            element=old.path,
-            before=before,
-            now=now,
-        )
-
-
-def _slower(old: Sweep, new: Sweep, at: int, tolerance: float) -> Iterator[Change]:
+def _times(old: Sweep, new: Sweep, at: int) -> Iterator[tuple[Kind, float, float]]:
+    """Yield the times over the floor that both sweeps have at a budget."""
     was, point = old.points[at], new.points[at]
     kinds: tuple[Kind, Kind] = ("cold", "warm")
     for kind, seconds in zip(kinds, ((was.cold, point.cold), (was.warm, point.warm)), strict=True):
         before, now = old.over_floor(seconds[0]), new.over_floor(seconds[1])
-        if before is not None and now is not None and now > before * (1 + tolerance):
-            yield Change(kind=kind, model=new.model, budget=point.budget, before=before, now=now)
+        if before is not None and now is not None:
+            yield kind, before, now
 
 
 def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:

@@ -16,6 +16,10 @@ MAX_BUDGETS = 1_000
 """Budgets of one bench. Each is rendered, so a larger number is most likely a mistake."""
 
 
+MIN_SPACED = 2
+"""Sizes of a range in equal ratios or steps, at least: its two ends."""
+
+
 class InvalidBudgetsError(PromptKitError):
     """Budgets that cannot be parsed, or are too many."""
 
@@ -52,15 +56,16 @@ def check_budgets(budgets: Sequence[object]) -> None:
 
 
 def _range(text: str) -> Iterable[int]:
-    pieces = [piece.strip() for piece in text.split(":")]
-    if len(pieces) != 3:  # noqa: PLR2004  # from, to, how
+    try:
+        start, end, how = (piece.strip() for piece in text.split(":"))
+    except ValueError:
         _refuse(text, "a range must be A:B:log16, A:B:lin16 or A:B:STEP")
-    first, last = _size(pieces[0], text), _size(pieces[1], text)
+    first, last = _size(start, text), _size(end, text)
     if first > last:
         _refuse(text, "the first size of a range must not be larger than the second")
-    spaced = re.fullmatch(r"(log|lin)(\d+)", pieces[2].lower(), re.ASCII)
+    spaced = re.fullmatch(r"(log|lin)(\d+)", how.lower(), re.ASCII)
     if spaced is None:
-        step = _size(pieces[2], text)
+        step = _size(how, text)
         sizes = range(first, last + 1, step)
         if len(sizes) > MAX_BUDGETS:
             _refuse_so_many(text, len(sizes))
@@ -68,7 +73,7 @@ def _range(text: str) -> Iterable[int]:
     if len(spaced[2]) > len(str(MAX_BUDGETS)) or int(spaced[2]) > MAX_BUDGETS:
         _refuse(text, f"these are more than {MAX_BUDGETS:,} budgets")
     number = int(spaced[2])
-    if number < 2:  # noqa: PLR2004  # the two ends
+    if number < MIN_SPACED:
         _refuse(text, f"{spaced[1]} needs at least 2 sizes, because both ends are included")
     if spaced[1] == "lin":
         return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -17,7 +18,7 @@ from promptkit.bench.sweep import PATH_SEPARATOR
 from promptkit.errors import PromptKitError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -54,30 +55,122 @@ def draw_run(run: Run, suffix: str) -> bytes:
 
     The same run gives the same bytes with the same version of matplotlib.
     """
+    return draw_picture(lambda: build_figure(run), suffix, lambda svg: format_run(run, svg))
+
+
+def draw_picture(figure: Callable[[], Figure], suffix: str, page: Callable[[str], str]) -> bytes:
+    """Return a figure as the content of a picture file. Raises PlotError.
+
+    Args:
+        figure: Builds the figure, in the style of all pictures.
+        suffix: The format: `.svg`, `.png` or `.html`.
+        page: Returns the HTML page of an SVG drawing.
+    """
     check_drawable(suffix)
     import matplotlib as mpl
 
-    same = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
-    with same, warnings.catch_warnings():
+    style = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
+    file = io.BytesIO()
+    with style, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # characters that the font lacks are drawn as boxes
-        figure = build_figure(run)
-        if suffix == ".html":
-            from promptkit.bench.html_report import render_page
-
-            return render_page(run, _svg(figure)).encode("ascii", "xmlcharrefreplace")
-        return _svg(figure).encode() if suffix == ".svg" else _png(figure)
-
-
-def _svg(figure: Figure) -> str:
-    file = io.BytesIO()
-    figure.savefig(file, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    return add_dark_mode(file.getvalue().decode())
+        if suffix == ".png":
+            figure().savefig(file, format="png", dpi=DPI, bbox_inches="tight")
+            return file.getvalue()
+        figure().savefig(file, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    svg = add_dark_mode(file.getvalue().decode())
+    return svg.encode() if suffix == ".svg" else page(svg).encode("ascii", "xmlcharrefreplace")
 
 
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight")
-    return file.getvalue()
+class Table(NamedTuple):
+    """A table of a page."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+
+
+class Section(NamedTuple):
+    """A heading of a page with the tables below it."""
+
+    title: str
+    tables: Sequence[Table]
+    note: str = ""
+
+
+def format_page(title: str, svg: str, *, label: str, sections: Sequence[Section]) -> str:
+    """Return a self-contained HTML page without scripts.
+
+    All texts are escaped; `svg` is inserted as it is, with `label` as its description.
+    """
+    from jinja2 import Environment
+
+    template = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(template)
+    return page.render(title=title, svg=svg, label=label, sections=sections)
+
+
+def format_run(run: Run, svg: str) -> str:
+    """Return the page of a run: the drawing, and the same figures as tables for screen readers and for copying."""
+    return format_page(
+        run.target,
+        svg,
+        label="Kept share of each element, and curves. The tables contain the same figures.",
+        sections=[_describe_sweep(sweep) for sweep in run.sweeps],
+    )
+
+
+def _describe_sweep(sweep: Sweep) -> Section:
+    title = f"{sweep.model} ({sweep.tokenizer})" if sweep.model else sweep.tokenizer
+    budgets = [f"{point.budget:,}" for point in sweep.points]
+    timed = bool(sweep.floor)
+    points = [
+        (budget, f"needs {point.required:,}")
+        if point.required is not None
+        else (
+            budget,
+            f"{point.used:,}",
+            f"{point.utilisation or 0:.0%}",
+            f"{point.removed:,}",
+            f"{sweep.dropped_tokens(at):,}",
+            f"{point.stable_prefix:,}",
+            *(_format_time(sweep, seconds) for seconds in (point.cold, point.warm) if timed),
+        )
+        for at, (budget, point) in enumerate(zip(budgets, sweep.points, strict=True))
+    ]
+    head = (
+        "budget",
+        "used",
+        "filled",
+        "elements removed",
+        "tokens dropped",
+        "stable prefix",
+        *(("cold", "warm") if timed else ()),
+    )
+    kept = [
+        (
+            element.path,
+            f"{element.whole:,}",
+            *("" if kept is None else f"{kept:,}" for kept in element.kept),
+        )
+        for element in sweep.elements
+    ]
+    return Section(
+        title=title,
+        note=f"{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget.",
+        tables=[
+            Table(head, points, "Figures at each budget"),
+            Table(("element", "tokens", *budgets), kept, "Tokens kept of each element"),
+        ],
+    )
+
+
+def _format_time(sweep: Sweep, seconds: float | None) -> str:
+    ratio = sweep.over_floor(seconds)
+    return (
+        ""
+        if seconds is None
+        else f"{seconds * 1000:,.1f} ms" + (f" ({ratio:.2f}x)" if ratio else "")
+    )
 
 
 DARK_COLOURS = {

@@ -8,7 +8,7 @@ changes are easy to review.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -132,7 +132,6 @@ SCHEMA = 1
 """The version of the file format."""
 
 Value: TypeAlias = "dict[str, Value] | list[Value] | tuple[Value, ...] | str | int | float | None"
-Fields: TypeAlias = "dict[str, Value]"
 
 LEVELS = 4
 """Levels of lists and objects whose items begin new lines: the run, its sweeps, a sweep, its
@@ -151,11 +150,10 @@ def run_to_json(run: Run) -> str:
 
     Of fields that are None, only `model` is written.
     """
-    fields = attrs.asdict(
+    fields: dict[str, Value] = attrs.asdict(
         run, filter=lambda field, value: value is not None or field.name == "model"
     )
-    # a run holds nothing but these
-    return f"{_lines({'schema': SCHEMA, **cast('Fields', fields)}, 0)}\n"
+    return f"{_lines({'schema': SCHEMA, **fields}, 0)}\n"
 
 
 def read_run(path: Path) -> Run:

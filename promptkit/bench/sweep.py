@@ -10,12 +10,12 @@ import gc
 import platform
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from statistics import median
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
@@ -30,85 +30,11 @@ from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
     from promptkit.elements.element import Child
     from promptkit.messages import Message
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
-
-Stages: TypeAlias = "Callable[[], Sequence[Callable[[], object]]]"
-"""Prepares something, untimed, and returns the calls to time, one after the other."""
-
-
-@attrs.frozen(kw_only=True)
-class Times:
-    """Medians in seconds of processor time.
-
-    Waiting for a busy machine, or for data that a component loads, is not counted.
-    """
-
-    floor: float
-    """Tokenising every text once with an empty tokenizer cache."""
-    cold: Mapping[int, float]
-    """Budget → the first render with a new Renderer and an empty tokenizer cache."""
-    warm: Mapping[int, float]
-    """Budget → the next render of the same prompt with the same Renderer."""
-
-
-def measure_times(*, repeat: int, floor: Stages, renders: Mapping[int, Stages]) -> Times:
-    """Time the floor (one stage) and the render of each budget (two stages, cold and warm), each `repeat` times.
-
-    Each round times everything once, so that a machine that slows down affects all cases alike.
-    Every other round runs backwards.
-    """
-    floors: list[float] = []
-    cold: dict[int, list[float]] = {budget: [] for budget in renders}
-    warm: dict[int, list[float]] = {budget: [] for budget in renders}
-    with _pause_gc():
-        for number in range(repeat):
-            floors += _seconds(floor)
-            for budget in sorted(renders, reverse=bool(number % 2)):
-                first, again = _seconds(renders[budget])
-                cold[budget].append(first)
-                warm[budget].append(again)
-    return Times(floor=_median(floors), cold=_medians(cold), warm=_medians(warm))
-
-
-@contextmanager
-def _pause_gc() -> Generator[None]:
-    """Turn off the garbage collector, and exclude existing objects from later collections."""
-    was_on = gc.isenabled()
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if was_on:
-            gc.enable()
-
-
-def _seconds(stages: Stages) -> list[float]:
-    seconds: list[float] = []
-    for stage in stages():
-        start = time.process_time()
-        result = stage()
-        seconds.append(time.process_time() - start)
-        del result  # freeing a large tree takes time, which must not be part of the next stage
-    gc.collect()
-    return seconds
-
-
-def _medians(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    return {budget: _median(seconds) for budget, seconds in times.items()}
-
-
-def _median(seconds: Sequence[float]) -> float:
-    return round(median(seconds), 7)  # the clock is not more precise
-
 
 PATH_SEPARATOR = " > "
 """Separates the steps of an element path."""
@@ -305,24 +231,66 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
 def _timed(
     prompt: Child, model: str | None, texts: Sequence[str], points: Sequence[Point], repeat: int
 ) -> tuple[float, list[Point]]:
-    """Return the floor, and the points with their times."""
+    """Return the floor, and the points with their times: medians in seconds of processor time.
 
-    def floor() -> Sequence[Callable[[], object]]:
-        count = _create_tokenizer(model).count
-        return (lambda: [count(text) for text in texts],)
-
-    def renders(budget: int) -> Sequence[Callable[[], object]]:
-        renderer = Renderer(budget=budget, model=model, tokenizer=_create_tokenizer(model))
-        return (lambda: renderer.render(prompt),) * 2
-
-    budgets = [point.budget for point in points if point.required is None]
-    times = measure_times(
-        repeat=repeat, floor=floor, renders={budget: partial(renders, budget) for budget in budgets}
-    )
-    return times.floor, [
-        attrs.evolve(point, cold=times.cold.get(point.budget), warm=times.warm.get(point.budget))
+    Waiting for a busy machine, or for data that a component loads, is not counted. Each round times
+    everything once, so that a machine that slows down affects all cases alike. Every other round
+    runs backwards.
+    """
+    floors: list[float] = []
+    rounds: dict[int, list[tuple[float, float]]] = {
+        point.budget: [] for point in points if point.required is None
+    }
+    with _pause_gc():
+        for number in range(repeat):
+            floors.append(_time(partial(_count_all, texts, _create_tokenizer(model))))
+            gc.collect()
+            for budget in sorted(rounds, reverse=bool(number % 2)):
+                renderer = Renderer(budget=budget, model=model, tokenizer=_create_tokenizer(model))
+                render = partial(renderer.render, prompt)
+                rounds[budget].append((_time(render), _time(render)))
+                gc.collect()
+    times = {
+        budget: [_median(seconds) for seconds in zip(*found, strict=True)]
+        for budget, found in rounds.items()
+    }
+    return _median(floors), [
+        point
+        if point.required is not None
+        else attrs.evolve(point, cold=times[point.budget][0], warm=times[point.budget][1])
         for point in points
     ]
+
+
+@contextmanager
+def _pause_gc() -> Generator[None]:
+    """Turn off the garbage collector, and exclude existing objects from later collections."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_on:
+            gc.enable()
+
+
+def _count_all(texts: Sequence[str], tokenizer: Tokenizer) -> int:
+    return sum(map(tokenizer.count, texts))
+
+
+def _time(stage: Callable[[], object]) -> float:
+    start = time.process_time()
+    result = stage()
+    seconds = time.process_time() - start
+    del result  # freeing a large tree takes time, which must not be part of the next stage
+    return seconds
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return round(median(seconds), 7)  # the clock is not more precise
 
 
 def _create_tokenizer(model: str | None) -> Tokenizer:

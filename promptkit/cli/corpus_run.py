@@ -15,7 +15,7 @@ from promptkit.cli.output.terminal import escape_control_chars
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from promptkit.lab.corpus.job import CorpusJob
+    from promptkit.lab.corpus.jobs import CorpusJob
     from promptkit.lab.corpus.run import CorpusSummary
     from promptkit.messages import Json
 

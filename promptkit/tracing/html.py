@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from promptkit.tracing.page import VIEWER, build_page, describe_part
+from promptkit.tracing.page import VIEWER, build_page, describe_part, values_by_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,32 +94,32 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
         "label": [names[label] for label in labels],
         "placed": _ids_where(items, lambda item: item.label.endswith(f"[{item.position}]")),
         "element": [names[item.element] for item in items],
-        "named": _values_by_id(items, lambda item: item.element_label),
+        "named": values_by_number(items, lambda item: item.element_label),
         "passesOn": _ids_where(items, lambda item: item.passes_on),
         "priority": [_encode_priority(item.priority) for item in items],
         "required": _ids_where(items, lambda item: item.required),
         "fallback": _ids_where(items, lambda item: item.fallback),
-        "since": _values_by_id(items, lambda item: item.since or None),
+        "since": values_by_number(items, lambda item: item.since or None),
         "until": [item.until for item in items],
         "tokens": [item.tokens for item in items],
-        "budget": _values_by_id(items, lambda item: item.budget),
-        "used": _values_by_id(items, lambda item: item.used),
-        "limit": _values_by_id(items, lambda item: item.limit),
-        "reserve": _values_by_id(items, lambda item: item.reserve or None),
-        "seconds": _values_by_id(
+        "budget": values_by_number(items, lambda item: item.budget),
+        "used": values_by_number(items, lambda item: item.used),
+        "limit": values_by_number(items, lambda item: item.limit),
+        "reserve": values_by_number(items, lambda item: item.reserve or None),
+        "seconds": values_by_number(
             items, lambda item: None if item.seconds is None else round(item.seconds, 7)
         ),
-        "role": _values_by_id(items, lambda item: item.role),
-        "name": _values_by_id(items, lambda item: item.name),
-        "callId": _values_by_id(items, lambda item: item.call_id),
-        "calls": _values_by_id(
+        "role": values_by_number(items, lambda item: item.role),
+        "name": values_by_number(items, lambda item: item.name),
+        "callId": values_by_number(items, lambda item: item.call_id),
+        "calls": values_by_number(
             items,
             lambda item: [[*_build_call_row(item, at)] for at in range(len(item.calls))] or None,
         ),
         "text": [item.text for item in items],
         # Python and JavaScript define white space differently.
         "blank": _ids_where(items, lambda item: item.text is not None and item.text.isspace()),
-        "part": _values_by_id(
+        "part": values_by_number(
             items, lambda item: None if item.part is None else describe_part(item.part)
         ),
         "starts": "".join(_STARTS[item.starts_line] for item in items),
@@ -149,12 +149,6 @@ class _NameTable:
 
 def _ids_where(items: Iterable[TraceItem], test: Callable[[TraceItem], bool]) -> list[int]:
     return [item.id for item in items if test(item)]
-
-
-def _values_by_id(
-    items: Iterable[TraceItem], fact: Callable[[TraceItem], object]
-) -> dict[int, object]:
-    return {item.id: value for item in items if (value := fact(item)) is not None}
 
 
 def _encode_priority(priority: float | None) -> float | None:

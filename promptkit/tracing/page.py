@@ -12,20 +12,21 @@ import json
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
 from promptkit.tokens.images import read_dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.messages import Json
 
 VIEWER = Path(__file__).with_name("viewer")
 """The folder with the scripts, the style sheets and the template of the trace page, some of which
 other pages share."""
+
+T = TypeVar("T")
 
 Facts: TypeAlias = "dict[str, str | int]"
 """The properties of a part that a page shows."""
@@ -44,15 +45,14 @@ def build_page(
     """Build a page.
 
     Args:
-        template: The Jinja template with places for `title`, `data`, `script`, `style` and the
-            hashes of the last two.
+        template: The Jinja template with places for `title`, for `data`, `script` and `style`,
+            which it inserts as they are, and for the hashes of the last two.
         scripts: The parts of the script, each after the parts that it uses.
         styles: The style sheets, in order.
         data: The data as JSON values. The page gets the title with them.
         title: The title of the page.
     """
     from jinja2 import Environment
-    from markupsafe import Markup
 
     script = (
         "(() => {\n'use strict';\n"
@@ -67,12 +67,17 @@ def build_page(
     )
     return page.render(
         title=title,
-        data=Markup(_dump_json({**data, "title": title})),  # noqa: S704  # _dump_json escapes `<`
-        script=Markup(script),  # noqa: S704  # a file of this package
-        style=Markup(style),  # noqa: S704  # a file of this package
+        data=_dump_json({**data, "title": title}),
+        script=script,
+        style=style,
         script_hash=_hash_for_csp(script),
         style_hash=_hash_for_csp(style),
     )
+
+
+def values_by_number(items: Sequence[T], fact: Callable[[T], object]) -> dict[int, object]:
+    """Return a column of a page that most items have no value in: the values by the items' numbers."""
+    return {number: value for number, item in enumerate(items) if (value := fact(item)) is not None}
 
 
 def _dump_json(data: Mapping[str, object]) -> str:
@@ -97,7 +102,7 @@ def describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
                 "kind": "image",
                 "type": part.media_type,
                 "detail": part.detail,
-                "size": f"{size[0]}×{size[1]}" if size else None,  # noqa: RUF001  # the sign between two sizes
+                "size": "\N{MULTIPLICATION SIGN}".join(map(str, size)) if size else None,
             }
             facts |= _describe_data_url(url) if url[:5].lower() == "data:" else {"url": url}
         case DocumentPart():

@@ -12,6 +12,7 @@ from promptkit.lab.replay.request_log import (
     LogMessages,
     RequestLogger,
 )
+from promptkit.lab.replay.simulate import SentRequest
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry
@@ -123,15 +124,8 @@ def long_log(requests: int, *, window: int = 60) -> ConversationLog:
         billed = BilledTokens(
             input_tokens=20 + sum(messages.all[each].tokens for each in shown), output_tokens=10
         )
-        logger.add(
-            shown,
-            reply=2 * number + 1,
-            time=None,
-            billed=billed,
-            summaries_billed=BilledTokens(),
-            checkpoint=checkpoint,
-            simulated=True,
-        )
+        request = SentRequest(reply=2 * number + 1, billed=billed, checkpoint=checkpoint)
+        logger.add(shown, request, simulated=True)
         shown.append(2 * number + 1)
     log = logger.finish(RECORDED, BilledTokens())
     return ConversationLog(

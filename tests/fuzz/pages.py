@@ -10,7 +10,7 @@ import attrs
 from hypothesis import strategies as st
 
 from promptkit import Group, SystemMessage, TextChunk, UserMessage, render
-from promptkit.bench.html_report import render_page
+from promptkit.bench.plot import format_run
 from promptkit.bench.results import Element
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.codex import Codex, codex
@@ -97,7 +97,7 @@ def _bench_page(text: str) -> str:
         tokenizer=text,
         elements=(Element(path=text, whole=10, kept=(None, 0, 5)),),
     )
-    return render_page(attrs.evolve(run_of(sweep), target=text), "<svg></svg>")
+    return format_run(attrs.evolve(run_of(sweep), target=text), "<svg></svg>")
 
 
 def _check_pages(case: bytes) -> None:

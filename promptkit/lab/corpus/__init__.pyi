@@ -1,6 +1,11 @@
 from .inputs import find_root as find_root, is_pattern as is_pattern, list_inputs as list_inputs
-from .job import CorpusJob as CorpusJob, FileRows as FileRows
-from .jobs import FitJob as FitJob, ImportJob as ImportJob, ReplayJob as ReplayJob
+from .jobs import (
+    CorpusJob as CorpusJob,
+    FileRows as FileRows,
+    FitJob as FitJob,
+    ImportJob as ImportJob,
+    ReplayJob as ReplayJob,
+)
 from .run import CorpusSummary as CorpusSummary, find_state as find_state, run_job as run_job
 from .state import CorpusError as CorpusError
 

@@ -1,9 +1,12 @@
-"""The jobs that the command line runs over many files: replay, fit and import."""
+"""What a job is, and the jobs that the command line runs over many files: replay, fit and import.
+
+Jobs and what they return are values that other processes receive and send.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import quote
 
 import attrs
@@ -11,13 +14,17 @@ import cattrs
 
 from promptkit.errors import PromptKitError, TranscriptWriteError
 from promptkit.fitting.fit import fit, format_ranges
-from promptkit.lab.corpus.job import FileRows
 from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
 from promptkit.lab.recordings.importing import AUTO, import_recording, read_recording
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.replay.recordings import read_recordings
+from promptkit.lab.replay.recordings import Recording, read_recordings
 from promptkit.lab.replay.results import FileResult, result_rows
-from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.lab.replay.runner import (
+    ReplayOptions,
+    hash_recording,
+    replay_conversations,
+    sum_results,
+)
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.stores.addresses import is_url, open_store
@@ -25,9 +32,30 @@ from promptkit.wire.anthropic import tools_to_anthropic
 from promptkit.wire.chat import tools_to_chat
 
 if TYPE_CHECKING:
-    from promptkit.lab.replay.recordings import Recording
-    from promptkit.lab.replay.runner import ReplayOptions
+    from collections.abc import Mapping, Sequence
+
     from promptkit.messages import Json
+
+
+@attrs.frozen(kw_only=True)
+class FileRows:
+    """The rows of a file, and what is added up over all files."""
+
+    rows: Sequence[Mapping[str, object]] = ()
+    """Rows of the output. Their values are JSON. A row with an `error` tells why there is no
+    other."""
+    totals: Json = None
+
+
+class CorpusJob(Protocol):
+    """Works on the files of a corpus, one at a time.
+
+    A frozen value that can be pickled; its `repr` tells one job from another.
+    """
+
+    def run(self, file: str) -> FileRows:
+        """Work on a file. An exception becomes a row with the file's name and an `error`."""
+        ...
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ import json
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from promptkit.files import write_output
 from promptkit.lab.corpus.state import CorpusError
@@ -15,7 +15,6 @@ from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import BinaryIO
 
 ROWS_PER_GROUP = 10_000
 """Rows of Parquet that are in memory at the same time, and together in the file."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.errors import PromptKitError
 from promptkit.lab.corpus.inputs import is_pattern, list_inputs
-from promptkit.lab.corpus.job import outcome_of_failure, run_files
 from promptkit.lab.corpus.output import check_output, write_rows
-from promptkit.lab.corpus.state import CorpusError, open_state
+from promptkit.lab.corpus.state import CorpusError, FileOutcome, RunState, open_state
 from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
 from promptkit.lab.replay.results import describe_failure
@@ -23,11 +23,10 @@ from promptkit.lab.replay.runner import LOST_WORKER
 from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
-    from promptkit.lab.corpus.job import CorpusJob, FileOutcome
-    from promptkit.lab.corpus.state import RunState
+    from promptkit.lab.corpus.jobs import CorpusJob
     from promptkit.messages import Json
 
 MAX_CHUNK = 32
@@ -165,14 +164,42 @@ def _work(
             numbers[index] = number, name
             yield name
 
-    for index, result in run_each(engine, partial(run_files, job), read_names(), chunk=chunk):
+    for index, result in run_each(engine, partial(_run_files, job), read_names(), chunk=chunk):
         number, name = numbers.pop(index)
         run.save(
             number,
-            outcome_of_failure(name, LOST_WORKER) if isinstance(result, LostItem) else result,
+            _describe_failed(name, LOST_WORKER) if isinstance(result, LostItem) else result,
         )
         done += 1
         tell(done, total)
+
+
+def _run_files(job: CorpusJob, files: tuple[str, ...]) -> list[FileOutcome]:
+    """Work on files, one after the other. This is what a worker runs."""
+    return [_run(job, file) for file in files]
+
+
+def _run(job: CorpusJob, file: str) -> FileOutcome:
+    try:
+        result = job.run(file)
+    except PromptKitError as error:
+        return _describe_failed(file, str(error))
+    except Exception as error:  # noqa: BLE001  # a defect that one file meets must not cost the others their results
+        return _describe_failed(file, f"{type(error).__name__}: {error}")
+    errors = tuple(str(row["error"]) for row in result.rows if "error" in row)
+    return FileOutcome(
+        lines=b"".join(map(_encode, result.rows)), totals=json.dumps(result.totals), errors=errors
+    )
+
+
+def _describe_failed(file: str, reason: str) -> FileOutcome:
+    """Return what comes of a file that could not be worked on: one row."""
+    reason = " ".join(reason.split())
+    return FileOutcome(lines=_encode({"file": file, "error": reason}), errors=(reason,))
+
+
+def _encode(row: Mapping[str, object]) -> bytes:
+    return json.dumps(row, ensure_ascii=False).encode("utf-8", errors="backslashreplace") + b"\n"
 
 
 def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSummary:

@@ -12,14 +12,14 @@ import os
 import sqlite3
 import stat
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.lab.corpus.job import FileOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -43,6 +43,18 @@ CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT 
 
 class CorpusError(PromptKitError):
     """A run over many files cannot begin, go on, or write its output."""
+
+
+@attrs.frozen(kw_only=True)
+class FileOutcome:
+    """What came of a file, as it is kept until the output is written."""
+
+    lines: bytes
+    """The rows as JSON lines."""
+    totals: str = "null"
+    """JSON."""
+    errors: tuple[str, ...] = ()
+    """A sentence for each row that has an error."""
 
 
 @contextmanager
@@ -75,22 +87,16 @@ def open_state(
     """
     is_new = _create(path)
     try:
-        database = sqlite3.connect(path, timeout=0, isolation_level=None)
-    except sqlite3.Error as error:
-        raise _error_of(path, error) from error
-    try:
-        try:
-            _begin(database, path, identity, inputs, find_target, is_new=is_new)
-            state = RunState(database)
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database:
+            fill = partial(_fill, database, identity, inputs, find_target)
+            _begin(database, path, identity, fill, is_new=is_new)
             try:
-                yield state
+                yield RunState(database)
             finally:
                 if database.in_transaction:
                     database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise _error_of(path, error) from error
-    finally:
-        database.close()
+    except sqlite3.Error as error:
+        raise _error_of(path, error) from error
 
 
 def _create(path: Path) -> bool:
@@ -121,27 +127,21 @@ def _create(path: Path) -> bool:
     return is_new
 
 
-def _begin(  # noqa: PLR0913  # keywords
+def _begin(
     database: sqlite3.Connection,
     path: Path,
     identity: str,
-    inputs: Iterable[Iterable[str]],
-    find_target: Callable[[str], Path | str | None] | None,
+    fill: Callable[[], None],
     *,
     is_new: bool,
 ) -> None:
+    """Take the database for this process alone, and fill it if it is empty."""
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("BEGIN EXCLUSIVE")
-    found = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not found:
-        for statement in _TABLES.strip().split("\n"):
-            database.execute(statement)
-        database.execute("INSERT INTO run VALUES (?)", (identity,))
+    if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         try:
-            _list_files(database, inputs)
-            if find_target is not None:
-                _check_targets(database, find_target)
+            fill()
         except BaseException:
             if is_new:
                 with suppress(OSError):  # a system that keeps open files
@@ -151,6 +151,20 @@ def _begin(  # noqa: PLR0913  # keywords
         problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
         raise CorpusError(problem)
     database.execute("COMMIT")
+
+
+def _fill(
+    database: sqlite3.Connection,
+    identity: str,
+    inputs: Iterable[Iterable[str]],
+    find_target: Callable[[str], Path | str | None] | None,
+) -> None:
+    for statement in _TABLES.strip().split("\n"):
+        database.execute(statement)
+    database.execute("INSERT INTO run VALUES (?)", (identity,))
+    _list_files(database, inputs)
+    if find_target is not None:
+        _check_targets(database, find_target)
 
 
 def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:

@@ -1,4 +1,3 @@
-from .counts import RecordingCounts as RecordingCounts
 from .exporting import (
     encode_transcript as encode_transcript,
     messages_from_entries as messages_from_entries,
@@ -9,6 +8,7 @@ from .importing import (
     AUTO as AUTO,
     FORMATS as FORMATS,
     ImportResult as ImportResult,
+    RecordingCounts as RecordingCounts,
     import_recording as import_recording,
     read_recording as read_recording,
 )

@@ -8,21 +8,18 @@ import attrs
 
 from promptkit.lab.recordings.reading.json_values import dump_json
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
-from promptkit.transcript.log.entries import Checkpoint, Edit, Reset
+from promptkit.transcript.log.entries import Checkpoint, Edit, Entry, Reset
 from promptkit.transcript.log.redaction import redact_json, redact_message
 from promptkit.transcript.log.view import build_view
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
 from promptkit.transcript.stores.jsonl.records import entry_from_json, entry_to_json
-from promptkit.wire.anthropic import to_anthropic
+from promptkit.wire.anthropic import AnthropicRequest, to_anthropic
 from promptkit.wire.chat import to_chat
-from promptkit.wire.parts import parse_arguments
+from promptkit.wire.parts import Payload, WireFormat, parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.wire.anthropic import AnthropicRequest
-    from promptkit.wire.parts import Payload, WireFormat
 
 MEDIA_REFERENCE = "[{name}, shown in the message behind the results]"
 
@@ -86,11 +83,12 @@ def encode_transcript(
     """
     yield encode_header(Header())
     for entry in entries:
-        record = entry_to_json(entry)
-        if redact:
-            record["data"] = redact_json(record["data"], redact)
-            entry = entry_from_json(record)  # noqa: PLW2901  # the same entry without secrets
-        yield encode_batch([entry])
+        yield encode_batch([_redact_entry(entry, redact) if redact else entry])
+
+
+def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:
+    record = entry_to_json(entry)
+    return entry_from_json({**record, "data": redact_json(record["data"], redact)})
 
 
 def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:

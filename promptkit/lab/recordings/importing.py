@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import write_output
-from promptkit.lab.recordings.counts import RecordingCounts, RecordingTotals
 from promptkit.lab.recordings.formats.anthropic import AnthropicFormat
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
@@ -22,9 +22,20 @@ from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
-from promptkit.lab.recordings.reading.format import Batch, read_head
+from promptkit.lab.recordings.reading.format import Batch, RecordingFormat, read_head
+from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.recordings.reading.source import open_source
+from promptkit.lab.recordings.reading.source import RecordingSource, open_source
+from promptkit.messages import ImagePart, Message, OpaquePart
+from promptkit.tools import is_error_result
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    CustomEntry,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    Observation,
+)
 from promptkit.transcript.stores.addresses import (
     create_conversation,
     is_conversation,
@@ -36,12 +47,8 @@ from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from promptkit.lab.recordings.reading.format import RecordingFormat
-    from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import Entry
 
 FORMATS: dict[str, RecordingFormat] = {
     recording_format.name: recording_format
@@ -66,6 +73,47 @@ AUTO = "auto"
 
 MAX_LISTED_PROBLEMS = 20
 """Problems of each kind that an import reports one by one."""
+
+
+THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning", "thought"})
+"""The types of opaque parts that hold a model's thinking."""
+
+CALLED, REPEATED, ANSWERED = 1, 2, 4
+"""What is known of a tool call id, as bits: a call has it, several calls have it, a tool result has
+it."""
+
+
+@attrs.frozen(kw_only=True)
+class RecordingCounts:
+    """The counts of a recording. docs/importing.md explains each of them."""
+
+    conversations: int = 0
+    """Conversations in the recording."""
+    messages: int = 0
+    """Messages as the recording counts them."""
+    tool_calls: int = 0
+    """Tool calls."""
+    tool_results: int = 0
+    """Tool results."""
+    unanswered: int = 0
+    """Tool call ids without a result."""
+    orphaned: int = 0
+    """Ids of tool results without a call."""
+    repeated_ids: int = 0
+    """Ids that several tool calls of one conversation have."""
+    images: int = 0
+    """Images in messages."""
+    thinking: int = 0
+    """Parts with a model's thinking."""
+    compactions: int = 0
+    """Checkpoints."""
+    tool_errors: int = 0
+    """Tool results that are marked as errors."""
+    attachments: int = 0
+    """What the recording has beside its messages, and the model was shown: attachments, queued
+    commands, last answers of subagents."""
+    skipped_lines: int = 0
+    """Lines that could not be read."""
 
 
 @attrs.frozen(kw_only=True)
@@ -120,17 +168,17 @@ def import_recording(
 
     >>> import_recording(Path("session.jsonl"), Path("talk.jsonl")).counts.messages
     """
-    recording = _Import(path, format_name, progress)
+    totals = RecordingTotals()
+    entries = totals.read_entries(read_recording(path, format_name=format_name, progress=progress))
     if out is None:
-        for _ in recording.read_entries():
-            pass
-        return recording.result
+        deque(entries, maxlen=0)
+        return totals.result
     if isinstance(out, str) and is_url(out):
         if overwrite:
             problem = "--force replaces files, and no conversation: write another id after the #."
             raise TranscriptWriteError(problem, file=out)
-        create_conversation(out, list(recording.read_entries()))
-        return recording.result
+        create_conversation(out, list(entries))
+        return totals.result
     out = Path(out)
     special = out.exists() and not (out.is_file() or out.is_dir())
     if out.exists() and not overwrite and not special:
@@ -143,7 +191,7 @@ def import_recording(
 
     def write(file: BinaryIO) -> None:
         file.write(encode_header(Header()))
-        file.writelines(encode_batch([entry]) for entry in recording.read_entries())
+        file.writelines(encode_batch([entry]) for entry in entries)
 
     # A device, such as /dev/null, has no other writers, and no lock file can be created beside it.
     with nullcontext() if special else store.lock():
@@ -152,43 +200,90 @@ def import_recording(
         except OSError as error:
             problem = f"nothing was written: {error.strerror}."
             raise TranscriptWriteError(problem, file=str(out)) from error
-    return recording.result
+    return totals.result
 
 
-class _Import:
-    """One import: the lines of the transcript, counted while they are written."""
+class RecordingTotals:
+    """Add up what the batches of a recording hold. Keeps only tool call ids in memory."""
 
-    def __init__(
-        self, path: Path | str, format_name: str, progress: Callable[[int, int], None] | None
-    ) -> None:
-        self._batches = read_recording(path, format_name=format_name, progress=progress)
-        self._totals = RecordingTotals()
+    def __init__(self) -> None:
         self._format_name = ""
+        self._figures: Counter[str] = Counter()
+        self._calls: dict[tuple[str, str], int] = {}
+        self._kept: Counter[str] = Counter()
+        self._entries = 0
         self._skipped: list[ReadProblem] = []
         self._relocated: list[ReadProblem] = []
         self._relocated_count = 0
 
-    def read_entries(self) -> Iterator[Entry]:
-        """Yield the entries of the transcript and count the batches on the way."""
-        for recording_format, batch in self._batches:
+    def read_entries(self, batches: Iterable[tuple[RecordingFormat, Batch]]) -> Iterator[Entry]:
+        """Yield the entries of batches, and add them up on the way."""
+        for recording_format, batch in batches:
             self._format_name = recording_format.name
-            self._totals.add(batch)
+            self._figures["conversations"] += batch.conversations
+            self._figures["messages"] += batch.messages
+            self._figures["attachments"] += batch.attachments
+            self._figures["skipped_lines"] += len(batch.skipped)
+            self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
             self._relocated_count += len(batch.relocated)
-            yield from batch.entries
+            for entry in batch.entries:
+                self._add_entry(entry, batch.call_id_scope)
+                yield entry
 
     @property
     def result(self) -> ImportResult:
+        """The totals of all batches that were read."""
         return ImportResult(
             format=self._format_name,
-            counts=self._totals.result,
-            entries=self._totals.entries,
-            kept_by_name=self._totals.kept_by_name,
+            counts=self._counts,
+            entries=self._entries,
+            kept_by_name=dict(self._kept.most_common()),
             skipped=tuple(self._skipped),
             relocated=tuple(self._relocated),
             relocated_count=self._relocated_count,
         )
+
+    @property
+    def _counts(self) -> RecordingCounts:
+        states = Counter(self._calls.values())
+        return RecordingCounts(
+            **self._figures,
+            unanswered=sum(
+                count for state, count in states.items() if state & CALLED and not state & ANSWERED
+            ),
+            orphaned=states[ANSWERED],
+            repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+        )
+
+    def _add_entry(self, entry: Entry, scope: str) -> None:
+        match entry.payload:
+            case MessageEntry(message=message) | CustomMessage(message=message):
+                self._add_message(message, scope)
+            case Checkpoint():
+                self._figures["compactions"] += 1
+            case CustomEntry(name=name) | Observation(name=name):
+                self._kept[name] += 1
+            case _:
+                pass
+
+    def _add_message(self, message: Message, scope: str) -> None:
+        for part in message.content:
+            self._figures["images"] += isinstance(part, ImagePart)
+            if isinstance(part, OpaquePart):
+                self._figures["thinking"] += (
+                    as_text(as_object(part.value).get("type")) in THINKING_TYPES
+                )
+        self._figures["tool_calls"] += len(message.tool_calls)
+        for call in message.tool_calls:
+            state = self._calls.get((scope, call.id), 0)
+            self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
+        if message.role == "tool":
+            self._figures["tool_results"] += 1
+            self._figures["tool_errors"] += is_error_result(message)
+            key = (scope, message.tool_call_id or "")
+            self._calls[key] = self._calls.get(key, 0) | ANSWERED
 
 
 def read_recording(

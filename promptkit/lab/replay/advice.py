@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.replay.results import PolicyResult, ReplayTotals, price_totals
+from promptkit.lab.replay.runner import ReplayOptions, sum_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.lab.replay.results import FileResult
-    from promptkit.lab.replay.runner import ReplayOptions
+    from promptkit.lab.replay.results import FileResult, PolicyResult
 
 DEFAULT = "vscode"
 """The default preset of sessions."""
@@ -124,10 +123,8 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
         conversations: The result of each conversation under each of `CANDIDATES`, in their order.
         options: The options of the replay.
     """
-    totals = {
-        name: _add_up([conversation.policies[at] for conversation in conversations], name, options)
-        for at, name in enumerate(CANDIDATES)
-    }
+    chosen = attrs.evolve(options, policies=CANDIDATES)
+    totals = {each.policy: each for each in sum_results(conversations, chosen, file="").policies}
     default = totals[DEFAULT]
     allowed = [result for result in totals.values() if _is_allowed(result, default)]
     best = min(allowed, key=lambda result: result.price_with_lookups)
@@ -154,14 +151,6 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
         default_facts=default.uses_present_share,
         compacted=compacted,
         lookups=options.lookups,
-    )
-
-
-def _add_up(results: Sequence[PolicyResult], name: str, options: ReplayOptions) -> PolicyResult:
-    totals = sum((result.totals for result in results), ReplayTotals())
-    one_hour_cache = options.rules.cache == "anthropic-1h"
-    return price_totals(
-        name, totals, options.price, one_hour_cache=one_hour_cache, lookups=options.lookups
     )
 
 

@@ -8,41 +8,32 @@ import attrs
 
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings.importing import read_recording
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.prompt_cache import cache_rule_for, create_cache
-from promptkit.lab.replay.recordings import (
-    read_reported_tokens,
-    recording_from_messages,
-    tools_from_entry,
-)
+from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.request_log import (
     ConversationLog,
     CountedMessageFinder,
     LoggedMessage,
     LogMessages,
+    RequestLog,
     RequestLogger,
 )
 from promptkit.lab.replay.runner import hash_recording
-from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.pairing import pair_tool_calls
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens, PriceError
-from promptkit.transcript.log.entries import Checkpoint, MessageEntry, Reset
-from promptkit.transcript.log.view import ViewBuilder
+from promptkit.tokens.prices import BilledTokens, Price, PriceError, Prices
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, Reset
+from promptkit.transcript.log.view import ViewBuilder, ViewItem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.lab.replay.request_log import RequestLog
-    from promptkit.lab.replay.simulate import SimulatedRequest
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.tokens.prices import Price, Prices
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.view import ViewItem
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -82,7 +73,7 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
         UnknownPolicyError: There is no policy with one of the names.
     """
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
-    tree = _Branches(entries)
+    tree = Branches(entries)
     branch = len(tree.leaves) if options.branch is None else options.branch
     if not tree.leaves:
         problem = f"{file}: there is no message in it."
@@ -90,63 +81,14 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
     if not 1 <= branch <= len(tree.leaves):
         problem = f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
         raise TranscriptError(problem)
-    path = tree.path_to(tree.leaves[branch - 1])
+    leaf = tree.leaves[branch - 1]
     log = log_path(
-        path,
+        tree.path_to(leaf),
         options,
-        tools=tree.tools_of(path[0]),
-        seed=f"{hash_recording(file)}:{tree.number_of(tree.leaves[branch - 1])}",
+        tools=tree.tools_of(leaf),
+        seed=f"{hash_recording(file)}:{tree.number_of(leaf)}",
     )
     return attrs.evolve(log, branch=branch, branches=len(tree.leaves))
-
-
-class _Branches:
-    """The branches of a transcript, in the order in which they ended.
-
-    One that is only the beginning of another does not count.
-    """
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._roots: dict[str, str] = {}
-        self._tools: dict[str, tuple[ToolDefinition, ...]] = {}
-        last: dict[str, str | None] = {}
-        leaves: dict[str, None] = {}
-        for entry in entries:
-            parent = entry.parent_id if entry.parent_id in self._entries else None
-            if entry.id in self._entries:
-                continue
-            self._entries[entry.id] = entry
-            root = self._roots[entry.id] = entry.id if parent is None else self._roots[parent]
-            if tools := tools_from_entry(entry):
-                self._tools[root] = tools
-            last[entry.id] = before = None if parent is None else last[parent]
-            if entry.message is not None:
-                last[entry.id] = entry.id
-                leaves[entry.id] = None
-                if before is not None:
-                    leaves.pop(before, None)
-        self.leaves = list(leaves)
-
-    def number_of(self, leaf: str) -> int:
-        """Return the number of a branch's conversation, as `Recording.conversation`."""
-        numbers: dict[str, int] = {}
-        for each in self.leaves:
-            numbers.setdefault(self._roots[each], len(numbers))
-        return numbers[self._roots[leaf]]
-
-    def path_to(self, leaf: str) -> list[Entry]:
-        """Return the entries from the first one to a leaf."""
-        path: list[Entry] = []
-        at: str | None = leaf
-        while at in self._entries:
-            path.append(self._entries[at])
-            at = self._entries[at].parent_id
-        return path[::-1]
-
-    def tools_of(self, root: Entry) -> tuple[ToolDefinition, ...]:
-        """Return the tool definitions that were recorded for a conversation."""
-        return self._tools.get(root.id, ())
 
 
 def log_path(
@@ -248,38 +190,29 @@ class _Logger:
             limit=self._budget.limit,
         )
 
-    def _create_logger(self, system: Sequence[Message]) -> RequestLogger:
+    def _count_overhead(self, system: Sequence[Message]) -> int:
         text = system[0].text if system else False
-        overhead = self._tokenizer.count_overhead(self._tools, system=text).tokens
-        return RequestLogger(self._messages, request_tokens=overhead, price=self._price)
+        return self._tokenizer.count_overhead(self._tools, system=text).tokens
 
     def _log_replay(self, name: str) -> RequestLog:
         """Log what a policy would have sent."""
         policy = find_policy(name)
-        times = [(message, entry.time if entry.time > 0 else None) for entry, message in self._said]
-        reported = [read_reported_tokens(entry.payload) for entry, _ in self._said]
-        recording = recording_from_messages(times, reported=reported, tools=self._tools)
-        places = pair_tool_calls([message for message, _ in times]).sources[len(recording.system) :]
+        recording = recording_from_path(self._said, tools=self._tools)
+        places = pair_tool_calls([message for _, message in self._said]).sources
         window = self._budget.window
         rules = ReplayRules(
             model=self._model,
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
         )
-        logger = self._create_logger(recording.system)
+        overhead = self._count_overhead(recording.system)
+        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         finder = CountedMessageFinder(self._messages, self._numbers)
 
-        def on_request(request: SimulatedRequest) -> None:
-            reply = places[request.reply]
-            logger.add(
-                finder.find(request.messages, reply, checkpoint=request.checkpoint),
-                reply=reply,
-                time=self._messages.all[reply - 1].time if reply else None,
-                billed=request.billed,
-                summaries_billed=request.summaries_billed,
-                checkpoint=request.checkpoint,
-                simulated=True,
-            )
+        def on_request(request: SentRequest) -> None:
+            reply = places[len(recording.system) + request.reply]
+            shown = finder.find(request.messages, reply, checkpoint=request.checkpoint)
+            logger.add(shown, attrs.evolve(request, reply=reply), simulated=True)
 
         result = Simulation(recording, rules, counts=self._counts).run(
             policy, seed=self._seed, on_request=on_request
@@ -289,12 +222,10 @@ class _Logger:
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
         system = [message for _, message in self._said if message.role == "system"]
-        logger = self._create_logger(system)
+        overhead = self._count_overhead(system)
+        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = create_cache(self._cache_rule)
-        request_tokens = self._tokenizer.count_overhead(
-            self._tools, system=system[0].text if system else False
-        ).tokens
+        cache = PromptCache(self._cache_rule)
         simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
         summaries = BilledTokens()
         checkpoint = False
@@ -313,18 +244,17 @@ class _Logger:
                 shown, counts = recorded.at(at)
                 usage = _recorded_usage(entry)
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
-                simulated = cache.send(request_tokens, counts, now) if simulates else BilledTokens()
-                logger.add(
-                    shown,
+                billed = attrs.evolve(
+                    cache.send(overhead, counts, now) if simulates else BilledTokens(),
+                    output_tokens=self._messages.all[reply].tokens,
+                )
+                request = SentRequest(
                     reply=reply,
-                    time=self._messages.all[reply - 1].time,
-                    billed=attrs.evolve(simulated, output_tokens=self._messages.all[reply].tokens)
-                    if usage is None
-                    else _bill(usage),
+                    billed=billed if usage is None else _bill(usage),
                     summaries_billed=summaries,
                     checkpoint=checkpoint,
-                    simulated=usage is None,
                 )
+                logger.add(shown, request, simulated=usage is None)
                 checkpoint = False
         return logger.finish(RECORDED, summaries)
 

@@ -6,25 +6,18 @@ before, so that the page grows with the length of the conversation and not with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from promptkit.lab.replay.request_log import PARTS
-from promptkit.messages import OpaquePart
-from promptkit.tracing.page import VIEWER, build_page, describe_part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.lab.replay.request_log import (
-        ConversationLog,
-        LoggedMessage,
-        LoggedRequest,
-        RequestLog,
-    )
-    from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart
-    from promptkit.tracing.page import Facts
+from promptkit.lab.replay.request_log import (
+    PARTS,
+    ConversationLog,
+    LoggedMessage,
+    LoggedRequest,
+    RequestLog,
+)
+from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.tracing.page import VIEWER, Facts, build_page, describe_part, values_by_number
 
 CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with
@@ -82,13 +75,13 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
             "kind": "".join(_KINDS[each.kind] for each in messages),
             "tokens": [each.tokens for each in messages],
             "content": [_encode_content(each) for each in messages],
-            "time": _values(messages, lambda each: each.time),
-            "entry": _values(messages, lambda each: each.entry_id),
-            "original": _values(messages, lambda each: each.original),
-            "covers": _values(messages, lambda each: each.covers),
-            "name": _values(messages, lambda each: each.message.name),
-            "callId": _values(messages, lambda each: each.message.tool_call_id),
-            "calls": _values(
+            "time": values_by_number(messages, lambda each: each.time),
+            "entry": values_by_number(messages, lambda each: each.entry_id),
+            "original": values_by_number(messages, lambda each: each.original),
+            "covers": values_by_number(messages, lambda each: each.covers),
+            "name": values_by_number(messages, lambda each: each.message.name),
+            "callId": values_by_number(messages, lambda each: each.message.tool_call_id),
+            "calls": values_by_number(
                 messages,
                 lambda each: (
                     [[call.id, call.name, call.arguments] for call in each.message.tool_calls]
@@ -122,14 +115,6 @@ def _describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpoint
         if text is not None:
             return {"kind": "opaque", "type": str(value.get("type", "text")), "text": text}
     return describe_part(part)
-
-
-def _values(
-    messages: Sequence[LoggedMessage], fact: Callable[[LoggedMessage], object]
-) -> dict[int, object]:
-    return {
-        number: value for number, each in enumerate(messages) if (value := fact(each)) is not None
-    }
 
 
 def _encode_log(log: RequestLog) -> dict[str, object]:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import OpaquePart
+from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.stores.jsonl.records import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
 
 

@@ -21,32 +21,15 @@ import attrs
 
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.tokens.prices import Price
 
 SUMMARY_TOKENS = 1_000
 """Tokens of a summary, as the preset `break_even` aims at."""
-
-
-@attrs.frozen(kw_only=True)
-class HindsightPrices:
-    """What a conversation costs at least, in US dollars."""
-
-    lower_bound: float = 0.0
-    """The replies, each token of the conversation read once, and with each request the cached
-    system messages and tools."""
-    optimum: float = 0.0
-    """The conversation with compactions at the best points."""
-
-    def __add__(self, other: HindsightPrices) -> HindsightPrices:
-        return HindsightPrices(
-            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
-        )
 
 
 @attrs.frozen(kw_only=True)

@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
-import io
-import warnings
-from html import escape
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.bench.plot import PlotError, add_dark_mode, check_drawable, format_size
+from promptkit.bench.plot import (
+    PlotError,
+    Section,
+    Table,
+    check_drawable,
+    draw_picture,
+    format_page,
+    format_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +29,8 @@ if TYPE_CHECKING:
 MAX_FILES = 12
 """Files that one picture can show."""
 
-WIDTH, HEIGHT, DPI = 10.5, 4.2, 160
-"""Width of the picture and height of each file in it, in inches; dots per inch."""
+WIDTH, HEIGHT = 10.5, 4.2
+"""Width of the picture and height of each file in it, in inches."""
 
 MAX_NAME = 60
 """Characters of a file's name in its title."""
@@ -35,19 +40,6 @@ STYLES = ("-", "--", ":")
 
 LIMIT_COLOUR = "#808080"
 """The line of the context window: a grey that is read on white and on black."""
-
-STYLE = """
-:root { color-scheme: light dark; }
-body { margin: 2rem auto; padding: 0 1rem; max-width: 70rem; font: 1rem/1.5 system-ui, sans-serif; }
-figure { margin: 0; padding: 1rem; background: #fff; border-radius: 6px; overflow-x: auto; }
-@media (prefers-color-scheme: dark) { figure { background: #16181d; } }
-figure svg { width: 100%; min-width: 40rem; height: auto; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-thead th { border-bottom: 1px solid; }
-"""
 
 
 def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
@@ -66,24 +58,7 @@ def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
     if len(files) > MAX_FILES:
         message = f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
         raise PlotError(message)
-    import matplotlib as mpl
-
-    fixed_style = mpl.rc_context(
-        {"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9}
-    )
-    with fixed_style, warnings.catch_warnings():
-        # characters of a file name that the font does not have are drawn as boxes
-        warnings.simplefilter("ignore")
-        figure = _create_figure(files)
-        content = io.BytesIO()
-        if suffix == ".png":
-            figure.savefig(content, format="png", dpi=DPI, bbox_inches="tight")
-            return content.getvalue()
-        figure.savefig(content, format="svg", metadata={"Date": None}, bbox_inches="tight")
-    svg = add_dark_mode(content.getvalue().decode())
-    if suffix == ".svg":
-        return svg.encode()
-    return _format_page(files, svg).encode("ascii", "xmlcharrefreplace")
+    return draw_picture(lambda: _create_figure(files), suffix, lambda svg: _format_page(files, svg))
 
 
 def _create_figure(files: Sequence[FileResult]) -> Figure:
@@ -172,21 +147,15 @@ def _draw_policy(
 
 
 def _format_page(files: Sequence[FileResult], svg: str) -> str:
-    drawing = svg[svg.index("<svg") :].replace(
-        "<svg",
-        '<svg role="img" aria-label="Tokens of the requests, and the share of them that was cached; the tables have the figures."',
-        1,
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Replay</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>Replay</h1>\n<figure>\n{drawing}</figure>\n"
-        f"{''.join(map(_format_table, files))}</body>\n</html>\n"
+    return format_page(
+        "Replay",
+        svg,
+        label="Tokens of the requests, and the share of them that was cached; the tables have the figures.",
+        sections=[Section(title=file.file, tables=[_make_table(file)]) for file in files],
     )
 
 
-def _format_table(file: FileResult) -> str:
+def _make_table(file: FileResult) -> Table:
     head = (
         "policy",
         "requests",
@@ -216,9 +185,4 @@ def _format_table(file: FileResult) -> str:
         )
         for each in file.policies
     ]
-    lines = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows
-    )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in head)
-    table = f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table>"
-    return f'<h2>{escape(file.file)}</h2>\n<div class="wide">{table}</div>\n'
+    return Table(head, rows)

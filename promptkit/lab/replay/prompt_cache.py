@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from promptkit.tokens.prices import BilledTokens
 
@@ -40,37 +40,9 @@ MAX_PREFIXES = 100_000
 longest."""
 
 
-class PromptCache(Protocol):
-    """A provider's prompt cache for one conversation."""
-
-    def send(
-        self, request_tokens: int, messages: Sequence[MessageCount], now: float
-    ) -> BilledTokens:
-        """Send a request, and return its billed input tokens.
-
-        Args:
-            request_tokens: Tokens before the messages, such as those of tool definitions. They are
-                the same in every request.
-            messages: The messages of the request.
-            now: The time in seconds. It never decreases.
-        """
-        ...
-
-
 def cache_rule_for(model: str) -> str:
     """Return the name of the cache rule of a model's provider."""
     return "anthropic" if "claude" in model else "openai"
-
-
-def create_cache(rule: str, lifetime: float | None = None) -> PromptCache:
-    """Create an empty cache for one of CACHE_RULES.
-
-    `lifetime` replaces the rule's own, in seconds.
-    """
-    seconds = find_lifetime(rule, lifetime)
-    if rule == "off":
-        return NoCache()
-    return OpenAICache(seconds) if rule == "openai" else AnthropicCache(seconds)
 
 
 def find_lifetime(rule: str, lifetime: float | None = None) -> float:
@@ -97,68 +69,72 @@ def bill_prefix(rule: str, tokens: int, prefix: int) -> BilledTokens:
     )
 
 
-class OpenAICache:
-    """A cache of every prefix that was sent."""
-
-    def __init__(self, lifetime: float) -> None:
-        self._lifetime = lifetime
-        self.prefixes = PrefixTree()
-
-    def send(
-        self, request_tokens: int, messages: Sequence[MessageCount], now: float
-    ) -> BilledTokens:
-        """Read the longest cached prefix from the cache, and write the whole request to it."""
-        nodes, known = self.prefixes.add_path(messages)
-        last_used = self.prefixes.last_used
-        while known and now - last_used.get(nodes[known - 1], -math.inf) > self._lifetime:
-            known -= 1
-        for node in nodes:
-            last_used[node] = now
-        total = request_tokens + sum(message.tokens for message in messages)
-        matched = (
-            request_tokens + sum(message.tokens for message in messages[:known]) if known else 0
-        )
-        return bill_prefix("openai", total, matched)
-
-
 def _round_down(tokens: int) -> int:
     return tokens // PREFIX_STEP * PREFIX_STEP if tokens >= MIN_PREFIX else 0
 
 
-class AnthropicCache:
-    """A cache of the prefixes that ended at a breakpoint.
+class PromptCache:
+    """A provider's prompt cache for one conversation.
 
-    The breakpoints are those that promptkit keeps when there are too many: after the instructions,
-    and at the three newest places where a request ended.
+    OpenAI's has every prefix that was sent, Anthropic's those that ended at a breakpoint. The
+    breakpoints are those that promptkit keeps when there are too many: after the instructions, and
+    at the three newest places where a request ended.
+
+    Args:
+        rule: One of CACHE_RULES.
+        lifetime: Seconds after which an unused prefix leaves the cache. None: as the rule says.
     """
 
-    def __init__(self, lifetime: float) -> None:
-        self._lifetime = lifetime
+    def __init__(self, rule: str, lifetime: float | None = None) -> None:
+        self._rule = rule
+        self._lifetime = find_lifetime(rule, lifetime)
         self.prefixes = PrefixTree()
 
     def send(
         self, request_tokens: int, messages: Sequence[MessageCount], now: float
     ) -> BilledTokens:
-        """Read the longest cached prefix from the cache, and write the rest up to the last breakpoint to it."""
-        nodes, _ = self.prefixes.add_path(messages)
-        sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))[
-            1:
-        ]
-        if not sums or sums[-1] < MIN_PREFIX:
-            return BilledTokens(input_tokens=sums[-1] if sums else request_tokens)
-        breakpoints = find_breakpoints(messages)
-        cached = 0
-        for place in reversed(breakpoints):
-            if (cached_place := self._find_cached(nodes, messages, place, now)) is not None:
-                cached = sums[cached_place]
-                self.prefixes.last_used[nodes[cached_place]] = now
-                break
-        for place in breakpoints:
-            if sums[place] >= MIN_PREFIX:
-                self.prefixes.last_used[nodes[place]] = now
-        return BilledTokens(
-            input_tokens=sums[-1], cached_tokens=cached, written_tokens=sums[-1] - cached
+        """Send a request, and return its billed input tokens.
+
+        Args:
+            request_tokens: Tokens before the messages, such as those of tool definitions. They are
+                the same in every request.
+            messages: The messages of the request.
+            now: The time in seconds. It never decreases.
+        """
+        sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))
+        if self._rule == "off" or not (messages or self._rule == "openai"):
+            return BilledTokens(input_tokens=sums[-1])
+        nodes, known = self.prefixes.add_path(messages)
+        length = (
+            self._use_sent(nodes, known, now)
+            if self._rule == "openai"
+            else self._use_breakpoints(nodes, messages, sums, now)
         )
+        return bill_prefix(self._rule, sums[-1], sums[length] if length else 0)
+
+    def _use_sent(self, nodes: Sequence[int], known: int, now: float) -> int:
+        """Return how many messages are cached as OpenAI does it, and cache the whole request."""
+        last_used = self.prefixes.last_used
+        while known and now - last_used.get(nodes[known - 1], -math.inf) > self._lifetime:
+            known -= 1
+        last_used.update(dict.fromkeys(nodes, now))
+        return known
+
+    def _use_breakpoints(
+        self,
+        nodes: Sequence[int],
+        messages: Sequence[MessageCount],
+        sums: Sequence[int],
+        now: float,
+    ) -> int:
+        """Return how many messages are cached as Anthropic does it, and cache the rest up to the last breakpoint."""
+        breakpoints = find_breakpoints(messages)
+        found = (self._find_cached(nodes, messages, place, now) for place in reversed(breakpoints))
+        cached = next((place for place in found if place is not None), None)
+        used = [place for place in breakpoints if sums[place + 1] >= MIN_PREFIX]
+        used += [] if cached is None else [cached]
+        self.prefixes.last_used.update((nodes[place], now) for place in used)
+        return 0 if cached is None else cached + 1
 
     def _find_cached(
         self, nodes: Sequence[int], messages: Sequence[MessageCount], place: int, now: float
@@ -188,19 +164,6 @@ def find_breakpoints(messages: Sequence[MessageCount]) -> list[int]:
         ):
             places.append(at - 1)
     return sorted({*places, *([system] if system >= 0 else [])})
-
-
-class NoCache:
-    """A cache that never contains anything."""
-
-    def send(
-        self, request_tokens: int, messages: Sequence[MessageCount], now: float
-    ) -> BilledTokens:
-        """Bill the whole request as uncached."""
-        _ = now
-        return BilledTokens(
-            input_tokens=request_tokens + sum(message.tokens for message in messages)
-        )
 
 
 class PrefixTree:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.importing import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
-from promptkit.messages import OpaquePart, ToolDefinition
+from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.transcript.log.entries import MessageEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, Entry, EntryPayload, MessageEntry, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from promptkit.messages import Json, Message, Part
-    from promptkit.transcript.log.entries import Entry, EntryPayload
 
 TOOLS = "tools"
 
@@ -79,53 +76,95 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     edited or reset in the recording are part of it, as they were said. An entry's time of 0 counts
     as unknown. What an earlier branch has, too, is the `shared` part of a branch.
     """
-    messages: list[tuple[Message, float | None, int | None]] = []
-    """Each message with its time, and the index of the message before it on its branch."""
-    reported: list[int] = []
-    """For each message the output tokens that were reported for thinking whose text is missing."""
-    last: dict[str, int | None] = {}
-    """For each entry the index of the last message on its branch."""
-    roots: dict[str, str] = {}
-    """For each entry the first entry of its conversation."""
-    tools: dict[str, tuple[ToolDefinition, ...]] = {}
-    """The tools of each conversation, by its first entry."""
-    message_roots: list[str] = []
-    """The first entry of each message's conversation."""
-    for entry in entries:
-        before = None if entry.parent_id is None else last.get(entry.parent_id)
-        root = roots[entry.id] = (
-            entry.id if entry.parent_id is None else roots.get(entry.parent_id, entry.id)
+    tree = Branches(map(_drop_data, entries))
+    yielded: set[str] = set()
+    for leaf in tree.leaves:
+        said = [(each, each.message) for each in tree.path_to(leaf) if each.message is not None]
+        yield recording_from_path(
+            said,
+            tools=tree.tools_of(leaf),
+            conversation=tree.number_of(leaf),
+            shared=sum(entry.id in yielded for entry, _ in said),
         )
-        if definitions := tools_from_entry(entry):
-            tools[root] = definitions
-        message = entry.message
-        if message is None:
-            last[entry.id] = before
-            continue
-        last[entry.id] = len(messages)
-        message_roots.append(root)
-        reported.append(read_reported_tokens(entry.payload))
-        messages.append((message, entry.time if entry.time > 0 else None, before))
-    inner = {before for _, _, before in messages}
-    numbers: dict[str, int] = {}
-    """The number of each conversation, by its first entry."""
-    yielded: set[int] = set()
-    """The indexes of the messages of all branches so far."""
-    for leaf in range(len(messages)):
-        if leaf in inner:
-            continue
-        root, branch = message_roots[leaf], _branch(messages, leaf)
-        yield recording_from_messages(
-            [messages[at][:2] for at in branch],
-            reported=[reported[at] for at in branch],
-            tools=tools.get(root, ()),
-            conversation=numbers.setdefault(root, len(numbers)),
-            shared=sum(at in yielded for at in branch),
-        )
-        yielded.update(branch)
+        yielded.update(entry.id for entry, _ in said)
 
 
-def read_reported_tokens(payload: EntryPayload) -> int:
+def _drop_data(entry: Entry) -> Entry:
+    """Return an entry without what a replay does not need, so that it need not be kept in memory."""
+    is_needed = entry.message is not None or isinstance(entry.payload, Setting)
+    return entry if is_needed else attrs.evolve(entry, payload=CustomEntry(name="", data=None))
+
+
+class Branches:
+    """The branches of a transcript, in the order in which they ended.
+
+    One that is only the beginning of another does not count.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._roots: dict[str, str] = {}
+        self._tools: dict[str, tuple[ToolDefinition, ...]] = {}
+        last: dict[str, str | None] = {}
+        leaves: dict[str, None] = {}
+        for entry in entries:
+            parent = entry.parent_id if entry.parent_id in self._entries else None
+            if entry.id in self._entries:
+                continue
+            self._entries[entry.id] = entry
+            root = self._roots[entry.id] = entry.id if parent is None else self._roots[parent]
+            if tools := _tools_from_entry(entry):
+                self._tools[root] = tools
+            last[entry.id] = before = None if parent is None else last[parent]
+            if entry.message is not None:
+                last[entry.id] = entry.id
+                leaves[entry.id] = None
+                if before is not None:
+                    leaves.pop(before, None)
+        self.leaves = list(leaves)
+        """The ids of their last messages."""
+        roots = dict.fromkeys(self._roots[leaf] for leaf in leaves)
+        self._numbers = {root: number for number, root in enumerate(roots)}
+
+    def number_of(self, leaf: str) -> int:
+        """Return the number of a branch's conversation, as `Recording.conversation`."""
+        return self._numbers[self._roots[leaf]]
+
+    def path_to(self, leaf: str) -> list[Entry]:
+        """Return the entries from the first one to a leaf."""
+        path: list[Entry] = []
+        at: str | None = leaf
+        while at in self._entries:
+            path.append(self._entries[at])
+            at = self._entries[at].parent_id
+        return path[::-1]
+
+    def tools_of(self, leaf: str) -> tuple[ToolDefinition, ...]:
+        """Return the tool definitions that were recorded for a branch's conversation."""
+        return self._tools.get(self._roots[leaf], ())
+
+
+def recording_from_path(
+    said: Sequence[tuple[Entry, Message]],
+    *,
+    tools: Sequence[ToolDefinition],
+    conversation: int = 0,
+    shared: int = 0,
+) -> Recording:
+    """Build a recording from the entries of a branch that have a message, each with it.
+
+    The other arguments are those of `recording_from_messages`.
+    """
+    return recording_from_messages(
+        [(message, entry.time if entry.time > 0 else None) for entry, message in said],
+        reported=[_read_reported_tokens(entry.payload) for entry, _ in said],
+        tools=tools,
+        conversation=conversation,
+        shared=shared,
+    )
+
+
+def _read_reported_tokens(payload: EntryPayload) -> int:
     """Return the output tokens that were reported for a reply with thinking whose text is missing; 0 for any other entry.
 
     Such thinking is encrypted, or redacted, or there is only a digest of it. Of any other reply the
@@ -156,17 +195,7 @@ def _is_hidden_thinking(part: Part) -> bool:
             return False
 
 
-def _branch(messages: list[tuple[Message, float | None, int | None]], leaf: int) -> list[int]:
-    """Return the indexes of the messages from the first one to a leaf."""
-    branch: list[int] = []
-    at: int | None = leaf
-    while at is not None:
-        branch.append(at)
-        at = messages[at][2]
-    return branch[::-1]
-
-
-def tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
+def _tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
     """Return the tool definitions of a setting named `tools`, or with a field of that name, in OpenAI's format or Anthropic's."""
     payload = entry.payload
     if not isinstance(payload, Setting):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
+    from promptkit.lab.replay.simulate import SentRequest
     from promptkit.messages import Message
     from promptkit.tokens.prices import BilledTokens, Price
 
@@ -166,47 +167,24 @@ class RequestLogger:
         messages: The messages of the log.
         request_tokens: Tokens of every request besides its messages: tool definitions and framing.
         price: The prices; None: unknown.
-        one_hour_cache: Whether cache writes have the price for an hour.
     """
 
-    def __init__(
-        self,
-        messages: LogMessages,
-        *,
-        request_tokens: int,
-        price: Price | None,
-        one_hour_cache: bool = False,
-    ) -> None:
-        self.requests: list[LoggedRequest] = []
+    def __init__(self, messages: LogMessages, *, request_tokens: int, price: Price | None) -> None:
+        self._requests: list[LoggedRequest] = []
         self._messages = messages
         self._request_tokens = request_tokens
         self._price = price
-        self._one_hour_cache = one_hour_cache
         self._shown: list[int] = []
         self._sums = dict.fromkeys(PARTS, 0)
         self._spent = 0.0
 
-    def add(  # noqa: PLR0913  # the figures of a request
-        self,
-        shown: Sequence[int],
-        *,
-        reply: int,
-        time: float | None,
-        billed: BilledTokens,
-        summaries_billed: BilledTokens,
-        checkpoint: bool,
-        simulated: bool,
-    ) -> None:
+    def add(self, shown: Sequence[int], request: SentRequest, *, simulated: bool) -> None:
         """Log a request.
 
         Args:
             shown: The numbers of the messages that it shows, in order.
-            reply: The number of the message that answered it.
-            time: When it was sent, in seconds since 1970.
-            billed: What it was billed, with its reply.
-            summaries_billed: What all summaries so far were billed.
-            checkpoint: Whether a summary replaced messages since the request before.
-            simulated: Whether `billed` comes from a simulated prompt cache.
+            request: The request; its `reply` is the number of the message that answered it.
+            simulated: Whether what it was billed comes from a simulated prompt cache.
         """
         before = self._shown
         appended = shown[: len(before)] == before
@@ -218,16 +196,17 @@ class RequestLogger:
             self._sums[message.part] += message.tokens
         self._shown = list(shown)
         sums = self._sums | {"tools": self._request_tokens}
-        sums["unrecorded"] = max(0, billed.input_tokens - sum(sums.values()))
-        self._spent += self._cost(billed)
-        self.requests.append(
+        sums["unrecorded"] = max(0, request.billed.input_tokens - sum(sums.values()))
+        if self._price:
+            self._spent += self._price.cost(request.billed)
+        self._requests.append(
             LoggedRequest(
-                reply=reply,
-                time=time,
-                billed=billed,
+                reply=request.reply,
+                time=self._messages.all[request.reply - 1].time if request.reply else None,
+                billed=request.billed,
                 parts=tuple(sums[part] for part in PARTS),
-                price=None if self._price is None else self._spent + self._cost(summaries_billed),
-                checkpoint=checkpoint,
+                price=self._price_so_far(request.summaries_billed),
+                checkpoint=request.checkpoint,
                 simulated=simulated,
                 change=change,
             )
@@ -235,15 +214,14 @@ class RequestLogger:
 
     def finish(self, name: str, summaries_billed: BilledTokens) -> RequestLog:
         """Return the log. `summaries_billed` is what all summaries were billed."""
-        price = None if self._price is None else self._spent + self._cost(summaries_billed)
-        return RequestLog(name=name, requests=tuple(self.requests), price=price)
-
-    def _cost(self, billed: BilledTokens) -> float:
-        return (
-            0.0
-            if self._price is None
-            else self._price.cost(billed, one_hour_cache=self._one_hour_cache)
+        return RequestLog(
+            name=name,
+            requests=tuple(self._requests),
+            price=self._price_so_far(summaries_billed),
         )
+
+    def _price_so_far(self, summaries_billed: BilledTokens) -> float | None:
+        return None if self._price is None else self._spent + self._price.cost(summaries_billed)
 
 
 def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:

@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.replay.oracle import HindsightPrices  # noqa: TC001  # cattrs reads the annotations
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.tokens.prices import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.tokens.prices import Price
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
+
+
+@attrs.frozen(kw_only=True)
+class HindsightPrices:
+    """What a conversation costs at least, in US dollars."""
+
+    lower_bound: float = 0.0
+    """The replies, each token of the conversation read once, and with each request the cached
+    system messages and tools."""
+    optimum: float = 0.0
+    """The conversation with compactions at the best points."""
+
+    def __add__(self, other: HindsightPrices) -> HindsightPrices:
+        return HindsightPrices(
+            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -200,38 +214,6 @@ class TimelineRequest:
     """Tokens that were read from the prompt cache."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
-
-
-def price_totals(  # noqa: PLR0913  # keywords
-    name: str,
-    totals: ReplayTotals,
-    price: Price,
-    *,
-    one_hour_cache: bool,
-    lookups: int = 0,
-    timeline: Sequence[TimelineRequest] = (),
-) -> PolicyResult:
-    """Compute the result of a policy from its counts and the model's price.
-
-    Args:
-        name: The policy's name.
-        totals: The policy's counts.
-        price: The price of the model.
-        one_hour_cache: Whether cache writes have the price for an hour.
-        lookups: Look-ups for each answer that lacks a fact.
-        timeline: All requests in order. By default none.
-    """
-    summaries = price.cost(totals.summaries_billed, one_hour_cache=one_hour_cache)
-    total = price.cost(totals.requests_billed, one_hour_cache=one_hour_cache) + summaries
-    looked_up = lookups * price.cost(totals.lookups_billed, one_hour_cache=one_hour_cache)
-    return PolicyResult(
-        policy=name,
-        totals=totals,
-        price=total,
-        price_summaries=summaries,
-        price_with_lookups=total + looked_up,
-        timeline=tuple(timeline),
-    )
 
 
 def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,23 @@ import attrs
 from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.replay.oracle import HindsightPrices
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.recordings import read_recordings
-from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, price_totals
+from promptkit.lab.replay.results import (
+    FailedFile,
+    FileResult,
+    HindsightPrices,
+    PolicyResult,
+    ReplayTotals,
+    TimelineRequest,
+)
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
 from promptkit.transcript.stores.jsonl.format import encode_batch
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
     from promptkit.tokens.prices import Price
@@ -56,6 +63,28 @@ class ReplayOptions:
     summarize_with_model: bool = False
     """Let the model of the rules write the summaries, through OpenAI's API. By default they are
     extracted from the conversation."""
+
+    def price_totals(
+        self, name: str, totals: ReplayTotals, timeline: Iterable[TimelineRequest] = ()
+    ) -> PolicyResult:
+        """Compute the result of a policy from its counts.
+
+        Args:
+            name: The policy's name.
+            totals: The policy's counts.
+            timeline: All requests in order. By default none.
+        """
+        cost = partial(self.price.cost, one_hour_cache=self.rules.cache == "anthropic-1h")
+        summaries = cost(totals.summaries_billed)
+        total = cost(totals.requests_billed) + summaries
+        return PolicyResult(
+            policy=name,
+            totals=totals,
+            price=total,
+            price_summaries=summaries,
+            price_with_lookups=total + self.lookups * cost(totals.lookups_billed),
+            timeline=tuple(timeline) if self.timeline else (),
+        )
 
 
 def replay(
@@ -170,7 +199,6 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
     Raises what `replay_file` raises.
     """
     policies = [find_policy(name) for name in options.policies]
-    one_hour_cache = options.rules.cache == "anthropic-1h"
     with fetch_file(file) as place:
         seed = hash_recording(place)
         for recording in read_recordings(place, address=str(file)):
@@ -195,14 +223,7 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 window=options.rules.window,
                 model=options.rules.model,
                 policies=tuple(
-                    price_totals(
-                        name,
-                        result.totals,
-                        options.price,
-                        one_hour_cache=one_hour_cache,
-                        lookups=options.lookups,
-                        timeline=result.timeline if options.timeline else (),
-                    )
+                    options.price_totals(name, result.totals, result.timeline)
                     for name, result in zip(options.policies, played, strict=True)
                 ),
             )
@@ -210,7 +231,7 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
 
 def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: str) -> FileResult:
     """Add up the results of conversations or files. `file` is the name of the whole."""
-    one_hour_cache = options.rules.cache == "anthropic-1h"
+    columns = [[result.policies[at] for result in results] for at in range(len(options.policies))]
     return FileResult(
         file=file,
         conversations=sum(result.conversations for result in results),
@@ -223,17 +244,12 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         window=options.rules.window,
         model=options.rules.model,
         policies=tuple(
-            price_totals(
+            options.price_totals(
                 name,
-                sum((result.policies[index].totals for result in results), ReplayTotals()),
-                options.price,
-                one_hour_cache=one_hour_cache,
-                lookups=options.lookups,
-                timeline=[
-                    request for result in results for request in result.policies[index].timeline
-                ],
+                sum((each.totals for each in column), ReplayTotals()),
+                chain.from_iterable(each.timeline for each in column),
             )
-            for index, name in enumerate(options.policies)
+            for name, column in zip(options.policies, columns, strict=True)
         ),
     )
 

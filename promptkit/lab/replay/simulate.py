@@ -13,32 +13,27 @@ import attrs
 from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.break_even import BreakEven
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,
-    HindsightPrices,
     PricedConversation,
     find_lower_bound,
     find_optimum,
     measure_requests,
 )
-from promptkit.lab.replay.policies.strategy import ReplayTerms
-from promptkit.lab.replay.prompt_cache import bill_prefix, create_cache
-from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
+from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
+from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
+from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
-from promptkit.messages import Usage
+from promptkit.messages import Message, Usage
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens.prices import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.lab.replay.message_counts import MessageCount
-    from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy
     from promptkit.lab.replay.recordings import Recording
-    from promptkit.messages import Message
-    from promptkit.tokens.prices import Price
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""
@@ -68,19 +63,21 @@ class SimulationResult:
 
 
 @attrs.frozen(kw_only=True)
-class SimulatedRequest:
-    """One request of a conversation under one policy."""
+class SentRequest:
+    """One request of a conversation, as it was recorded or under one policy."""
 
     reply: int
     """The place of its reply in the recording."""
-    messages: Sequence[MessageCount]
+    messages: Sequence[MessageCount] = ()
     """Its messages, system messages included."""
     billed: BilledTokens
     """What it is billed, with its reply."""
-    summaries_billed: BilledTokens
+    summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """What the summaries so far are billed."""
-    checkpoint: bool
+    checkpoint: bool = False
     """Whether a summary replaced messages since the request before."""
+    usage: Usage | None = None
+    """What a provider reports for it; None if it would have refused it."""
 
 
 class Simulation:
@@ -115,7 +112,7 @@ class Simulation:
         *,
         seed: str,
         summarize_with_model: bool = False,
-        on_request: Callable[[SimulatedRequest], object] | None = None,
+        on_request: Callable[[SentRequest], object] | None = None,
     ) -> SimulationResult:
         """Play the conversation under a policy.
 
@@ -176,7 +173,7 @@ class Simulation:
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
-        on_request: Callable[[SimulatedRequest], object],
+        on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         from promptkit.providers.openai.client import OpenAIModel
 
@@ -194,7 +191,7 @@ class Simulation:
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
-        on_request: Callable[[SimulatedRequest], object],
+        on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
@@ -205,11 +202,11 @@ class Simulation:
                 if message.role != "assistant" or at == 0:
                     await run.add(message)
                     continue
-                usage = recorder.on_request(await run.request(), reply=at)
-                on_request(recorder.last_request(at))
-                await run.add_reply(message, usage)
+                request = recorder.on_request(await run.request(), reply=at)
+                on_request(request)
+                await run.add_reply(message, request.usage)
                 clock.end_reply()
-                recorder.on_reply()
+                recorder.bill_summaries()
         finally:
             await run.close()
         return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
@@ -256,55 +253,52 @@ class _RequestRecorder:
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
-        self._cache = create_cache(rules.cache, rules.cache_lifetime)
+        self._cache = PromptCache(rules.cache, rules.cache_lifetime)
         self._cache_rule = rules.cache
         self._facts = facts
         self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
         self._first_message = facts.messages[0].number if facts.messages else None
         self._last_request: list[MessageCount] = []
-        self._last_billed = BilledTokens()
-        self._last_has_checkpoint = False
         self._checkpoints = self._waits = self._billed_summaries = 0
         self._counts_requests = True
         """False while the reply to the last request is one that an earlier branch of the recording
         has, too."""
         self._clock = clock
 
-    def on_request(self, messages: Sequence[Message], *, reply: int) -> Usage | None:
-        """Count a request, and return what a provider reports for it; None if it would have refused it.
-
-        Args:
-            messages: The request.
-            reply: The place of its reply in the recording.
-        """
+    def on_request(self, messages: Sequence[Message], *, reply: int) -> SentRequest:
+        """Count a request whose reply is at this place of the recording."""
         self._counts_requests = reply >= self._facts.shared
         # the request waited for these summaries, so they were requested before it
-        self._bill_summaries()
+        self.bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
-        billed = self._cache.send(terms.request_tokens, counts, self._clock())
-        self._last_billed = attrs.evolve(billed, output_tokens=self._facts.output_tokens[reply])
+        billed = attrs.evolve(
+            self._cache.send(terms.request_tokens, counts, self._clock()),
+            output_tokens=self._facts.output_tokens[reply],
+        )
         limit = terms.budget.limit
+        overflows = limit is not None and billed.input_tokens > limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
         lacks_fact = self._retention.on_request(counts, reply)
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
-        self._last_has_checkpoint = checkpoints > 0
         waits, self._waits = run.waits - self._waits, run.waits
-        totals = ReplayTotals(
-            requests=1,
-            checkpoints=checkpoints,
-            foreground_waits=waits,
-            overflows=limit is not None and billed.input_tokens > limit,
-            invalid_requests=fault is not None,
-            cuts=counts[: len(last_request)] != last_request,
-            longest_request=billed.input_tokens,
-            requests_billed=self._last_billed,
-            lookups_billed=self._bill_lookup(billed.input_tokens) if lacks_fact else BilledTokens(),
-            faults=() if fault is None else (fault,),
-        )
         if self._counts_requests:
+            totals = ReplayTotals(
+                requests=1,
+                checkpoints=checkpoints,
+                foreground_waits=waits,
+                overflows=overflows,
+                invalid_requests=fault is not None,
+                cuts=counts[: len(last_request)] != last_request,
+                longest_request=billed.input_tokens,
+                requests_billed=billed,
+                lookups_billed=self._bill_lookup(billed.input_tokens)
+                if lacks_fact
+                else BilledTokens(),
+                faults=() if fault is None else (fault,),
+            )
             self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
             self.timeline.append(
                 TimelineRequest(
@@ -313,12 +307,18 @@ class _RequestRecorder:
                     checkpoint=checkpoints > 0,
                 )
             )
-        if limit is not None and billed.input_tokens > limit:
-            return None
-        return Usage(
+        usage = Usage(
             input_tokens=billed.input_tokens,
-            output_tokens=self._facts.output_tokens[reply],
+            output_tokens=billed.output_tokens,
             cached_tokens=billed.cached_tokens,
+        )
+        return SentRequest(
+            reply=reply,
+            messages=counts,
+            billed=billed,
+            summaries_billed=self.totals.summaries_billed,
+            checkpoint=checkpoints > 0,
+            usage=None if overflows else usage,
         )
 
     def _bill_lookup(self, tokens: int) -> BilledTokens:
@@ -328,21 +328,7 @@ class _RequestRecorder:
         )
         return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
-    def last_request(self, reply: int) -> SimulatedRequest:
-        """Return the last request, whose reply is at this place of the recording."""
-        return SimulatedRequest(
-            reply=reply,
-            messages=self._last_request,
-            billed=self._last_billed,
-            summaries_billed=self.totals.summaries_billed,
-            checkpoint=self._last_has_checkpoint,
-        )
-
-    def on_reply(self) -> None:
-        """Bill the summaries that the reply started, which are done."""
-        self._bill_summaries()
-
-    def _bill_summaries(self) -> None:
+    def bill_summaries(self) -> None:
         """Bill the summaries that were made since the last call."""
         calls = self._run.summary_calls
         for call in calls[self._billed_summaries :]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings.formats.openai_chat import find_layout
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.json_values import as_object, as_text, omit_fields
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    PathPattern,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_object, as_text, omit_fields
 from promptkit.lab.recordings.reading.messages import (
     ANTHROPIC,
     read_anthropic_content,
@@ -18,18 +24,11 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.json_stream import JsonPath
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = ANTHROPIC
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
@@ -43,7 +42,7 @@ BLOCK_PATHS = (
 OPENAI_ROLES = {"system", "developer", "tool", "function"}
 
 
-class AnthropicFormat:
+class AnthropicFormat(JsonFormat):
     """Read Anthropic messages."""
 
     name = NAME
@@ -62,38 +61,45 @@ class AnthropicFormat:
         )
         return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, message by message."""
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one, and a system prompt before its messages."""
         pattern, depth = find_layout(read_head(source)) or ((None,), 0)
-        late_prompts = _find_late_prompts(source, pattern, depth)
-        writer = ConversationWriter(NAME)
+        late = _find_late_prompts(source, pattern, depth)
         previous: JsonPath | None = None
         for member in walk_members(source, [pattern], depth=depth):
-            writer.switch(member.conversation)
-            if member.conversation != previous and member.conversation in late_prompts:
-                yield writer.add([_system_message(late_prompts[member.conversation])])
+            prompt = late.get(member.conversation)
+            if prompt is not None and member.conversation != previous:
+                yield prompt
             previous = member.conversation
-            if member.pattern is None and member.key == "system":
-                if member.conversation not in late_prompts:
-                    yield writer.add([_system_message(member.value)])
-            elif member.pattern is None:
-                yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
-            elif not isinstance(member.value, Mapping):
-                yield writer.keep_unreadable(member, "no JSON object.")
-            elif payloads := _read_message(member.value):
-                yield writer.add(payloads, messages=1)
-            else:
-                yield writer.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
+            if prompt is None or not _is_prompt(member):
+                yield member
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value next to the messages: the system prompt as a message, others as settings."""
+        if not _is_prompt(member):
+            return writer.keep_setting(member)
+        content = tuple(read_anthropic_content(member.value).parts)
+        return writer.add(
+            [MessageEntry(message=Message(role="system", content=content))], messages=0
+        )
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read a message."""
+        return writer.add_record(member, _read_message(member.record))
+
+
+def _is_prompt(member: JsonMember) -> bool:
+    return member.pattern is None and member.key == "system"
 
 
 def _find_late_prompts(
     source: RecordingSource, pattern: PathPattern, depth: int
-) -> dict[JsonPath, Json]:
+) -> dict[JsonPath, JsonMember]:
     """Find the system prompts that are after their messages in the file.
 
     This reads the file one more time.
     """
-    late: dict[JsonPath, Json] = {}
+    late: dict[JsonPath, JsonMember] = {}
     if pattern != ("messages", None):
         return late
     seen: JsonPath | None = None
@@ -102,14 +108,8 @@ def _find_late_prompts(
             if member.pattern is not None:
                 seen = member.conversation
             elif member.key == "system" and member.conversation == seen:
-                late[member.conversation] = member.value
+                late[member.conversation] = member
     return late
-
-
-def _system_message(value: Json) -> EntryPayload:
-    return MessageEntry(
-        message=Message(role="system", content=tuple(read_anthropic_content(value).parts))
-    )
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:

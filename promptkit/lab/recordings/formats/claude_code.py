@@ -10,8 +10,8 @@ last answer of one is beside the result of the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
@@ -20,14 +20,10 @@ from promptkit.lab.recordings.formats.claude_code_attachments import (
     read_attachment,
     read_queued_command,
 )
-from promptkit.lab.recordings.formats.claude_code_tree import (
-    ConversationIndex,
-    HeldAnswer,
-    PendingCheckpoint,
-    SessionTree,
-)
-from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.conversations import IdAllocator
+from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -37,21 +33,28 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
-from promptkit.lab.recordings.reading.messages import read_anthropic_content, usage_from_anthropic
-from promptkit.messages import Message
+from promptkit.lab.recordings.reading.messages import (
+    ContentBlocks,
+    read_anthropic_content,
+    usage_from_anthropic,
+)
+from promptkit.messages import Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Label, MessageEntry, Setting
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    CustomEntry,
+    CustomMessage,
+    Entry,
+    EntryPayload,
+    Label,
+    MessageEntry,
+    Setting,
+)
+from promptkit.transcript.log.transcript import LEAF_SETTING
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.formats.claude_code_tree import Conversation, LinePlace
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "claude_code"
 
@@ -69,6 +72,11 @@ LINE_FIELDS = {
     *SESSION_FIELDS,
 }
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
+
+MAX_HELD_ENTRIES = 2_000
+MAX_HELD_BYTES = 1 << 25
+"""Limits of a held answer. A larger one is written, and a later line of it becomes a message of its
+own."""
 
 
 class ClaudeCodeFormat:
@@ -107,7 +115,6 @@ class _Reader:
         self._tree = SessionTree()
         self._conversations = ConversationIndex()
         self._message_ids: set[str] = set()  # ids of the model's answers
-        self._time = 0.0
         self._number = 0
         self._messages = 0
         self._attachments = 0
@@ -144,7 +151,7 @@ class _Reader:
         return Batch(entries=self._tree.take())
 
     def _read_record(self, record: JsonObject, size: int) -> None:
-        self._time = parse_time(record.get("timestamp")) or self._time
+        self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
         if record.get("type") == "progress" and isinstance(
             as_object(record.get("data")).get("message"), Mapping
@@ -175,7 +182,7 @@ class _Reader:
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            self._append(
+            self._tree.append(
                 conversation,
                 Label(target=self._tree.entry_of(leaf), label=title),
                 f"line-{self._number}",
@@ -214,10 +221,7 @@ class _Reader:
     def _append_to_main(self, payload: EntryPayload) -> None:
         """Append an entry to the main conversation."""
         self._tree.main = self._tree.main or self._conversations.first()
-        self._append(self._tree.main, payload, f"line-{self._number}")
-
-    def _append(self, conversation: Conversation, payload: EntryPayload, preferred_id: str) -> None:
-        self._tree.append(conversation, payload, time=self._time, preferred_id=preferred_id)
+        self._tree.append(self._tree.main, payload, f"line-{self._number}")
 
     def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
         """Read a line with a place in the tree."""
@@ -252,14 +256,14 @@ class _Reader:
     def _label(self, record: JsonObject, uuid: str, conversation: Conversation, first: str) -> None:
         """Label a conversation that begins with the entry `first`."""
         if record.get("isSidechain") is True:
-            self._append(
+            self._tree.append(
                 conversation,
                 Label(target=first, label=f"subagent {record.get('agentId') or uuid}"),
                 f"{first}-label",
             )
             return
         for labelled, target, label in self._conversations.label(conversation, first):
-            self._append(labelled, Label(target=target, label=label), f"{target}-label")
+            self._tree.append(labelled, Label(target=target, label=label), f"{target}-label")
 
     def _find_parent(self, record: JsonObject) -> LinePlace | None:
         """Return where the parent of a line went."""
@@ -286,17 +290,6 @@ class _Reader:
             self._relocated.append(ReadProblem(line=self._number, detail=detail))
         return tail
 
-    def _write(
-        self,
-        conversation: Conversation,
-        payload: EntryPayload,
-        parent: str | None,
-        preferred_id: str,
-    ) -> str:
-        return self._tree.write(
-            conversation, payload, parent=parent, time=self._time, preferred_id=preferred_id
-        )
-
     def _write_session_setting(
         self, record: JsonObject, conversation: Conversation, parent: str | None
     ) -> str | None:
@@ -308,7 +301,7 @@ class _Reader:
         if not session or session == conversation.session_fields:
             return parent
         conversation.session_fields = session
-        return self._write(
+        return self._tree.write(
             conversation,
             Setting(name=f"{NAME}.session", value=session),
             parent,
@@ -336,7 +329,7 @@ class _Reader:
             self._tree.write_answer(conversation)
             parent = self._write_session_setting(record, conversation, parent)
             answer = conversation.answer = HeldAnswer(
-                parent, self._tree.ids.allocate(uuid), self._time, message_id
+                parent, self._tree.ids.allocate(uuid), self._tree.time, message_id
             )
         answer.add(
             read_anthropic_content(message.get("content")),
@@ -345,7 +338,7 @@ class _Reader:
             finish=_read_finish(record, message),
         )
         if fields := _read_extra_fields(record, message):
-            self._append(conversation, fields, f"{uuid}-fields")
+            self._tree.append(conversation, fields, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, answer)
 
     def _read_user_message(
@@ -369,7 +362,7 @@ class _Reader:
         ):
             answer.answered_calls |= call_ids
             for payload in payloads:
-                self._append(
+                self._tree.append(
                     conversation,
                     payload,
                     uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
@@ -380,7 +373,7 @@ class _Reader:
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
             for payload in payloads:
-                parent = self._write(
+                parent = self._tree.write(
                     conversation,
                     payload,
                     parent,
@@ -411,7 +404,7 @@ class _Reader:
             usage=usage,
             model=subagent.answer.model,
         )
-        entry_id = self._write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
+        entry_id = self._tree.write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
         subagent.last_uuid = entry_id
         self._tree.places[entry_id] = (subagent, entry_id)
         self._attachments += 1
@@ -426,12 +419,12 @@ class _Reader:
         payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
             for payload, preferred_id in payloads:
-                self._append(conversation, payload, preferred_id)
+                self._tree.append(conversation, payload, preferred_id)
             self._tree.places[uuid] = (conversation, conversation.answer)
         else:
             parent = self._parent_id(record, conversation, may_be_root=False)
             for payload, preferred_id in payloads:
-                parent = self._write(conversation, payload, parent, preferred_id)
+                parent = self._tree.write(conversation, payload, parent, preferred_id)
             self._tree.places[uuid] = (conversation, parent or uuid)
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
@@ -454,11 +447,11 @@ class _Reader:
         kept = _find_kept_lines(record)
         first_kept = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
         boundary = CustomEntry(name=_entry_name(record), data=record)
-        parent = self._write(conversation, boundary, parent or tail, f"{uuid}-boundary")
+        parent = self._tree.write(conversation, boundary, parent or tail, f"{uuid}-boundary")
         entry_id = self._tree.ids.allocate(uuid)
         checkpoint = _read_checkpoint(record, first_kept)
         conversation.pending = PendingCheckpoint(
-            entry_id=entry_id, parent=parent, time=self._time, checkpoint=checkpoint
+            entry_id=entry_id, parent=parent, time=self._tree.time, checkpoint=checkpoint
         )
         self._tree.places[uuid] = (conversation, entry_id)
         if kept:
@@ -479,11 +472,11 @@ class _Reader:
         if entry_id is None:
             parent = self._parent_id(record, conversation, may_be_root=True)
             parent = self._write_session_setting(record, conversation, parent)
-            entry_id = self._write(
+            entry_id = self._tree.write(
                 conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid
             )
         if fields := _read_extra_fields(record, message):
-            entry_id = self._write(conversation, fields, entry_id, f"{uuid}-fields")
+            entry_id = self._tree.write(conversation, fields, entry_id, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, entry_id)
 
 
@@ -571,3 +564,302 @@ def _unwrap_subagent_line(
         "isSidechain": True,
         "parentUuid": parent_uuid,
     }
+
+
+class SessionTree:
+    """The entries of a file. Those that are complete wait in a queue until they are taken.
+
+    Claude Code writes one answer of the model on several lines, with the results of its first tool
+    calls in between, each as the child of the line that made the call. Here an answer is one
+    message, followed by its results. Therefore an answer and what follows it is held until the next
+    answer begins. Of everything else only ids are kept in memory.
+    """
+
+    def __init__(self) -> None:
+        self.ids = IdAllocator()
+        """The ids that are taken."""
+        self.places: dict[str, LinePlace] = {}
+        """For each uuid of a line its conversation and its entry."""
+        self.main: Conversation | None = None
+        """The conversation of the last line that is not a subagent's."""
+        self.time = 0.0
+        """The time of the line that is read."""
+        self._queue: list[Entry] = []
+        self._last_id: str | None = None
+        self._last_time = 0.0
+
+    def take(self) -> tuple[Entry, ...]:
+        """Return the entries that are complete, and forget them."""
+        entries, self._queue = tuple(self._queue), []
+        return entries
+
+    def parent_at(self, place: LinePlace) -> str | None:
+        """Return the id of the entry that the child of a line follows.
+
+        A held answer at that place is written first.
+        """
+        conversation, target = place
+        if isinstance(target, HeldAnswer):
+            if target.tail is None:
+                self.write_answer(conversation)
+            target = target.tail or target.entry_id
+        if conversation.pending and target == conversation.pending.entry_id:
+            self.write_checkpoint(conversation)
+        return target
+
+    def entry_of(self, uuid: str) -> str:
+        """Return the id of the entry that a line became, or became a part of."""
+        _, target = self.places[uuid]
+        return (
+            target.entry_id
+            if isinstance(target, HeldAnswer)
+            else uuid
+            if uuid in self.ids
+            else target
+        )
+
+    def flush(self, conversation: Conversation) -> str | None:
+        """Write all that is held of a conversation. Returns the id of its last entry."""
+        self.write_answer(conversation)
+        if conversation.pending:
+            self.write_checkpoint(conversation)
+        return conversation.tail
+
+    def write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        parent: str | None,
+        preferred_id: str,
+    ) -> str:
+        """Write an entry. Returns its id."""
+        entry_id = self.ids.allocate(preferred_id)
+        return self._write(conversation, payload, parent, self.time, entry_id)
+
+    def append(self, conversation: Conversation, payload: EntryPayload, preferred_id: str) -> None:
+        """Add an entry after the answer that is held; without one, write it after the last entry."""
+        if conversation.answer is None:
+            self.write(conversation, payload, conversation.tail, preferred_id)
+        else:
+            entry_id = self.ids.allocate(preferred_id)
+            conversation.answer.followers.append((payload, self.time, entry_id))
+
+    def write_answer(self, conversation: Conversation) -> None:
+        """Write the answer that is held, and what follows it."""
+        answer, conversation.answer = conversation.answer, None
+        if answer is None:
+            return
+        message = Message(
+            role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+        )
+        payload = MessageEntry(
+            message=message, usage=answer.usage, model=answer.model, finish=answer.finish
+        )
+        answer.tail = self._write(
+            conversation, payload, answer.parent, answer.time, answer.entry_id
+        )
+        for follower, time, entry_id in answer.followers:
+            answer.tail = self._write(conversation, follower, answer.tail, time, entry_id)
+        answer.parts, answer.calls, answer.followers, answer.answered_calls = [], [], [], set()
+
+    def limit_answer(self, conversation: Conversation) -> None:
+        """Write the answer if it is too large to be held."""
+        answer = conversation.answer
+        if answer and (
+            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
+        ):
+            self.write_answer(conversation)
+
+    def write_checkpoint(self, conversation: Conversation, summary: str = "") -> str | None:
+        """Write the checkpoint that is pending, with its summary.
+
+        Returns its id; None if there is none.
+        """
+        pending, conversation.pending = conversation.pending, None
+        if pending is None:
+            return None
+        return self._write(
+            conversation,
+            attrs.evolve(pending.checkpoint, summary=summary),
+            pending.parent,
+            pending.time,
+            pending.entry_id,
+        )
+
+    def finish(self, conversations: list[Conversation]) -> None:
+        """Write all that is held.
+
+        The leaf becomes the end of the main conversation, whatever line was last.
+        """
+        for conversation in conversations:
+            self.flush(conversation)
+        main = self.main
+        if main is not None and main.tail is not None and self._last_id != main.tail:
+            self.time = self._last_time
+            leaf = Setting(name=LEAF_SETTING, value=main.tail)
+            self.write(main, leaf, main.tail, f"{main.tail}-leaf")
+
+    def _write(
+        self,
+        conversation: Conversation,
+        payload: EntryPayload,
+        parent: str | None,
+        time: float,
+        entry_id: str,
+    ) -> str:
+        self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
+        self._last_id, self._last_time = entry_id, time
+        is_visible = isinstance(payload, MessageEntry | CustomMessage | Checkpoint)
+        if is_visible or parent == conversation.tail or conversation.tail is None:
+            conversation.tail = entry_id
+        if conversation.first is None and is_visible:
+            conversation.first = entry_id
+        return entry_id
+
+
+class ConversationIndex:
+    """The conversations of a file: those of sessions and those of subagents."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Conversation] = {}
+        self._subagents: dict[str, Conversation] = {}
+        self._unlabelled: list[tuple[Conversation, str]] = []
+        self.count = 0
+        """Sessions that have begun. A session that continues another one is a part of that one."""
+
+    def __iter__(self) -> Iterator[Conversation]:
+        yield from self._sessions.values()
+        yield from self._subagents.values()
+
+    def first(self) -> Conversation:
+        """Return the conversation for lines before those of any session."""
+        return self._sessions.setdefault("", Conversation())
+
+    def find_subagent(self, name: str) -> Conversation | None:
+        """Return the conversation of a subagent; None if it has not begun."""
+        return self._subagents.get(f"agent {name}")
+
+    def find(self, record: JsonObject, parent: LinePlace | None, number: int) -> Conversation:
+        """Return the conversation of a line, which may begin with it.
+
+        Args:
+            record: The line.
+            parent: Where the line's parent is.
+            number: The number of the line.
+        """
+        is_subagent = record.get("isSidechain") is True
+        session = as_text(record.get("sessionId")) or ""
+        subagent = as_text(record.get("agentId"))
+        if is_subagent and subagent:
+            conversation = self._subagents.setdefault(
+                f"agent {subagent}", Conversation(is_subagent=True)
+            )
+        elif parent and parent[0].is_subagent is is_subagent:
+            conversation = parent[0]
+        elif is_subagent:
+            conversation = self._subagents.setdefault(
+                f"side {record.get('parentUuid') or number}", Conversation(is_subagent=True)
+            )
+        else:
+            conversation = (
+                self._sessions.get(session) or self._sessions.pop("", None) or Conversation()
+            )
+        if session not in self._sessions:
+            self.count += parent is None
+            self._sessions[session] = Conversation() if is_subagent else conversation
+        return conversation
+
+    def label(
+        self, conversation: Conversation, root: str
+    ) -> Iterator[tuple[Conversation, str, str]]:
+        """Yield the conversations to label now that one begins with the entry `root`: each with its first entry and its label.
+
+        A session that is alone in its file has no label.
+        """
+        self._unlabelled.append((conversation, root))
+        if len(self._sessions) > 1:
+            names = {
+                id(session_conversation): session
+                for session, session_conversation in self._sessions.items()
+            }
+            for unlabelled, target in self._unlabelled:
+                yield unlabelled, target, f"session {names.get(id(unlabelled), target)}"
+            self._unlabelled.clear()
+
+
+@attrs.define(eq=False)
+class Conversation:
+    """The conversation of a session or of a subagent.
+
+    Lines of other conversations may be between its lines.
+    """
+
+    is_subagent: bool = False
+    """Whether it is a subagent's."""
+    has_parents: bool = False
+    """Whether its lines name their parents."""
+    tail: str | None = None
+    """The id of its last entry. Entries without a message that follow an earlier line do not
+    count."""
+    first: str | None = None
+    """The id of its first message."""
+    last_uuid: str | None = None
+    """The uuid of the line that was read last."""
+    answer: HeldAnswer | None = None
+    """The answer that is held."""
+    pending: PendingCheckpoint | None = None
+    """The compaction whose summary has not been read yet."""
+    session_fields: object = None
+    """The session fields of the last line that had any."""
+
+
+@attrs.define(eq=False)
+class HeldAnswer:
+    """An answer of the model, as far as it was read, and the entries after it."""
+
+    parent: str | None
+    entry_id: str
+    time: float
+    message_id: str | None
+    parts: list[Part] = attrs.field(factory=list[Part])
+    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    usage: Usage | None = None
+    model: str | None = None
+    finish: str | None = None
+    followers: list[tuple[EntryPayload, float, str]] = attrs.field(
+        factory=list["tuple[EntryPayload, float, str]"]
+    )
+    """The payload, the time and the id of each entry after the answer."""
+    answered_calls: set[str] = attrs.field(factory=set[str])
+    bytes_read: int = 0
+    tail: str | None = None
+    """The id of the last entry, after the answer was written."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every tool call has a result."""
+        return all(call.id in self.answered_calls for call in self.calls)
+
+    def add(
+        self, blocks: ContentBlocks, *, usage: Usage | None, model: str | None, finish: str | None
+    ) -> None:
+        """Add a line of the answer."""
+        self.parts.extend(blocks.parts)
+        self.calls.extend(blocks.calls)
+        self.usage = usage or self.usage
+        self.model = model or self.model
+        self.finish = finish or self.finish
+
+
+@attrs.frozen(kw_only=True)
+class PendingCheckpoint:
+    """A compaction whose summary has not been read yet."""
+
+    entry_id: str
+    parent: str | None
+    time: float
+    checkpoint: Checkpoint
+
+
+LinePlace: TypeAlias = tuple[Conversation, "str | HeldAnswer"]
+"""Where a line went: its conversation, and the entry, or the answer that it is a part of."""

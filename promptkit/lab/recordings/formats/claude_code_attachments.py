@@ -7,19 +7,12 @@ the mode) is none of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from promptkit.lab.recordings.reading.json_values import as_object, as_objects, as_text
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_object, as_objects, as_text
 from promptkit.lab.recordings.reading.messages import read_anthropic_content
-from promptkit.messages import ImagePart, Message, Part
+from promptkit.messages import ImagePart, Json, Message, Part
 from promptkit.transcript.log.entries import CustomMessage, MessageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.json_values import JsonObject
-    from promptkit.messages import Json
 
 QUEUED = "queued_command"
 

@@ -6,14 +6,15 @@ entries. The items of one answer (reasoning, text, calls) are one message here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_list,
     as_object,
     as_objects,
@@ -25,18 +26,19 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
-from promptkit.messages import ImagePart, Message, OpaquePart, Part, Role, ToolCall, Usage
-from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Entry, MessageEntry, Setting
+from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    CustomEntry,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Setting,
+)
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "codex"
 PROVIDER = "responses"

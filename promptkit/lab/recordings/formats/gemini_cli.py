@@ -8,17 +8,21 @@ results may have no ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import (
     ConversationWriter,
     EntryChain,
     IdAllocator,
+    JsonFormat,
+    JsonMember,
+    PathPattern,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, read_head
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -31,19 +35,12 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error
-from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting
+from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry, Setting
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}
@@ -75,9 +72,9 @@ class GeminiCliFormat:
         if _has_lines(head):
             yield from _LineReader().read(source)
         elif pattern := _find_turns(head):
-            yield from _read_turns(source, pattern)
+            yield from _TurnFormat(pattern).read(source)
         else:
-            yield from _read_session(source)
+            yield from _SessionFormat().read(source)
 
 
 def _has_lines(head: FileHead) -> bool:
@@ -107,21 +104,21 @@ def _find_turns(head: FileHead) -> PathPattern | None:
     return None
 
 
-def _read_session(source: RecordingSource) -> Iterator[Batch]:
+class _SessionFormat(JsonFormat):
     """Read a session that is one JSON object."""
-    writer = ConversationWriter(NAME)
-    for member in walk_members(source, [("messages", None)]):
-        writer.switch(member.conversation)
-        if member.pattern is None:
-            yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
-        elif isinstance(member.value, Mapping):
-            record = member.value
-            payloads = _read_message(record)
-            is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-            time, entry_id = parse_time(record.get("timestamp")), as_text(record.get("id"))
-            yield writer.add(payloads, messages=int(is_message), time=time, entry_id=entry_id)
-        else:
-            yield writer.keep_unreadable(member, "no JSON object.")
+
+    name = NAME
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        return walk_members(source, [("messages", None)])
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        return writer.keep_setting(member)
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        record = member.record
+        time, entry_id = parse_time(record.get("timestamp")), as_text(record.get("id"))
+        return writer.add(_read_message(record), time=time, entry_id=entry_id)
 
 
 class _LineReader:
@@ -294,31 +291,21 @@ def _read_result(call: JsonObject) -> Message | None:
     return mark_error(message, failed=call.get("status") == "error")
 
 
-def _read_turns(source: RecordingSource, pattern: PathPattern) -> Iterator[Batch]:
-    """Read a checkpoint."""
-    writer, turns = ConversationWriter(NAME), _TurnReader()
-    for member in walk_members(source, [pattern]):
-        writer.switch(member.conversation)
-        if member.pattern is None:
-            yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
-        elif isinstance(member.value, Mapping):
-            payloads = turns.read(member.value)
-            yield writer.add(
-                payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
-                messages=int(bool(payloads)),
-            )
-        else:
-            yield writer.keep_unreadable(member, "no JSON object.")
+class _TurnFormat(_SessionFormat):
+    """Read a checkpoint, and give calls without ids one that their results get as well."""
 
-
-class _TurnReader:
-    """Read turns of Google's contents one after the other, and give calls without ids one that their results get as well."""
-
-    def __init__(self) -> None:
+    def __init__(self, pattern: PathPattern) -> None:
+        self._pattern = pattern
         self._calls = 0
         self._open_calls: dict[str, list[str]] = {}  # names of tools → ids of calls, oldest first
 
-    def read(self, turn: JsonObject) -> list[EntryPayload]:
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        return walk_members(source, [self._pattern])
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        return writer.add_record(member, self._read_turn(member.record))
+
+    def _read_turn(self, turn: JsonObject) -> list[EntryPayload]:
         """Read the messages of a turn: tool results first. Empty for what is not a turn."""
         role, parts = turn.get("role"), turn.get("parts")
         if role not in ("user", "model") or not isinstance(parts, list):
@@ -326,7 +313,7 @@ class _TurnReader:
         payloads: list[EntryPayload] = []
         calls: list[ToolCall] = []
         content: list[Part] = []
-        for part in as_list(parts):
+        for part in parts:
             match part:
                 case {"functionCall": Mapping() as call} if role == "model":
                     calls.append(self._read_call(as_object(call)))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    walk_members,
+)
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_object,
     as_objects,
     as_text,
@@ -15,21 +20,19 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "mini_swe_agent"
 PROVIDER = "responses"
 
 
-class MiniSweAgentFormat:
+class MiniSweAgentFormat(JsonFormat):
     """Read mini-swe-agent's trajectories."""
 
     name = NAME
@@ -46,22 +49,17 @@ class MiniSweAgentFormat:
         )
         return named or settings or listed
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, message by message."""
-        writer = ConversationWriter(NAME)
-        for member in walk_members(source, [(None,), ("messages", None)]):
-            writer.switch(member.conversation)
-            if member.pattern is None:
-                yield writer.keep(member)
-            elif isinstance(member.value, Mapping):
-                time = parse_time(as_object(member.value.get("extra")).get("timestamp"))
-                payloads = _read_responses_item(member.value)
-                is_message = bool(payloads) or isinstance(member.value.get("role"), str)
-                yield writer.add(
-                    payloads or _read_message(member.value), messages=int(is_message), time=time
-                )
-            else:
-                yield writer.keep_unreadable(member, "no JSON object.")
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
+        return walk_members(source, [(None,), ("messages", None)])
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read a message, or an item of OpenAI's Responses API."""
+        record = member.record
+        time = parse_time(as_object(record.get("extra")).get("timestamp"))
+        payloads = _read_responses_item(record)
+        messages = int(bool(payloads) or isinstance(record.get("role"), str))
+        return writer.add(payloads or _read_message(record), messages=messages, time=time)
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:

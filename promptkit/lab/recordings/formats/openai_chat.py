@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.messages import read_chat_message
-from promptkit.transcript.log.entries import CustomEntry, Setting
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    PathPattern,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
-
-NAME = "openai_chat"
 
 LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {
     "item.role": ((None,), 0),
@@ -35,27 +33,21 @@ def find_layout(head: FileHead) -> tuple[PathPattern, int] | None:
     return next((layout for fact, layout in LAYOUTS.items() if fact in head.json_paths), None)
 
 
-class OpenAIChatFormat:
+class OpenAIChatFormat(JsonFormat):
     """Read OpenAI chat messages."""
 
-    name = NAME
+    name = "openai_chat"
     description = "OpenAI chat messages JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains objects with a role at one of the paths of `LAYOUTS`."""
         return find_layout(head) is not None
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, message by message."""
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
         pattern, depth = find_layout(read_head(source)) or ((None,), 0)
-        writer = ConversationWriter(NAME)
-        for member in walk_members(source, [pattern], depth=depth):
-            writer.switch(member.conversation)
-            if member.pattern is None:
-                yield writer.add([Setting(name=f"{NAME}.{member.key}", value=member.value)])
-            elif not isinstance(member.value, Mapping):
-                yield writer.keep_unreadable(member, "no JSON object.")
-            elif payloads := read_chat_message(member.value, NAME):
-                yield writer.add(payloads, messages=1)
-            else:
-                yield writer.add([CustomEntry(name=f"{NAME}.message", data=member.value)])
+        return walk_members(source, [pattern], depth=depth)
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value next to the messages as a setting."""
+        return writer.keep_setting(member)

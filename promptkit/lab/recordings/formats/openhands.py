@@ -6,11 +6,18 @@ message, because the next log of the session contains it as a message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
+import attrs
+
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    walk_members,
+)
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -20,24 +27,25 @@ from promptkit.lab.recordings.reading.json_values import (
     omit_fields,
     parse_time,
 )
-from promptkit.lab.recordings.reading.messages import (
-    mark_error,
-    read_chat_message,
-    usage_from_openai,
+from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
+from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
+from promptkit.transcript.log.entries import (
+    CustomEntry,
+    EntryPayload,
+    MessageEntry,
+    Observation,
 )
-from promptkit.messages import ImagePart, Message, Part, ToolCall
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Observation, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "openhands"
+MESSAGES, EVENT = ("messages", None), (None,)
+"""The paths of the messages of a completion log, and of events."""
+
 EVENTS = (
     "item.action",
     "item.observation",
@@ -49,7 +57,7 @@ INTERNAL_ACTIONS = {"null", "change_agent_state", "recall", "condensation", "con
 """Actions that are no tool calls of the model."""
 
 
-class OpenHandsFormat:
+class OpenHandsFormat(JsonFormat):
     """Read OpenHands' completion logs and event lists."""
 
     name = NAME
@@ -72,48 +80,36 @@ class OpenHandsFormat:
         } & head.json_paths
         return logged or (acted and bool(sourced))
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, message by message."""
-        writer = ConversationWriter(NAME)
-        for member in walk_members(source, [("messages", None), (None,), ("history", None)]):
-            writer.switch(member.conversation)
-            if member.pattern == ("messages", None) and isinstance(member.value, Mapping):
-                payloads = read_chat_message(member.value, NAME)
-                yield writer.add(
-                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
-                    messages=int(bool(payloads)),
-                )
-            elif member.pattern is None:
-                yield _keep_log_field(writer, member.key, member.value)
-            elif isinstance(member.value, Mapping | list):
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages and events one by one."""
+        for member in walk_members(source, [MESSAGES, EVENT, ("history", None)]):
+            if member.pattern is not None and isinstance(member.value, list):
                 # In older files an action and its observation are one list.
-                for event in as_objects(
-                    member.value if isinstance(member.value, list) else [member.value]
-                ):
-                    payloads = _read_event(event)
-                    is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-                    yield writer.add(
-                        payloads, messages=int(is_message), time=parse_time(event.get("timestamp"))
-                    )
+                for event in as_objects(member.value):
+                    yield attrs.evolve(member, value=event, pattern=EVENT)
             else:
-                yield writer.keep_unreadable(member, "no JSON object.")
+                yield member
 
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a field of a completion log: the reply as an observation, the request's as settings."""
+        if member.key == "response":
+            data: dict[str, Json] = {"response": member.value}
+            if usage := usage_from_openai(member.record.get("usage")):
+                data["usage"] = {
+                    "input_tokens": usage.input_tokens,
+                    "output_tokens": usage.output_tokens,
+                    "cached_tokens": usage.cached_tokens,
+                }
+            return writer.add([Observation(name=f"{NAME}.response", data=data)])
+        is_setting = member.key in ("kwargs", "args")
+        return writer.keep_setting(member) if is_setting else writer.keep(member)
 
-def _keep_log_field(writer: ConversationWriter, key: str, value: Json) -> Batch:
-    if key == "response":
-        response = as_object(value)
-        usage = usage_from_openai(response.get("usage"))
-        data: dict[str, Json] = {"response": value}
-        if usage:
-            data["usage"] = {
-                "input_tokens": usage.input_tokens,
-                "output_tokens": usage.output_tokens,
-                "cached_tokens": usage.cached_tokens,
-            }
-        return writer.add([Observation(name=f"{NAME}.response", data=data)])
-    if key in ("kwargs", "args"):
-        return writer.add([Setting(name=f"{NAME}.{key}", value=value)])
-    return writer.add([CustomEntry(name=f"{NAME}.{key}", data=value)])
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read a message of a completion log, or an event."""
+        if member.pattern == MESSAGES:
+            return super().read_record(writer, member)
+        time = parse_time(member.record.get("timestamp"))
+        return writer.add(_read_event(member.record), time=time)
 
 
 def _read_event(event: JsonObject) -> list[EntryPayload]:

@@ -9,12 +9,13 @@ line by its index in the file.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch
+from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -26,12 +27,13 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
-from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
     CustomMessage,
+    EntryPayload,
     Label,
     MessageEntry,
     Setting,
@@ -39,13 +41,7 @@ from promptkit.transcript.log.entries import (
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.format import FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.format import Batch
-from promptkit.transcript.log.entries import BranchSummary, Checkpoint, CustomMessage, MessageEntry
+from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.transcript.log.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+)
 from promptkit.transcript.stores.jsonl.format import header_from_line
 from promptkit.transcript.stores.jsonl.reader import (
     LineScanner,
@@ -18,9 +24,7 @@ from promptkit.transcript.stores.jsonl.reader import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from promptkit.lab.recordings.reading.format import FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import ReadProblem
 
 

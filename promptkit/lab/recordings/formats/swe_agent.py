@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.json_values import as_text, omit_fields
-from promptkit.lab.recordings.reading.messages import read_chat_message
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_text, omit_fields
 from promptkit.messages import Message
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import EntryPayload
 
 NAME = "swe_agent"
+HISTORY, STEPS = ("history", None), ("trajectory", None)
+"""The paths of the messages and of the agent's steps."""
 
 
-class SweAgentFormat:
+class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = NAME
@@ -38,33 +40,36 @@ class SweAgentFormat:
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message; of a file without a history, step by step."""
-        has_history = _has_history(source)
-        writer = ConversationWriter(NAME)
-        for member in walk_members(source, [("history", None), ("trajectory", None)]):
-            writer.switch(member.conversation)
-            if member.pattern is None:
-                yield writer.keep(member)
-            elif not isinstance(member.value, Mapping):
-                yield writer.keep_unreadable(member, "no JSON object.")
-            elif member.pattern[0] == "history":
-                payloads = read_chat_message(member.value, NAME)
-                yield writer.add(
-                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
-                    messages=int(bool(payloads)),
-                )
-            elif has_history:
-                yield writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
-            else:
-                payloads, messages = _read_step(member.value)
-                yield writer.add(payloads, messages=messages)
+        return super().read(source) if _has_history(source) else _StepFormat().read(source)
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages and steps one by one."""
+        return walk_members(source, [HISTORY, STEPS])
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
+        if member.pattern == STEPS:
+            return writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
+        return super().read_record(writer, member)
 
 
 def _has_history(source: RecordingSource) -> bool:
-    if "history.item" in read_head(source).json_paths:
-        return True
-    return any(
-        member.pattern == ("history", None) for member in walk_members(source, [("history", None)])
+    return "history.item" in read_head(source).json_paths or any(
+        member.pattern == HISTORY for member in walk_members(source, [HISTORY])
     )
+
+
+class _StepFormat(JsonFormat):
+    """Read trajectories that have no history."""
+
+    name = NAME
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        return walk_members(source, [STEPS])
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        payloads, messages = _read_step(member.record)
+        return writer.add(payloads, messages=messages)
 
 
 def _read_step(step: JsonObject) -> tuple[list[EntryPayload], int]:

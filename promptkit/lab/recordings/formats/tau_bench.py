@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import ConversationWriter, walk_members
-from promptkit.lab.recordings.reading.format import read_head
-from promptkit.lab.recordings.reading.messages import read_chat_message
-from promptkit.transcript.log.entries import CustomEntry
+from promptkit.lab.recordings.reading.conversations import (
+    ConversationWriter,
+    JsonFormat,
+    JsonMember,
+    walk_members,
+)
+from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.conversations import PathPattern
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
     from promptkit.lab.recordings.reading.source import RecordingSource
 
-NAME = "tau_bench"
 
+class TauBenchFormat(JsonFormat):
+    """Read tau-bench's results. Each task is a conversation."""
 
-class TauBenchFormat:
-    """Read tau-bench's results."""
-
-    name = NAME
+    name = "tau_bench"
     description = "tau-bench trajectories JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains objects with a trajectory of messages."""
         return bool({"item.traj.item.role", "traj.item.role"} & head.json_paths)
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, message by message. Each task is a conversation."""
-        writer = ConversationWriter(NAME)
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
         listed = "item.traj.item.role" in read_head(source).json_paths
-        pattern: PathPattern = (None, "traj", None) if listed else ("traj", None)
-        for member in walk_members(source, [pattern], depth=int(listed)):
-            writer.switch(member.conversation)
-            if member.pattern is None:
-                if member.key == "task_id":
-                    writer.title = f"task {member.value}"
-                yield writer.keep(member)
-            elif isinstance(member.value, Mapping):
-                payloads = read_chat_message(member.value, NAME)
-                yield writer.add(
-                    payloads or [CustomEntry(name=f"{NAME}.message", data=member.value)],
-                    messages=int(bool(payloads)),
-                )
-            else:
-                yield writer.keep_unreadable(member, "no JSON object.")
+        pattern = (None, "traj", None) if listed else ("traj", None)
+        return walk_members(source, [pattern], depth=int(listed))
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value in a custom entry. The task's id is the conversation's title."""
+        if member.key == "task_id":
+            writer.title = f"task {member.value}"
+        return super().keep(writer, member)

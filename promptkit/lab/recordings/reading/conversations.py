@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from promptkit.lab.recordings.reading.format import Batch
-from promptkit.lab.recordings.reading.json_stream import split_members
-from promptkit.transcript.log.entries import CustomEntry, Entry, Label, MessageEntry
+from promptkit.lab.recordings.reading.json_stream import JsonPath, split_members
+from promptkit.lab.recordings.reading.json_values import JsonObject, as_object
+from promptkit.lab.recordings.reading.messages import read_chat_message
+from promptkit.transcript.log.entries import (
+    CustomEntry,
+    Entry,
+    EntryPayload,
+    Label,
+    MessageEntry,
+    Setting,
+)
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.lab.recordings.reading.json_stream import JsonPath
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
 
 PathPattern: TypeAlias = tuple[str | None, ...]
 """The path of the messages in a JSON text: keys, and None for any index in a list."""
@@ -36,6 +42,11 @@ class JsonMember:
     """The pattern that the path matches; None for a value next to the messages."""
     conversation: JsonPath
     """The path of the conversation that the value belongs to."""
+
+    @property
+    def record(self) -> JsonObject:
+        """The value if it is an object, else an empty object."""
+        return as_object(self.value)
 
     @property
     def key(self) -> str:
@@ -57,23 +68,52 @@ def walk_members(
         TranscriptFormatError: The text stops being JSON. All values before were yielded.
     """
     prefixes = {pattern[:end] for pattern in patterns for end in range(len(pattern))}
-
-    def split(path: JsonPath) -> bool:
-        return _generalize(path) in prefixes
-
-    wanted_patterns = set(patterns)
-    for path, value in split_members(source, split):
+    for path, value in split_members(source, lambda path: _generalize(path) in prefixes):
         pattern = _generalize(path)
         yield JsonMember(
             path=path,
             value=value,
-            pattern=pattern if pattern in wanted_patterns else None,
+            pattern=pattern if pattern in patterns else None,
             conversation=path[: 1 + depth],
         )
 
 
 def _generalize(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
+
+
+class JsonFormat:
+    """Read files that are JSON texts with messages in them.
+
+    A format says where the messages are, and overrides what is its own. By default a message is an
+    OpenAI chat message.
+    """
+
+    name: str
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, as `walk_members` does."""
+        raise NotImplementedError
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, message by message."""
+        writer = ConversationWriter(self.name)
+        for member in self.find_members(source):
+            writer.switch(member.conversation)
+            if member.pattern is None:
+                yield self.keep(writer, member)
+            elif isinstance(member.value, Mapping):
+                yield self.read_record(writer, member)
+            else:
+                yield writer.keep_unreadable(member)
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value next to the messages, by default in a custom entry."""
+        return writer.keep(member)
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read an object where a message should be."""
+        return writer.add_record(member, read_chat_message(member.record, self.name))
 
 
 class ConversationWriter:
@@ -103,18 +143,26 @@ class ConversationWriter:
             self.title = None
             self._chain = EntryChain(self._ids, name=f"c{self._number}" if self._number > 1 else "")
 
+    def add_record(self, member: JsonMember, payloads: Sequence[EntryPayload]) -> Batch:
+        """Add the entries of one message; without any, its record becomes a custom entry."""
+        custom = CustomEntry(name=f"{self._format_name}.message", data=member.value)
+        return self.add(payloads or [custom])
+
     def add(
         self,
         payloads: Sequence[EntryPayload],
         *,
-        messages: int = 0,
+        messages: int | None = None,
         time: float | None = None,
         entry_id: str | None = None,
     ) -> Batch:
         """Add entries to the present conversation.
 
-        `messages` is the number of the recording's messages among them.
+        `messages` is the number of the recording's messages among them. By default they are one,
+        if any of them is a message.
         """
+        if messages is None:
+            messages = int(any(isinstance(payload, MessageEntry) for payload in payloads))
         entries = self._chain.add(*payloads, time=time, entry_id=entry_id)
         begins = bool(messages) and not self._has_messages
         if begins:
@@ -124,9 +172,8 @@ class ConversationWriter:
                 self._unlabelled = (entries[0].id, label)
             else:
                 if self._unlabelled:
-                    entries += self._chain.add(
-                        Label(target=self._unlabelled[0], label=self._unlabelled[1])
-                    )
+                    target, first_label = self._unlabelled
+                    entries += self._chain.add(Label(target=target, label=first_label))
                     self._unlabelled = None
                 entries += self._chain.add(Label(target=entries[0].id, label=label))
         return Batch(
@@ -140,13 +187,16 @@ class ConversationWriter:
         """Keep a value next to the messages in a custom entry."""
         return self.add([CustomEntry(name=f"{self._format_name}.{member.key}", data=member.value)])
 
-    def keep_unreadable(self, member: JsonMember, problem: str) -> Batch:
+    def keep_setting(self, member: JsonMember) -> Batch:
+        """Keep a value next to the messages as a setting."""
+        return self.add([Setting(name=f"{self._format_name}.{member.key}", value=member.value)])
+
+    def keep_unreadable(self, member: JsonMember) -> Batch:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
-        place = ".".join(map(str, member.path[1:]))
-        return attrs.evolve(
-            batch, skipped=(ReadProblem(line=1, detail=f"{place or 'the text'}: {problem}"),)
-        )
+        place = ".".join(map(str, member.path[1:])) or "the text"
+        problem = ReadProblem(line=1, detail=f"{place}: no JSON object.")
+        return attrs.evolve(batch, skipped=(problem,))
 
 
 class EntryChain:

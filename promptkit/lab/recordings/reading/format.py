@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,12 +10,9 @@ import attrs
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings.reading.json_stream import walk_paths
-from promptkit.lab.recordings.reading.json_values import parse_json
+from promptkit.lab.recordings.reading.json_values import JsonObject, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.json_values import JsonObject
     from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import ReadProblem

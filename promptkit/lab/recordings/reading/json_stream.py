@@ -6,14 +6,13 @@ This is the only module that imports ijson.
 from __future__ import annotations
 
 import codecs
-import importlib
 import math
 import sys
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import ijson  # type: ignore[import-untyped]  # it has no types
+import ijson
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES
@@ -65,88 +64,31 @@ def split_members(
     Raises:
         TranscriptFormatError: The text stops being JSON. All values before were yielded.
     """
-    place = _Place()
-    value = _ValueBuilder()
+    path: list[str | int] = [-1]  # of the value before the next one, in the same list or object
+    builder = ijson.ObjectBuilder()
+    depth = 0  # open lists and objects of the value that is being built
     for event, token in _parse_events(source):
-        if value.is_open:
-            value.add(event, token)
-            if not value.is_open:
-                yield place.path, value.take()
+        if depth:
+            builder.event(event, token)
+            depth += (event in STARTS) - (event in ENDS)
+            if not depth:
+                value: Json = builder.value
+                yield tuple(path), "nested too deeply" if is_too_deep(value) else value
         elif event == "map_key":
-            place.set_key(str(token))
+            path[-1] = str(token)
         elif event in ENDS:
-            place.leave()
-        elif event not in STARTS:
-            yield place.advance(), token
-        elif split(place.advance()):
-            place.enter(is_list=event == "start_array")
+            path.pop()
         else:
-            value.add(event, token)
-
-
-class _Place:
-    """The path of the next value."""
-
-    def __init__(self) -> None:
-        # an index is that of the previous member until `advance` is called
-        self._parts: list[str | int] = [-1]
-
-    @property
-    def path(self) -> JsonPath:
-        return tuple(self._parts)
-
-    def advance(self) -> JsonPath:
-        """Return the path of the value that begins now."""
-        last = self._parts[-1]
-        if isinstance(last, int):
-            self._parts[-1] = last + 1
-        return self.path
-
-    def set_key(self, key: str) -> None:
-        self._parts[-1] = key
-
-    def enter(self, *, is_list: bool) -> None:
-        self._parts.append(-1 if is_list else "")
-
-    def leave(self) -> None:
-        self._parts.pop()
-
-
-class _ValueBuilder:
-    """Build a list or an object from the events of the parser."""
-
-    def __init__(self) -> None:
-        self._open: list[dict[str, Json] | list[Json]] = []  # containers, outermost first
-        self._key = ""
-        self._value: Json = None
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self._open)
-
-    def take(self) -> Json:
-        """Return the value that is complete, and forget it."""
-        value, self._value = self._value, None
-        return "nested too deeply" if is_too_deep(value) else value
-
-    def add(self, event: str, token: Json) -> None:
-        if event == "map_key":
-            self._key = str(token)
-        elif event in ENDS:
-            self._value = self._open.pop()
-        elif event in STARTS:
-            container: dict[str, Json] | list[Json] = {} if event == "start_map" else []
-            self._insert(container)
-            self._open.append(container)
-        else:
-            self._insert(token)
-
-    def _insert(self, value: Json) -> None:
-        container = self._open[-1] if self._open else None
-        if isinstance(container, dict):
-            container[self._key] = value
-        elif container is not None:
-            container.append(value)
+            last = path[-1]
+            if isinstance(last, int):
+                path[-1] = last + 1
+            if event not in STARTS:
+                yield tuple(path), token
+            elif split(tuple(path)):
+                path.append(-1 if event == "start_array" else "")
+            else:
+                builder, depth = ijson.ObjectBuilder(), 1
+                builder.event(event, token)
 
 
 def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
@@ -181,10 +123,8 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     stops being JSON, or where one text or number has more than `MAX_LINE_BYTES`.
     """
     with _translate_errors(source):
-        # ijson has no types: an event comes with a JSON value, or with a Decimal that has all
-        # digits of a number.
-        events: list[tuple[str, Json | Decimal]] = ijson.sendable_list()
-        parser = _backend(source).basic_parse_coro(events, multiple_values=True)
+        events = ijson.sendable_list()
+        parser = _create_parser(source, events)
         reader = _Utf8Reader(source.open())
         size, waiting = CHUNK_BYTES, 0
         while chunk := reader.read(size):
@@ -204,7 +144,7 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
         yield from _take(events)
 
 
-def _send(parser: Any, chunk: bytes) -> Exception | None:  # noqa: ANN401  # Any: ijson has no types
+def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
     """Give the parser a chunk.
 
     Returns its error, which is raised when the events before it were taken.
@@ -216,18 +156,23 @@ def _send(parser: Any, chunk: bytes) -> Exception | None:  # noqa: ANN401  # Any
     return None
 
 
-def _take(events: list[tuple[str, Json | Decimal]]) -> Iterator[tuple[str, Json]]:
+def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
     """Yield the events so far, and forget them."""
     for event, value in events:
         yield event, _convert_number(value) if isinstance(value, Decimal) else value
     del events[:]
 
 
-def _backend(source: RecordingSource) -> Any:  # noqa: ANN401  # Any: a module without types
-    """Return the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
+def _create_parser(source: RecordingSource, events: list[ijson.Event]) -> ijson.Parser:
+    """Create the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
     if source.has_long_number is None:
         source.has_long_number = _has_long_number(source.open())
-    return importlib.import_module("ijson.backends.python") if source.has_long_number else ijson
+    create = (
+        ijson.get_backend("python").basic_parse_coro
+        if source.has_long_number
+        else ijson.basic_parse_coro
+    )
+    return create(events, multiple_values=True)
 
 
 def _has_long_number(file: Readable) -> bool:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias
 
 from promptkit.messages import Json
 from promptkit.transcript.log.entries import CustomEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
@@ -20,6 +17,9 @@ JsonObject: TypeAlias = Mapping[str, Json]
 MAX_DEPTH = 200
 """Levels of nested objects and lists. A deeper value is kept as text, because not every JSON reader
 can read it."""
+
+MAX_TIME = 1e15
+"""No clock shows a larger time, in seconds or milliseconds."""
 
 MIN_MILLISECONDS = 1e11
 """A larger time is in milliseconds: as seconds it would be more than 3,000 years after 1970."""
@@ -65,7 +65,11 @@ def parse_time(value: Json) -> float | None:
             return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e15 < value < 1e15:  # noqa: PLR2004  # no clock shows more
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not -MAX_TIME < value < MAX_TIME
+    ):
         return None
     return value / 1000 if value > MIN_MILLISECONDS else float(value)
 
@@ -95,14 +99,9 @@ def parse_json(text: bytes) -> Json:
     """
     # The reasons are stored in transcripts, beside the line, so that they must not change.
     try:
-        value = cast(
-            "Json",
-            json.loads(
-                text.decode("utf-8", errors="replace"),
-                parse_constant=str,
-                parse_float=_parse_number,
-            ),
-        )  # it is JSON
+        value: Json = json.loads(
+            text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number
+        )
     except json.JSONDecodeError as error:
         message = f"no JSON: {error.msg} at column {error.colno:,}"
         raise ValueError(message) from error

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
     as_count,
     as_list,
     as_object,
@@ -21,6 +21,7 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
+    Json,
     Message,
     OpaquePart,
     Part,
@@ -30,12 +31,7 @@ from promptkit.messages import (
 )
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript.log.entries import CustomEntry, MessageEntry
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.json_values import JsonObject
-    from promptkit.messages import Json
-    from promptkit.transcript.log.entries import EntryPayload
+from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
 
 CHAT = "chat"
 ROLES: Mapping[str, Role] = {
@@ -57,6 +53,9 @@ CHAT_FIELDS = {
     "thinking_blocks",
 }
 ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
+
+CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""The fields of chat content that mark a cache breakpoint."""
 
 ANTHROPIC = "anthropic"
 """The provider of opaque parts with Anthropic's blocks."""
@@ -100,9 +99,10 @@ def read_chat_message(
         tool_call_id=_find_tool_call_id(record) if role == "tool" else None,
     )
     payloads: list[EntryPayload] = [MessageEntry(message=result) for result in results]
-    if message.content or not results:
-        reply = {"usage": usage, "model": model, "finish": finish} if role == "assistant" else {}
-        payloads.append(MessageEntry(message=message, **reply))  # type: ignore[arg-type]  # each field has its type above
+    if role == "assistant":
+        payloads.append(MessageEntry(message=message, usage=usage, model=model, finish=finish))
+    elif message.content or not results:
+        payloads.append(MessageEntry(message=message))
     extra = omit_fields(record, CHAT_FIELDS)
     if record.get("role") == "developer":
         extra["role"] = "developer"
@@ -180,7 +180,9 @@ def _read_chat_block(block: Json) -> list[Part]:
             part = _read_chat_part(block)
             parts: list[Part] = [part] if part != "" else []
             return (
-                parts if isinstance(part, OpaquePart) else [*parts, *_read_cache_breakpoints(block)]
+                parts
+                if isinstance(part, OpaquePart)
+                else [*parts, *_read_cache_breakpoints(block, CACHE_MARKS)]
             )
         case _:
             return [dump_json(block)]
@@ -210,17 +212,15 @@ def _read_chat_part(block: JsonObject) -> Part:
             return OpaquePart(value=block, provider=CHAT)
 
 
-def _read_cache_breakpoints(block: JsonObject) -> list[Part]:
-    marks = [
-        block[name]
-        for name in ("cache_control", "prompt_cache_breakpoint")
-        if isinstance(block.get(name), Mapping)
-    ]
+def _read_cache_breakpoints(
+    block: JsonObject, names: tuple[str, ...] = ("cache_control",)
+) -> list[Part]:
+    """Read the cache breakpoints after a block from its fields with these names."""
+    marks = (block.get(name) for name in names)
     return [
-        CacheBreakpointPart(
-            kind=as_text(as_object(mark).get("type")), ttl=as_text(as_object(mark).get("ttl"))
-        )
+        CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
         for mark in marks
+        if isinstance(mark, Mapping)
     ]
 
 
@@ -287,7 +287,7 @@ def parts_from_block(block: Json) -> list[Part]:
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
             return [dump_json(block)]
-    return [*parts, *_read_cache_control(as_object(block))]
+    return [*parts, *_read_cache_breakpoints(as_object(block))]
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
@@ -298,7 +298,9 @@ def _read_tool_result(block: JsonObject, call_id: str) -> Message:
         for part in parts_from_block(item)
     ]
     return mark_error(
-        Message(role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_control(block))),
+        Message(
+            role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoints(block))
+        ),
         failed=block.get("is_error") is True,
     )
 
@@ -306,13 +308,6 @@ def _read_tool_result(block: JsonObject, call_id: str) -> Message:
 def mark_error(result: Message, *, failed: bool) -> Message:
     """Return a tool result with the mark of an error, if the recording says that the tool failed."""
     return attrs.evolve(result, content=(*result.content, ERROR_MARK)) if failed else result
-
-
-def _read_cache_control(block: JsonObject) -> list[Part]:
-    cache = block.get("cache_control")
-    if not isinstance(cache, Mapping):
-        return []
-    return [CacheBreakpointPart(kind=as_text(cache.get("type")), ttl=as_text(cache.get("ttl")))]
 
 
 def _image_url(source: JsonObject) -> str | None:

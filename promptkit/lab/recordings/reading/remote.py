@@ -10,7 +10,7 @@ import re
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
@@ -19,7 +19,6 @@ from promptkit.transcript.stores.objects import describe_object_error, open_buck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
-    from typing import BinaryIO
 
     from obstore.store import ObjectStore as Bucket
 
@@ -62,15 +61,25 @@ def _copy_object(url: str, copy: Path) -> None:
     bucket, path = _open(url)
     import obstore
 
+    with _object_errors(url, "read"), copy.open("wb") as file:
+        for chunk in obstore.get(bucket, path).stream(min_chunk_size=CHUNK_SIZE):
+            file.write(chunk)
+
+
+@contextmanager
+def _object_errors(url: str, verb: str) -> Generator[None]:
+    """Turn an error of object storage into a sentence: the file cannot be read, listed or written."""
+    import obstore
+
     try:
-        with copy.open("wb") as file:
-            for chunk in obstore.get(bucket, path).stream(min_chunk_size=CHUNK_SIZE):
-                file.write(chunk)
-    except FileNotFoundError as error:
-        problem = f"there is no file {url}."
-        raise TranscriptError(problem) from error
+        yield
     except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{url} cannot be read: {describe_object_error(error)}."
+        is_missing = verb == "read" and isinstance(error, FileNotFoundError)
+        problem = (
+            f"there is no file {url}."
+            if is_missing
+            else f"{url} cannot be {verb}: {describe_object_error(error)}."
+        )
         raise TranscriptError(problem) from error
 
 
@@ -107,14 +116,11 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
     bucket = open_bucket(root)
     import obstore
 
-    try:
+    with _object_errors(root, "listed"):
         for page in obstore.list(bucket):  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             for item in page:
                 if matches(item["path"]):
                     yield f"{root}/{item['path']}"
-    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{root} cannot be listed: {describe_object_error(error)}."
-        raise TranscriptError(problem) from error
 
 
 def remote_exists(url: str) -> bool:
@@ -125,13 +131,11 @@ def remote_exists(url: str) -> bool:
     bucket, path = _open(url, for_writing=True)
     import obstore
 
-    try:
-        obstore.head(bucket, path)
-    except FileNotFoundError:
-        return False
-    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{url} cannot be written: {describe_object_error(error)}."
-        raise TranscriptError(problem) from error
+    with _object_errors(url, "written"):
+        try:
+            obstore.head(bucket, path)
+        except FileNotFoundError:
+            return False
     return True
 
 
@@ -147,11 +151,8 @@ def write_remote(url: str, write: Callable[[BinaryIO], object]) -> None:
     with tempfile.TemporaryFile(prefix="promptkit-") as file:
         write(file)
         file.seek(0)
-        try:
+        with _object_errors(url, "written"):
             obstore.put(bucket, path, file)
-        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            problem = f"{url} cannot be written: {describe_object_error(error)}."
-            raise TranscriptError(problem) from error
 
 
 class _HubFiles(Protocol):

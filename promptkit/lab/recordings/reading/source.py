@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES, read_gzip
@@ -13,7 +13,6 @@ from promptkit.files import MAX_LINE_BYTES, read_gzip
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"

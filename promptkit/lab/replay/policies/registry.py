@@ -12,7 +12,7 @@ from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import load_settings
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
-from promptkit.lab.replay.policies.promptkit import PRESET_POLICIES, PresetPolicy
+from promptkit.lab.replay.policies.promptkit import PresetPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +32,9 @@ class UnknownPolicyError(PromptKitError):
 
 
 POLICY_GROUPS: dict[str, tuple[str, ...]] = {
-    "presets": tuple(PRESET_POLICIES),
+    "presets": tuple(PRESETS),
     "naive": tuple(each.name for each in BASELINE_POLICIES),
-    "all": (*PRESET_POLICIES, *(each.name for each in BASELINE_POLICIES)),
+    "all": (*PRESETS, *(each.name for each in BASELINE_POLICIES)),
 }
 """Names for several policies together."""
 
@@ -107,12 +107,9 @@ def find_policy(name: str) -> ReplayPolicy:
 def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
     """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
-    if preset in PRESET_POLICIES:
-        return (
-            PRESET_POLICIES[preset]()
-            if not pairs
-            else PresetPolicy(preset=attrs.evolve(_make_preset(preset, pairs), name=name))
-        )
+    if preset in PRESETS:
+        made = attrs.evolve(_make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
+        return PresetPolicy(preset=made)
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy

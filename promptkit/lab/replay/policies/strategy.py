@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.lab.replay.message_counts import MessageCounts
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.providers.model import Model

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit import Transcript
-from promptkit.lab.recordings.counts import RecordingTotals
-from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.recordings.importing import FORMATS, RecordingTotals, read_recording
 from promptkit.transcript import InMemoryStore, build_view
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit import Message
-    from promptkit.lab.recordings.counts import RecordingCounts
+    from promptkit.lab.recordings.importing import RecordingCounts
     from promptkit.lab.recordings.reading.format import Batch
     from promptkit.transcript.log.entries import Entry
 
@@ -41,10 +40,9 @@ class Read:
 
     @property
     def counts(self) -> RecordingCounts:
-        tally = RecordingTotals()
-        for batch in self.batches:
-            tally.add(batch)
-        return tally.result
+        totals = RecordingTotals()
+        list(totals.read_entries((FORMATS[self.format], batch) for batch in self.batches))
+        return totals.result.counts
 
     @property
     def transcript(self) -> Transcript:

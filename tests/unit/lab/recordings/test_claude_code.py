@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.counts import RecordingCounts
+from promptkit.lab.recordings.importing import RecordingCounts
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Usage
 from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.log.entries import CustomEntry, MessageEntry, Setting

@@ -13,8 +13,8 @@ import pytest
 
 from promptkit import Message
 from promptkit.errors import TranscriptFormatError
-from promptkit.lab.recordings.counts import RecordingCounts
 from promptkit.lab.recordings.formats.codex import MAX_USER_CHARACTERS
+from promptkit.lab.recordings.importing import RecordingCounts
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.log.entries import (

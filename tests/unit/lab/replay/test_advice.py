@@ -6,7 +6,7 @@ import attrs
 
 from promptkit.lab.replay.advice import CANDIDATES, DEFAULT, MIN_COMPACTED, advise
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.results import FileResult, ReplayTotals, price_totals
+from promptkit.lab.replay.results import FileResult, ReplayTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.lab.replay.runner import ReplayOptions
 from promptkit.lab.replay.simulate import ReplayRules
@@ -46,8 +46,7 @@ def conversation(
         window=64_000,
         model="gpt-5",
         policies=tuple(
-            price_totals(name, better if name == CHEAP else usual, PRICE, one_hour_cache=False)
-            for name in CANDIDATES
+            OPTIONS.price_totals(name, better if name == CHEAP else usual) for name in CANDIDATES
         ),
     )
 

@@ -12,12 +12,14 @@ import pytest
 from promptkit import ContextBudget, Message
 from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.policies.baselines import (
+    OPENING,
+    TOO_LONG,
     CountedMessages,
+    LangChainRun,
     drop_oldest,
     trim_last,
     truncate_in_steps,
 )
-from promptkit.lab.replay.policies.langchain import OPENING, TOO_LONG, LangChainRun
 from promptkit.lab.replay.policies.strategy import ReplayTerms
 from promptkit.tokens import tokenizer_for
 from tests.conversations import assistant_message, result_message, user_message

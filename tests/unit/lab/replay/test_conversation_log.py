@@ -23,7 +23,7 @@ from promptkit.lab.replay.request_log import (
     RequestLogger,
     expand_change,
 )
-from promptkit.lab.replay.simulate import Simulation
+from promptkit.lab.replay.simulate import SentRequest, Simulation
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from promptkit import Message
     from promptkit.lab.replay.request_log import ConversationLog, RequestLog
-    from promptkit.lab.replay.simulate import SimulatedRequest
     from promptkit.transcript.log.entries import Entry
 
 PRICES = read_prices()
@@ -95,15 +94,7 @@ def test_a_change_gives_the_messages_of_the_next_request(lists: list[list[int]])
     logger = RequestLogger(messages, request_tokens=2, price=None)
     nothing = BilledTokens()
     for shown in lists:
-        logger.add(
-            shown,
-            reply=31,
-            time=None,
-            billed=nothing,
-            summaries_billed=nothing,
-            checkpoint=False,
-            simulated=True,
-        )
+        logger.add(shown, SentRequest(reply=31, billed=nothing), simulated=True)
     before: list[int] = []
     for shown, request in zip(lists, logger.finish("x", nothing).requests, strict=True):
         before = expand_change(before, request.change)
@@ -133,7 +124,7 @@ def test_a_replayed_request_shows_what_the_policy_sent(name: str, talk: Path) ->
     recording = recording_from_messages(
         [(entry.message, entry.time) for entry in entries if entry.message]
     )
-    sent: list[SimulatedRequest] = []
+    sent: list[SentRequest] = []
     Simulation(recording, ReplayRules(model="gpt-5", window=8_000, cache="openai")).run(
         find_policy(name), seed="s", on_request=sent.append
     )

@@ -9,11 +9,8 @@ from promptkit import Message, ToolCall
 from promptkit.lab.replay import prompt_cache
 from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.prompt_cache import (
-    AnthropicCache,
-    NoCache,
-    OpenAICache,
+    PromptCache,
     cache_rule_for,
-    create_cache,
 )
 from promptkit.messages import OpaquePart
 from promptkit.tokens import tokenizer_for
@@ -37,7 +34,7 @@ def big(name: str, words: int = 600) -> Message:
 
 
 def test_a_request_is_cached_in_steps_of_128_from_1024_on() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     first = pieces(big("a", 1_200))
     sent = cache.send(3, first, 0)
     total = 3 + first[0].tokens
@@ -48,7 +45,7 @@ def test_a_request_is_cached_in_steps_of_128_from_1024_on() -> None:
 
 
 def test_a_short_request_is_never_cached() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     short = pieces(big("a", 900))
     assert short[0].tokens < 1_024
     assert [cache.send(0, short, 0).cached_tokens for _ in range(3)] == [0, 0, 0]
@@ -57,13 +54,13 @@ def test_a_short_request_is_never_cached() -> None:
 def test_1024_tokens_are_enough_and_one_less_is_not() -> None:
     (short,) = pieces(big("a", 300))
     for tokens, cached in ((1_023, 0), (1_024, 1_024), (1_151, 1_024), (1_152, 1_152)):
-        cache = OpenAICache(300)
+        cache = PromptCache("openai", 300)
         cache.send(tokens - short.tokens, [short], 0)
         assert cache.send(tokens - short.tokens, [short], 0).cached_tokens == cached
 
 
 def test_only_the_longest_common_prefix_counts_and_a_branch_finds_the_older_one() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     a, b, c, d = (pieces(big(name, 1_100))[0] for name in "abcd")
     cache.send(0, [a, b, c], 0)
     assert cache.send(0, [a, d, c], 1).cached_tokens == a.tokens // 128 * 128
@@ -72,13 +69,13 @@ def test_only_the_longest_common_prefix_counts_and_a_branch_finds_the_older_one(
 
 
 def test_equal_messages_are_the_same_prefix_though_they_are_other_objects() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     cache.send(0, pieces(big("a", 1_200)), 0)
     assert cache.send(0, pieces(big("a", 1_200)), 0).cached_tokens > 1_024
 
 
 def test_what_is_not_used_for_a_life_time_is_forgotten_and_use_renews_it() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     a = pieces(big("a", 1_200))
     cache.send(0, a, 0)
     assert cache.send(0, a, 300).cached_tokens
@@ -87,7 +84,7 @@ def test_what_is_not_used_for_a_life_time_is_forgotten_and_use_renews_it() -> No
 
 
 def test_a_longer_prefix_may_be_forgotten_while_a_shorter_one_lives() -> None:
-    cache = OpenAICache(300)
+    cache = PromptCache("openai", 300)
     a, b = pieces(big("a", 1_200))[0], pieces(big("b", 1_200))[0]
     cache.send(0, [a, b], 0)
     cache.send(0, [a], 250)
@@ -97,7 +94,7 @@ def test_a_longer_prefix_may_be_forgotten_while_a_shorter_one_lives() -> None:
 def test_a_cache_agrees_with_a_plain_search_of_all_requests() -> None:
     rng = random.Random(7)
     known = pieces(*(big(str(number), rng.randrange(50, 700)) for number in range(6)))
-    cache = OpenAICache(100)
+    cache = PromptCache("openai", 100)
     sent: list[tuple[float, list[MessageCount]]] = []
     now = 0.0
     for _ in range(300):
@@ -118,7 +115,7 @@ def test_memory_is_bounded_and_the_newest_requests_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(prompt_cache, "MAX_PREFIXES", 50)
-    cache = OpenAICache(1e9)
+    cache = PromptCache("openai", 1e9)
     for number in range(200):
         request = pieces(*(big(f"{number} {at}", 300) for at in range(6)))
         cache.send(0, request, 0)
@@ -127,7 +124,7 @@ def test_memory_is_bounded_and_the_newest_requests_are_remembered(
 
 
 def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:
-    cache = AnthropicCache(300)
+    cache = PromptCache("anthropic", 300)
     system = Message(role="system", content=("rule " * 1_100,))
     talk = [system, big("a"), run_call("c"), result_message("c", "out " * 500)]
     first = cache.send(0, pieces(*talk[:2]), 0)
@@ -138,7 +135,7 @@ def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:
 
 
 def test_anthropic_finds_the_instructions_again_after_a_cut() -> None:
-    cache = AnthropicCache(300)
+    cache = PromptCache("anthropic", 300)
     system = pieces(Message(role="system", content=("rule " * 1_100,)))
     cache.send(0, [*system, *pieces(big("a"), assistant_message("Yes."), big("b"))], 0)
     assert (
@@ -148,7 +145,7 @@ def test_anthropic_finds_the_instructions_again_after_a_cut() -> None:
 
 
 def test_anthropic_looks_no_further_back_than_twenty_blocks_before_a_breakpoint() -> None:
-    near, far = AnthropicCache(300), AnthropicCache(300)
+    near, far = PromptCache("anthropic", 300), PromptCache("anthropic", 300)
     start = pieces(big("a", 1_200))
     for cache, more in ((near, 18), (far, 25)):
         cache.send(0, start, 0)
@@ -177,12 +174,11 @@ def test_rules_go_by_the_models_provider() -> None:
         == "anthropic"
     )
     assert cache_rule_for("gpt-5") == "openai"
-    assert isinstance(create_cache("off"), NoCache)
-    hour = create_cache("anthropic-1h")
+    hour = PromptCache("anthropic-1h")
     request = pieces(big("a", 1_200))
     hour.send(0, request, 0)
     assert hour.send(0, request, 3_000).cached_tokens
-    assert not create_cache("off").send(0, request, 0).cached_tokens
+    assert not PromptCache("off").send(0, request, 0).cached_tokens
 
 
 def test_an_equal_message_with_a_providers_own_part_is_the_same_message_and_read_from_the_cache() -> (

@@ -29,7 +29,7 @@ from promptkit.lab.replay.policies.registry import (
 from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH
 from promptkit.lab.replay.prompt_cache import cache_rule_for
 from promptkit.lab.replay.recordings import recording_from_messages
-from promptkit.lab.replay.results import price_totals
+from promptkit.lab.replay.runner import ReplayOptions
 from promptkit.lab.replay.simulate import ReplayRules, Simulation, find_fault
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.expand.sizing import Sizer
@@ -520,7 +520,10 @@ def test_a_look_up_is_billed_for_each_answer_that_lacks_a_fact_and_reads_the_req
     assert billed.input_tokens > lacking * simulate.LOOKUP_RESULT_TOKENS
     price = Price(input=1.0, output=1.0)
     without, twice = (
-        price_totals("x", found, price, one_hour_cache=False, lookups=count) for count in (0, 2)
+        ReplayOptions(policies=("x",), rules=rules(4_000), price=price, lookups=count).price_totals(
+            "x", found
+        )
+        for count in (0, 2)
     )
     assert without.price_with_lookups == without.price
     assert twice.price_with_lookups == pytest.approx(without.price + 2 * price.cost(billed))
@@ -535,7 +538,8 @@ def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_com
     played = Simulation(recording_of(talk), terms)
     price = read_prices().for_model(model)
     result = played.run(find_policy("vscode"), seed="s")
-    replayed = price_totals("vscode", result.totals, price, one_hour_cache=False)
+    options = ReplayOptions(policies=("vscode",), rules=terms, price=price)
+    replayed = options.price_totals("vscode", result.totals)
     summary = result.totals.summaries_billed.output_tokens // result.totals.checkpoints
     conversation = attrs.evolve(
         played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS

@@ -14,8 +14,8 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_extractive_summarizer
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.policies.promptkit import make_metered_summarizer
 from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
-from promptkit.lab.replay.policies.summary_cost import make_metered_summarizer
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.expand.sizing import Sizer
