@@ -1,5 +1,4 @@
 from .config import CompactionConfig as CompactionConfig
-from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.plan import (
     FailedAttempt as FailedAttempt,
     LastRequest as LastRequest,
@@ -16,6 +15,7 @@ from .planning.selection import (
     KeepRecentTokens as KeepRecentTokens,
     KeepUserMessages as KeepUserMessages,
 )
+from .planning.tool_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.user_messages import (
     UserMessageHistory as UserMessageHistory,
     VerbatimUserMessages as VerbatimUserMessages,

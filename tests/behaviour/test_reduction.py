@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.planning.file_calls import FILE_RULES
+from promptkit.compaction.planning.tool_calls import FILE_RULES
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images
 from promptkit.compaction.pruning.processors import (

@@ -87,11 +87,7 @@ def is_summary(item: ViewItem) -> bool:
 
 def is_user_request(item: ViewItem) -> bool:
     """Return whether an item is a message of the user: neither a summary nor a reminder that a program added."""
-    return (
-        item.message.role == "user"
-        and item.kind in {"message", "replacement"}
-        and not is_summary(item)
-    )
+    return item.message.role == "user" and item.kind in {"message", "replacement"}
 
 
 def starts_turn(items: Sequence[ViewItem], at: int) -> bool:

@@ -22,7 +22,7 @@ def find_covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem
     Empty for an entry that is not a checkpoint or not on the path. Linear in the length of the
     path.
     """
-    at = _find_checkpoint(path, checkpoint)
+    at = find_entry(path, checkpoint)
     if at is None:
         return ()
     known = {entry.id for entry in find_covered_entries(path[:at], path[at].payload)}
@@ -43,13 +43,6 @@ def find_covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[
         return ()
     kept = None if checkpoint.first_kept is None else find_entry(path, checkpoint.first_kept)
     return path[_find_view_start(path) : len(path) if kept is None else kept]
-
-
-def _find_checkpoint(path: Sequence[Entry], checkpoint: str) -> int | None:
-    for at in range(len(path) - 1, -1, -1):
-        if path[at].id == checkpoint:
-            return at if isinstance(path[at].payload, Checkpoint) else None
-    return None
 
 
 def _find_view_start(path: Sequence[Entry]) -> int:

@@ -9,8 +9,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
 from promptkit.compaction.planning.breadcrumb import remove_missing_call
-from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
-from promptkit.compaction.planning.skill_calls import is_skill_tool
+from promptkit.compaction.planning.tool_calls import FILE_RULES, find_file_call, is_skill_tool
 from promptkit.compaction.pruning.messages import (
     CUT_MARKER,
     cap_results,
@@ -26,7 +25,7 @@ from promptkit.transcript.log.view import TranscriptView, ViewBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileCall, FileRule
+    from promptkit.compaction.planning.tool_calls import FileCall, FileRule
     from promptkit.compaction.pruning.messages import Reduction
     from promptkit.messages import Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import format_call
-from promptkit.compaction.planning.file_calls import SERVER_PREFIX
+from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.recall.passages import find_passages
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition

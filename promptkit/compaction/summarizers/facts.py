@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
-from promptkit.compaction.planning.file_calls import (
+from promptkit.compaction.planning.names import find_names, iter_texts
+from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
     FileCall,
     find_file_call,
+    find_skill_name,
 )
-from promptkit.compaction.planning.names import find_names, iter_texts
-from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, as_mapping
@@ -29,7 +29,7 @@ from promptkit.tools import is_error_result
 from promptkit.transcript.log.redaction import redact_json
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.messages import Json, Message, ToolCall
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem

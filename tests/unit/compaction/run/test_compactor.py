@@ -11,9 +11,9 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.run.events import (
     CompactionCommitted,
