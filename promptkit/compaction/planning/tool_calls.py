@@ -6,7 +6,9 @@ need.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
@@ -14,7 +16,9 @@ import attrs
 from promptkit.messages import as_mapping, as_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from promptkit.messages import Json
 
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
 """The use of files by a tool: it reads them, changes them (or deletes, moves and creates them),
@@ -137,6 +141,15 @@ def find_file_call(
         if patched:
             return FileCall("change", patched)
     return FileCall(rule.use, paths) if rule else None
+
+
+def parse_arguments(text: str) -> Mapping[str, object] | None:
+    """Return the arguments of a tool call, or None if they are not a JSON object."""
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, Mapping) else None
 
 
 SERVER_PREFIX = re.compile(r"__|[./:]")

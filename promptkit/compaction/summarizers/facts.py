@@ -21,10 +21,11 @@ from promptkit.compaction.planning.tool_calls import (
     FileCall,
     find_file_call,
     find_skill_name,
+    parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart, as_mapping
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.tools import is_error_result
 from promptkit.transcript.log.redaction import redact_json
 
@@ -353,7 +354,7 @@ class _FactCollector:
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
         self.tools[name] = self.tools.get(name, 0) + 1
-        arguments = _parse_arguments(call.arguments)
+        arguments = parse_arguments(call.arguments) or {}
         if ("todo" in name.lower() or name.lower() == "update_plan") and self._add_todo_list(
             arguments
         ):
@@ -500,14 +501,6 @@ def _describe_request(message: Message) -> str:
     return "\n".join(
         filter(None, (text, f"[{others} attachment{'' if others == 1 else 's'}]" if others else ""))
     )
-
-
-def _parse_arguments(text: str) -> Mapping[str, object]:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return as_mapping(value)
 
 
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
