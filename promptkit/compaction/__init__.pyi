@@ -68,8 +68,10 @@ from .run.otel import otel_subscriber as otel_subscriber
 from .run.recent_files import RecentFiles as RecentFiles
 from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
-from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook
-from .storage.memory_files import MemoryDirectory as MemoryDirectory
+from .storage.memories import (
+    MemoryDirectory as MemoryDirectory,
+    MemoryExtractionHook as MemoryExtractionHook,
+)
 from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
 from .summarizers.defaults import SummarizerContext as SummarizerContext
 from .summarizers.extractive import (

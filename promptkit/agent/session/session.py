@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.rendering.result.rendered import Rendered

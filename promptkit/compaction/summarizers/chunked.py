@@ -83,7 +83,7 @@ class ChunkedSummarizer:
         writer = SimpleSummarizer(
             model=self.model, window=self.window, tokenizer=tokenizer, template=self.template
         )
-        task = attrs.evolve(task, memories=self.memories)
+        task = attrs.evolve(task, memories=self.memories or task.memories)
         summary = get_previous_summary(task)
         memories: list[str] = []
         usages: list[Usage | None] = []
@@ -123,7 +123,7 @@ class ChunkedSummarizer:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
         facts: Mapping[str, Json] = (
-            {MEMORIES: "\n".join(filter(None, memories))} if self.memories else {}
+            {MEMORIES: "\n".join(filter(None, memories))} if task.memories else {}
         )
         return Summary(
             text=summary,
