@@ -35,7 +35,6 @@ from .policy.decisions import (
     Wait as Wait,
 )
 from .policy.least import LeastSize as LeastSize
-from .policy.parts import UsageByPart as UsageByPart
 from .policy.rules import (
     Policy as Policy,
     Rule as Rule,
@@ -48,7 +47,7 @@ from .policy.rules import (
     on_overflow as on_overflow,
 )
 from .policy.state import PolicyState as PolicyState
-from .policy.usage import UsageReading as UsageReading
+from .policy.usage import UsageByPart as UsageByPart, UsageReading as UsageReading
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
@@ -80,11 +79,13 @@ from .summarizers.extractive import (
 )
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
-from .summarizers.full import FullSummarizer as FullSummarizer
-from .summarizers.inline import InlineSummarizer as InlineSummarizer
+from .summarizers.model_summarizers import (
+    FullSummarizer as FullSummarizer,
+    InlineSummarizer as InlineSummarizer,
+    SimpleSummarizer as SimpleSummarizer,
+)
 from .summarizers.native import NativeSummarizer as NativeSummarizer
 from .summarizers.remote import RemoteSummarizer as RemoteSummarizer
-from .summarizers.simple import SimpleSummarizer as SimpleSummarizer
 from .summarizers.split_turn import SplitTurnSummarizer as SplitTurnSummarizer
 from .summarizers.summarizer import Summarizer as Summarizer
 

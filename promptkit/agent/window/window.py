@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.hooks import CompactionHooks

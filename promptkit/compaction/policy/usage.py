@@ -1,4 +1,4 @@
-"""How much of a context window a conversation takes: the provider's last count, plus a local count of everything that came after it."""
+"""How much of a context window a conversation takes: the provider's last count plus a local count of everything after it, and the tokens of a request by part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
@@ -60,8 +60,6 @@ class UsageReading:
     overflowed: bool = False
     """Whether the last counted request was larger than the context window, although it was
     answered: the provider may have cut it."""
-    rejected: tuple[RejectedCount, ...] = ()
-    """Newer provider counts that are unusable."""
 
     @property
     def calibrated(self) -> int:
@@ -183,21 +181,17 @@ class WindowUsage:
         path = self._transcript.path()
         counts = iter_provider_counts(path, model=self._meter.model)
         newest = next(counts, None)
-        if rereading.first is None and newest is not None:
-            for count in reversed(list(counts)):
-                # the conversation was opened again: its requests are in the transcript
-                if isinstance(count, ProviderCount):
-                    cached = count.cached_tokens > 0
-                    rereading = rereading.after_request(
-                        count.input_tokens, cached=cached, checkpoint_id=checkpoint_id
-                    )
-        if isinstance(newest, ProviderCount) and newest.entry_id == path[-1].id:
-            return rereading.after_request(
-                newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id
+        # without a first request the conversation was opened again: its requests are in the
+        # transcript
+        earlier = list(counts) if rereading.first is None else []
+        for count in filter(None, reversed(earlier)):
+            rereading = rereading.after_request(
+                count.input_tokens, cached=count.cached_tokens > 0, checkpoint_id=checkpoint_id
             )
-        return rereading.after_request(
-            self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id
-        )
+        tokens, cached = self._rendered_tokens, None
+        if newest is not None and newest.entry_id == path[-1].id:
+            tokens, cached = newest.input_tokens, newest.cached_tokens > 0
+        return rereading.after_request(tokens, cached=cached, checkpoint_id=checkpoint_id)
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message, each once while it stays in the view."""
@@ -254,14 +248,13 @@ class UsageMeter:
         """
         self._follow(view.items)
         newest: ProviderCount | None = None
-        rejected: list[RejectedCount] = []
+        rejected = 0
         factors: dict[str, float] = {}
         cached = False
         for count in iter_provider_counts(path, model=self.model, window=window):
-            if isinstance(count, RejectedCount):
-                if newest is None:
-                    rejected.append(count)
-                if len(rejected) == MAX_REJECTED:
+            if count is None:
+                rejected += newest is None
+                if rejected == MAX_REJECTED:
                     break
                 continue
             place = self._places.get(count.entry_id)
@@ -290,7 +283,6 @@ class UsageMeter:
             if newest is not None and cached
             else None,
             overflowed=newest is not None and window is not None and newest.input_tokens > window,
-            rejected=tuple(rejected),
         )
 
     def _sum_through(self, entry_id: str) -> int:
@@ -382,22 +374,14 @@ class ProviderCount:
         return self.input_tokens + self.output_tokens
 
 
-@attrs.frozen(kw_only=True)
-class RejectedCount:
-    """A provider's count that is unusable, and why."""
-
-    entry_id: str
-    why: str
-
-
 def iter_provider_counts(
     path: Sequence[Entry], *, model: str | None = None, window: int | None = None
-) -> Iterator[ProviderCount | RejectedCount]:
+) -> Iterator[ProviderCount | None]:
     """Iterate over the provider's counts on a path, newest first, back to the last checkpoint, edit or reset.
 
-    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above
-    the context window is taken, since some providers cut a request that is too large and answer. It
-    is rejected if it is above twice the window, or if the count before the last compaction was
+    Unusable are counts of 0, counts of another model, and counts of failed replies. A count above
+    the context window is used, since some providers cut a request that is too large and answer. It
+    is unusable if it is above twice the window, or if the count before the last compaction was
     above the window, too: then it does not follow the size of requests.
 
     Args:
@@ -408,63 +392,47 @@ def iter_provider_counts(
             large.
 
     Yields:
-        Each count, usable or rejected.
+        Each count, or None for an unusable one.
     """
     for at in range(len(path) - 1, -1, -1):
         payload = path[at].payload
         if isinstance(payload, MessageEntry):
-            if payload.usage is not None:
-                yield _check_count(path, at, payload, model, window)
+            usage = payload.usage
+            if usage is None:
+                continue
+            own = model is None or payload.model in {None, model}
+            failed = payload.finish in UNREPLAYABLE_FINISHES
+            too_large = window is not None and _is_too_large(path, at, usage, model, window)
+            # Cached tokens are part of the input tokens: they are not added again.
+            yield (
+                None
+                if not own or failed or too_large or not _is_consistent(usage)
+                else ProviderCount(
+                    entry_id=path[at].id,
+                    input_tokens=usage.input_tokens,
+                    output_tokens=usage.output_tokens,
+                    cached_tokens=usage.cached_tokens,
+                )
+            )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
 
-def _check_count(
-    path: Sequence[Entry], at: int, reply: MessageEntry, model: str | None, window: int | None
-) -> ProviderCount | RejectedCount:
-    """Return the count of the reply at an index of a path, or why it is unusable."""
-    entry_id, usage = path[at].id, reply.usage
-    if usage is None:
-        return RejectedCount(entry_id=entry_id, why="no tokens were counted")
-    why = next(_iter_problems(path, at, reply, usage, model, window), None)
-    if why is not None:
-        return RejectedCount(entry_id=entry_id, why=why)
-    # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(
-        entry_id=entry_id,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
+def _is_consistent(usage: Usage) -> bool:
+    return (
+        usage.input_tokens > 0
+        and usage.output_tokens >= 0
+        and usage.cached_tokens <= usage.input_tokens
     )
 
 
-def _iter_problems(  # noqa: PLR0913, PLR0917  # one step of the function above
-    path: Sequence[Entry],
-    at: int,
-    reply: MessageEntry,
-    usage: Usage,
-    model: str | None,
-    window: int | None,
-) -> Iterator[str]:
-    """Yield why a count is unusable."""
-    if usage.input_tokens <= 0:
-        yield "no input tokens were counted"
-    if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
-        yield "its figures contradict each other"
-    if reply.finish in UNREPLAYABLE_FINISHES:
-        yield f"the reply ended with {reply.finish!r}"
-    if model is not None and reply.model is not None and reply.model != model:
-        yield f"it was counted by {reply.model}, not by {model}"
-    if window is None:
-        return
-    if usage.output_tokens > window:
-        yield f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}"
-    if usage.input_tokens > window:
-        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
-        if usage.input_tokens > MAX_OVERFLOW * window:
-            yield f"{above}, and more than {MAX_OVERFLOW} times as many"
-        if _overflowed_before(path, at, model, window):
-            yield f"{above}, as was the count before the last compaction"
+def _is_too_large(
+    path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
+) -> bool:
+    """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
+    if usage.output_tokens > window or usage.input_tokens > MAX_OVERFLOW * window:
+        return True
+    return usage.input_tokens > window and _overflowed_before(path, at, model, window)
 
 
 def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
@@ -481,3 +449,69 @@ def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window
         ):
             return payload.usage.input_tokens > window
     return False
+
+
+SUMMARY_KINDS = frozenset({"summary", "replacement", "branch_summary"})
+"""The kinds of view items that show a summary, or stand beside it in place of earlier messages."""
+
+
+@attrs.frozen(kw_only=True)
+class UsageByPart:
+    """The tokens of a request by part. Each token is in exactly one part."""
+
+    system: int = 0
+    """The instructions, and the framing of the request."""
+    tools: int = 0
+    """The tool definitions."""
+    summary: int = 0
+    """The summary, and the messages that a checkpoint shows beside it."""
+    messages: int = 0
+    """The messages of the user and of the model, tool calls included."""
+    results: int = 0
+    """The tool results."""
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return self.system + self.tools + self.summary + self.messages + self.results
+
+    def __add__(self, other: UsageByPart) -> UsageByPart:
+        return UsageByPart(
+            system=self.system + other.system,
+            tools=self.tools + other.tools,
+            summary=self.summary + other.summary,
+            messages=self.messages + other.messages,
+            results=self.results + other.results,
+        )
+
+
+def count_parts(
+    messages: Iterable[Message], summary_ids: Collection[int], count: Callable[[Message], int]
+) -> UsageByPart:
+    """Sum up the tokens of the messages of a conversation by part.
+
+    Args:
+        messages: The messages.
+        summary_ids: The identities (`id`) of those that belong to a summary.
+        count: Counts the tokens of a message.
+
+    Returns:
+        The sizes, without instructions and tools.
+    """
+    system = summary = others = results = 0
+    for message in messages:
+        tokens = count(message)
+        if id(message) in summary_ids:
+            summary += tokens
+        elif message.role == "tool":
+            results += tokens
+        elif message.role == "system":
+            system += tokens
+        else:
+            others += tokens
+    return UsageByPart(system=system, summary=summary, messages=others, results=results)
+
+
+def find_summary_ids(items: Iterable[ViewItem]) -> frozenset[int]:
+    """Return the identities of the messages of a view that belong to a summary."""
+    return frozenset(id(item.message) for item in items if item.kind in SUMMARY_KINDS)

@@ -15,7 +15,7 @@ from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES
 from promptkit.compaction.policy.decisions import HANDOFF
-from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.capped_results import CappedView, ResultLimits
 from promptkit.compaction.run.events import (
     CompactionCancelled,

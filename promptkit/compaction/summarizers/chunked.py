@@ -8,6 +8,7 @@ import attrs
 
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.model_summarizers import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.prompts import (
     SummaryOfText,
     render_summary_request,
@@ -15,7 +16,6 @@ from promptkit.compaction.summarizers.prompts import (
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.sections import TEMPLATE
-from promptkit.compaction.summarizers.simple import RESULT_SHARE, SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import (
     MEMORIES,
     collect_dropped_items,

@@ -17,8 +17,7 @@ from promptkit.compaction.summarizers.fallback import (
     FallbackSummarizer,
     summarize_within_limits,
 )
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import FullSummarizer, SimpleSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.errors import (
     EmptyReplyError,
