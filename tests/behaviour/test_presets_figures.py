@@ -140,7 +140,7 @@ def test_gsv_asks_in_three_tiers() -> None:
     assert isinstance(chain, FallbackSummarizer)
     first, second, *last = chain.summarizers
     assert isinstance(first, ChunkedSummarizer)
-    assert (first.chunk_share, first.max_chunk_share, first.memories) == (0.25, None, True)
+    assert (first.max_chunk_share, first.memories) == (None, True)
     assert second == attrs.evolve(first, max_chunk_share=0.5)
     assert [type(each) for each in last] == [ExtractiveSummarizer, PlaceholderSummarizer]
 

@@ -143,7 +143,7 @@ def find_file_call(
     return FileCall(rule.use, paths) if rule else None
 
 
-def parse_arguments(text: str) -> Mapping[str, object] | None:
+def parse_arguments(text: str) -> Mapping[str, Json] | None:
     """Return the arguments of a tool call, or None if they are not a JSON object."""
     try:
         value: Json = json.loads(text)

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.view import ViewItem
 
 
+CHUNK_SHARE = 0.25
+"""Share of the window that a chunk of the conversation may take, if there is room for it."""
+
+
 @attrs.frozen(kw_only=True)
 class ChunkedSummarizer:
     """Summarizes chunk by chunk, oldest first.
@@ -56,8 +60,6 @@ class ChunkedSummarizer:
     """The summarizing model."""
     window: int
     """Context window of the model in tokens, input and output together."""
-    chunk_share: float = 0.25
-    """Share of the window that a chunk of the conversation may take, if there is room for it."""
     max_chunk_share: float | None = None
     """Share of the window. A larger chunk is replaced by a note of its size, without a request.
     None: what does not fit of such a chunk is omitted from its request.
@@ -96,7 +98,8 @@ class ChunkedSummarizer:
                 failures.append(f"a chunk of {tokens:,} tokens is too large.")
                 summary = _append_note(
                     summary,
-                    f"[{_describe_size(chunk)} of about {tokens:,} tokens followed, too large to be summarized]",
+                    chunk,
+                    f"of about {tokens:,} tokens followed, too large to be summarized",
                 )
                 continue
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
@@ -106,12 +109,8 @@ class ChunkedSummarizer:
                 )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
-                usages.append(
-                    error.usage if not isinstance(error, ContextLengthExceededError) else None
-                )
-                summary = _append_note(
-                    summary, f"[{_describe_size(chunk)} that followed could not be summarized]"
-                )
+                usages.append(getattr(error, "usage", None))
+                summary = _append_note(summary, chunk, "that followed could not be summarized")
                 continue
             done += 1
             usages.append(part.usage)
@@ -156,7 +155,7 @@ class ChunkedSummarizer:
         if room <= 0:
             detail = f"{self.window:,} tokens cannot hold the instructions and two summaries of {task.max_tokens:,} tokens."
             raise SummaryError(reason="does_not_fit", detail=detail)
-        return min(max(1, int(self.window * self.chunk_share)), room)
+        return min(max(1, int(self.window * CHUNK_SHARE)), room)
 
     def _split(
         self, task: SummaryTask, limit: int, tokenizer: Tokenizer
@@ -194,9 +193,6 @@ class ChunkedSummarizer:
         return tokens
 
 
-def _append_note(summary: str | None, note: str) -> str:
+def _append_note(summary: str | None, chunk: Sequence[ViewItem], what: str) -> str:
+    note = f"[{len(chunk):,} message{'' if len(chunk) == 1 else 's'} {what}]"
     return note if summary is None else f"{summary}\n\n{note}"
-
-
-def _describe_size(chunk: Sequence[ViewItem]) -> str:
-    return f"{len(chunk):,} message{'' if len(chunk) == 1 else 's'}"

@@ -14,7 +14,7 @@ from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.errors import InvalidArgumentError, SummaryError
+from promptkit.errors import SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
@@ -199,12 +199,6 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
     assert "about before" in summary.text
     assert "about wish" in summary.text
     assert call.tool_calls[0].id == result.tool_call_id == "c2"
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
-    with pytest.raises(InvalidArgumentError):
-        SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, prefix_share=share)
 
 
 def test_the_first_part_of_a_turn_needs_no_headings_since_it_is_asked_for_three_things() -> None:
