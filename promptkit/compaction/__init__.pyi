@@ -34,7 +34,6 @@ from .policy.decisions import (
     StartBackground as StartBackground,
     Wait as Wait,
 )
-from .policy.least import LeastSize as LeastSize
 from .policy.rules import (
     Policy as Policy,
     Rule as Rule,
@@ -47,7 +46,11 @@ from .policy.rules import (
     on_overflow as on_overflow,
 )
 from .policy.state import PolicyState as PolicyState
-from .policy.usage import UsageByPart as UsageByPart, UsageReading as UsageReading
+from .policy.usage import (
+    LeastSize as LeastSize,
+    UsageByPart as UsageByPart,
+    UsageReading as UsageReading,
+)
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
@@ -71,7 +74,6 @@ from .storage.memories import (
     MemoryDirectory as MemoryDirectory,
     MemoryExtractionHook as MemoryExtractionHook,
 )
-from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
 from .summarizers.defaults import SummarizerContext as SummarizerContext
 from .summarizers.extractive import (
     ExtractiveSummarizer as ExtractiveSummarizer,
@@ -80,6 +82,7 @@ from .summarizers.extractive import (
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
 from .summarizers.model_summarizers import (
+    ChunkedSummarizer as ChunkedSummarizer,
     FullSummarizer as FullSummarizer,
     InlineSummarizer as InlineSummarizer,
     SimpleSummarizer as SimpleSummarizer,

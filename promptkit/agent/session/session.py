@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.usage import LeastSize
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.controller import CompactionController

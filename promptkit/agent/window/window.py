@@ -35,7 +35,7 @@ from promptkit.agent.window.requests import (
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
+from promptkit.compaction.policy.usage import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.run.controller import CompactionController, find_promotion
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext

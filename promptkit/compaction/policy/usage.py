@@ -1,13 +1,18 @@
-"""How much of a context window a conversation takes: the provider's last count plus a local count of everything after it, and the tokens of a request by part."""
+"""How much of a context window a conversation takes: the provider's last count plus a local count of everything after it, the tokens of a request by part, and the least that requests can be compacted to."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.policy.decisions import Compact
+from promptkit.compaction.policy.state import PolicyState
+from promptkit.errors import ContextWindowFullError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.log.entry_sequence import find_entry
@@ -16,8 +21,10 @@ from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
@@ -451,6 +458,9 @@ def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window
     return False
 
 
+PARTS = {"tool": "results", "system": "system"}
+"""The parts of the messages of these roles. All others are `messages`."""
+
 SUMMARY_KINDS = frozenset({"summary", "replacement", "branch_summary"})
 """The kinds of view items that show a summary, or stand beside it in place of earlier messages."""
 
@@ -498,20 +508,120 @@ def count_parts(
     Returns:
         The sizes, without instructions and tools.
     """
-    system = summary = others = results = 0
+    parts: Counter[str] = Counter()
     for message in messages:
-        tokens = count(message)
-        if id(message) in summary_ids:
-            summary += tokens
-        elif message.role == "tool":
-            results += tokens
-        elif message.role == "system":
-            system += tokens
-        else:
-            others += tokens
-    return UsageByPart(system=system, summary=summary, messages=others, results=results)
+        part = "summary" if id(message) in summary_ids else PARTS.get(message.role, "messages")
+        parts[part] += count(message)
+    return UsageByPart(**parts)
 
 
 def find_summary_ids(items: Iterable[ViewItem]) -> frozenset[int]:
     """Return the identities of the messages of a view that belong to a summary."""
     return frozenset(id(item.message) for item in items if item.kind in SUMMARY_KINDS)
+
+
+@attrs.frozen(kw_only=True)
+class LeastSize:
+    """The least that the requests of a conversation can be compacted to, by part.
+
+    All sizes are tokens.
+    """
+
+    instructions: int
+    """The instructions, and the framing of the request."""
+    tools: int
+    """The tool definitions."""
+    newest: int
+    """The last user message, and the newest reply after it. Tool results do not count: they are
+    shortened if they must be."""
+    summary: int = 0
+    """The largest summary; 0 where no request that is too large is summarized."""
+    beside: int = 0
+    """The user's earlier messages and a block of carried context beside it."""
+    limit: int | None = None
+    """The most that a request may have: the window without what is reserved for the reply. None:
+    unknown."""
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return self.instructions + self.tools + self.newest + self.summary + self.beside
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether requests fit: without a summary, and with one after a compaction.
+
+        A large newest message alone is no obstacle.
+        """
+        fixed = self.instructions + self.tools
+        return (
+            self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+        )
+
+    def explain(self) -> str:
+        """Describe the sizes, and what to do where they do not fit.
+
+        >>> print(LeastSize(instructions=9_000, tools=1_000, newest=40, summary=1_500, limit=10_000).explain())
+        the conversation can be compacted to 11,540 tokens at least, and a request may have 10,000: instructions 9,000, tools 1,000, \
+the newest message 40, the largest summary 1,500. Shorten the largest of them, or use a larger window or model.
+        """
+        parts = {
+            "instructions": self.instructions,
+            "tools": self.tools,
+            "the newest message": self.newest,
+            "the largest summary": self.summary,
+            "what stands beside it": self.beside,
+        }
+        listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
+        limit = "" if self.limit is None else f", and a request may have {self.limit:,}"
+        return (
+            f"the conversation can be compacted to {self.total:,} tokens at least{limit}: {listed}. "
+            "Shorten the largest of them, or use a larger window or model."
+        )
+
+    def check(self) -> None:
+        """Raise ContextWindowFullError, with the sizes, if requests cannot fit."""
+        if not self.is_possible:
+            raise ContextWindowFullError(self.explain())
+
+
+def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
+    """Return whether a policy compacts a conversation of many messages whose request is too large."""
+    tokens = 2 * (budget.render_budget or 0) + 1
+    return isinstance(
+        policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)),
+        Compact,
+    )
+
+
+def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
+    """Count the tokens of the last user message of a view, and of the newest reply after it."""
+    last = find_last_user_request(items)
+    reply = next(
+        (
+            at
+            for at in range(len(items) - 1, last or 0, -1)
+            if items[at].message.role == "assistant"
+        ),
+        None,
+    )
+    sizer = Sizer(tokenizer)
+    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+
+
+def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
+    """Name the three largest messages of a request, with their sizes in tokens, and what to do about them.
+
+    >>> print(describe_largest(messages, tokenizer))
+    The largest messages: result of read_file 4,300, result of search 1,200, user 310. Shorten them, or use a larger window or model.
+    """
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    count = Sizer(tokenizer).count_message
+    listed = [
+        (f"result of {tool}" if tool else message.role, count(message))
+        for message in messages
+        for tool in [names.get(message.tool_call_id or "")]
+    ]
+    largest = sorted(listed, key=lambda each: -each[1])[:3]
+    shown = ", ".join(f"{name} {tokens:,}" for name, tokens in largest)
+    return f"The largest messages: {shown}. Shorten them, or use a larger window or model."

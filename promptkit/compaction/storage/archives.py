@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from promptkit.compaction.planning.coverage import find_covered_entries
+from promptkit.compaction.planning.blocks import find_covered_entries
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.files import replace_file
 from promptkit.transcript.log.entries import Checkpoint

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.planning.blocks import is_user_request
-from promptkit.compaction.planning.coverage import find_covered_items
+from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.run.hooks import CompactionHooks

@@ -14,10 +14,10 @@ from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.run.replacement import Replacement
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import (
+    ChunkedSummarizer,
     FullSummarizer,
     InlineSummarizer,
     SimpleSummarizer,

@@ -19,8 +19,8 @@ from promptkit.compaction.storage.memories import (
     SummarizingMemoryExtractor,
     parse_memories,
 )
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from tests.conversations import ConversationBuilder, words
