@@ -12,7 +12,7 @@ from promptkit.compaction.planning.selection import limit_keep, select
 from promptkit.compaction.policy.rules import first_match, prune_results
 from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.pruning.capped_results import ResultLimits
+from promptkit.compaction.pruning.tool_outputs import ResultLimits
 from promptkit.compaction.recall.tool import (
     list_look_up_tools,
     suggest_call,

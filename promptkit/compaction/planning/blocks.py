@@ -12,7 +12,7 @@ from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.transcript.log.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry
@@ -63,6 +63,19 @@ def is_missing_result(items: Sequence[ViewItem], block: Block, at: int) -> bool:
         and items[at].kind != "replacement"
         and items[at].entry_id == items[block.start].entry_id
     )
+
+
+def count_unchanged(
+    before: Sequence[ViewItem],
+    now: Sequence[ViewItem],
+    is_same: Callable[[ViewItem, ViewItem], bool],
+) -> int:
+    """Count the items at the start of a view that are the same as in an earlier one."""
+    # usually items were appended: one comparison
+    if tuple(now[: len(before)]) == tuple(before):
+        return len(before)
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((at for at, pair in pairs if not is_same(*pair)), min(len(before), len(now)))
 
 
 def is_checkpoint_item(item: ViewItem) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
 from promptkit.compaction.policy.decisions import Compact
 from promptkit.compaction.policy.state import PolicyState
 from promptkit.errors import ContextWindowFullError
@@ -273,9 +273,9 @@ class UsageMeter:
                 # the provider may have cut that request, so that its count does not correct local
                 # ones
                 continue
-            factors[count.entry_id] = _clamp_factor(
-                count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
-            )
+            factor = count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
+            lowest, highest = FACTOR_RANGE
+            factors[count.entry_id] = min(max(factor, lowest), highest)
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
@@ -312,12 +312,7 @@ class UsageMeter:
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
         old = self._items
-        # usually items were appended: one comparison
-        same = len(old) if list(items[: len(old)]) == old else 0
-        for before, now in zip(old[same:], items[same:], strict=False):
-            if before is not now and not _is_same(before, now):
-                break
-            same += 1
+        same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
         # After a change most messages are the same, only at another place.
@@ -357,11 +352,6 @@ def _is_same(before: ViewItem, now: ViewItem) -> bool:
     return before.entry_id == now.entry_id and (
         before.message is now.message or before.message == now.message
     )
-
-
-def _clamp_factor(factor: float) -> float:
-    lowest, highest = FACTOR_RANGE
-    return min(max(factor, lowest), highest)
 
 
 @attrs.frozen(kw_only=True)

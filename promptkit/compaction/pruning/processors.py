@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.compaction.pruning.capped_results import cap_result
+from promptkit.compaction.pruning.tool_outputs import cap_result
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.history import describe_omitted
 from promptkit.messages import ImagePart, Message

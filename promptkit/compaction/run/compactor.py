@@ -16,7 +16,7 @@ from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.capped_results import CappedView, ResultLimits
+from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.pruning.capped_results import CUT_MARKER, cap_result
+from promptkit.compaction.pruning.tool_outputs import CUT_MARKER, cap_result
 from promptkit.messages import ImagePart, Message, Part
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for

@@ -11,8 +11,13 @@ import attrs
 import pytest
 
 from promptkit.compaction.presets.oh_my_pi import oh_my_pi
-from promptkit.compaction.pruning.capped_results import CappedView, ResultLimits
-from promptkit.compaction.pruning.tool_outputs import Pruning, ReduceToolResults, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import (
+    CappedView,
+    Pruning,
+    ReduceToolResults,
+    ResultLimits,
+    prune_outputs,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
