@@ -50,6 +50,10 @@ class Plan:
     """Messages that are repeated after the summary, such as the user request that a long turn works
     on."""
 
+    oversized_tokens: int | None = None
+    """The tokens of `kept` if they exceed the tokens to keep, as a single block is never cut. None:
+    `kept` fits, or is not limited."""
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to summarize, so that no model is asked."""

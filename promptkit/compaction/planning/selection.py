@@ -204,6 +204,8 @@ def select(  # noqa: PLR0913  # keywords
     start = cutter.find_turn_start(cut) if split else cut
     dropped = _items_to_summarize(items, range(start), staying)
     prefix = _items_to_summarize(items, range(start, cut), staying)
+    limit = keep.tokens * (1 + keep.at_least) if isinstance(keep, KeepRecentTokens) else None
+    tokens = 0 if limit is None else sum(cutter.count(item.message) for item in items[cut:])
     plan = Plan(
         leaf=leaf,
         previous=_find_previous_summary(view),
@@ -212,6 +214,7 @@ def select(  # noqa: PLR0913  # keywords
         kept=items[cut:],
         pinned=tuple(verbatim.get(at, items[at]) for at in sorted(pins | verbatim.keys())),
         replayed=tuple(items[at] for at in replayed),
+        oversized_tokens=tokens if limit is not None and tokens > limit else None,
     )
     if all(map(is_checkpoint_item, (*dropped, *prefix))):
         return attrs.evolve(plan, dropped=(), prefix=(), kept=items, pinned=(), replayed=())

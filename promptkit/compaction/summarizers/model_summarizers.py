@@ -261,9 +261,9 @@ class FullSummarizer(_CopySummarizer):
 
 @attrs.frozen(kw_only=True)
 class SimpleSummarizer(_CopySummarizer):
-    """Sends the conversation as text and asks for its summary: for any model and any window, and after other summarizers have failed.
+    """Sends the conversation as text and asks for its summary.
 
-    The request has no tools and no pictures, so no provider can refuse it.
+    For any model and any window, and after other summarizers have failed. The request has no tools and no pictures, so no provider can refuse it.
     """
 
     async def summarize(self, task: SummaryTask) -> Summary:

@@ -331,12 +331,13 @@ def test_where_the_first_entry_is_kept_all_is_kept() -> None:
 
 
 @pytest.mark.spec("E15")
-def test_a_last_result_larger_than_the_budget_stays_alone() -> None:
+def test_a_last_result_larger_than_the_budget_stays_alone_and_is_reported() -> None:
     talk = conversation(2, 1)
     talk.calls("big")
     talk.result("big", words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
     assert entries(made)["kept"] == "e12 e13"
+    assert made.oversized_tokens == 500
     assert len(made.dropped) == 10
 
 
@@ -345,7 +346,8 @@ def test_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() ->
     talk = conversation(2, 0)
     talk.answer(words(500))
     made = plan(talk, KeepRecentTokens(tokens=100))
-    assert made.first_kept == talk.leaf
+    assert (made.first_kept, made.oversized_tokens) == (talk.leaf, 500)
+    assert plan(talk, KeepRecentTokens(tokens=500)).oversized_tokens is None
 
 
 @pytest.mark.spec("E17")
@@ -353,7 +355,7 @@ def test_where_everything_fits_there_is_nothing_to_do() -> None:
     talk = conversation(2, 2)
     total = sum(TOKENIZER.count(item.message.text) for item in talk.view.items)
     made = plan(talk, KeepRecentTokens(tokens=total))
-    assert (made.is_empty, made.kept) == (True, talk.view.items)
+    assert (made.is_empty, made.kept, made.oversized_tokens) == (True, talk.view.items, None)
     assert not plan(talk, KeepRecentTokens(tokens=total - 1)).is_empty
 
 
@@ -439,7 +441,7 @@ def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
     made = select(
         talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True
     )
-    assert (made.is_empty, made.kept) == (True, talk.view.items)
+    assert (made.is_empty, made.kept, made.oversized_tokens) == (True, talk.view.items, None)
 
 
 # -- user messages only

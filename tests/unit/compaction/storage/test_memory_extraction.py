@@ -80,7 +80,6 @@ def test_a_model_lists_the_memories_of_every_chunk() -> None:
         assert extracted(extractor, talk) == ("Memory 1.", "Memory 2.")
 
 
-@pytest.mark.spec("E109")
 def test_if_no_model_answers_that_is_an_error() -> None:
     summarizer = FallbackSummarizer([])
     with pytest.raises(SummaryError):
