@@ -11,10 +11,9 @@ from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow
 from promptkit.agent.window.wire import AnyMessage, AnyReply
-from promptkit.compaction.policy.least import LeastSize
+from promptkit.compaction.policy.usage import LeastSize
 from promptkit.compaction.run.controller import CompactionController
-from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-from promptkit.compaction.storage.memory_files import MemoryDirectory
+from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered

@@ -1,5 +1,4 @@
 from .config import CompactionConfig as CompactionConfig
-from .planning.file_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.plan import (
     FailedAttempt as FailedAttempt,
     LastRequest as LastRequest,
@@ -16,6 +15,7 @@ from .planning.selection import (
     KeepRecentTokens as KeepRecentTokens,
     KeepUserMessages as KeepUserMessages,
 )
+from .planning.tool_calls import FILE_RULES as FILE_RULES, FileRule as FileRule
 from .planning.user_messages import (
     UserMessageHistory as UserMessageHistory,
     VerbatimUserMessages as VerbatimUserMessages,
@@ -34,8 +34,6 @@ from .policy.decisions import (
     StartBackground as StartBackground,
     Wait as Wait,
 )
-from .policy.least import LeastSize as LeastSize
-from .policy.parts import UsageByPart as UsageByPart
 from .policy.rules import (
     Policy as Policy,
     Rule as Rule,
@@ -48,7 +46,11 @@ from .policy.rules import (
     on_overflow as on_overflow,
 )
 from .policy.state import PolicyState as PolicyState
-from .policy.usage import UsageReading as UsageReading
+from .policy.usage import (
+    LeastSize as LeastSize,
+    UsageByPart as UsageByPart,
+    UsageReading as UsageReading,
+)
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
@@ -68,9 +70,10 @@ from .run.otel import otel_subscriber as otel_subscriber
 from .run.recent_files import RecentFiles as RecentFiles
 from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
-from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook
-from .storage.memory_files import MemoryDirectory as MemoryDirectory
-from .summarizers.chunked import ChunkedSummarizer as ChunkedSummarizer
+from .storage.memories import (
+    MemoryDirectory as MemoryDirectory,
+    MemoryExtractionHook as MemoryExtractionHook,
+)
 from .summarizers.defaults import SummarizerContext as SummarizerContext
 from .summarizers.extractive import (
     ExtractiveSummarizer as ExtractiveSummarizer,
@@ -78,11 +81,14 @@ from .summarizers.extractive import (
 )
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
-from .summarizers.full import FullSummarizer as FullSummarizer
-from .summarizers.inline import InlineSummarizer as InlineSummarizer
+from .summarizers.model_summarizers import (
+    ChunkedSummarizer as ChunkedSummarizer,
+    FullSummarizer as FullSummarizer,
+    InlineSummarizer as InlineSummarizer,
+    SimpleSummarizer as SimpleSummarizer,
+)
 from .summarizers.native import NativeSummarizer as NativeSummarizer
 from .summarizers.remote import RemoteSummarizer as RemoteSummarizer
-from .summarizers.simple import SimpleSummarizer as SimpleSummarizer
 from .summarizers.split_turn import SplitTurnSummarizer as SplitTurnSummarizer
 from .summarizers.summarizer import Summarizer as Summarizer
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import limit_keep, select
-from promptkit.compaction.policy.parts import UsageByPart
 from promptkit.compaction.policy.rules import first_match, prune_results
+from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.tool_outputs import ResultLimits
 from promptkit.compaction.recall.tool import (

@@ -22,8 +22,7 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
 )
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import FullSummarizer, InlineSummarizer
 from promptkit.errors import (
     CompactionInProgressError,
     ContextLengthExceededError,

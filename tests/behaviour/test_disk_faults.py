@@ -157,14 +157,8 @@ def append_to_objects(folder: Path) -> Callable[[], object]:
 def archive_of_a_compaction(folder: Path) -> Callable[[], object]:
     directory = ArchiveDirectory(folder / "archives")
     first, second = Transcript().append_messages(user_message("short"), user_message(TEXT))
-    with directory.hold([first]) as kept:
-        kept.keep()
-
-    def write() -> None:
-        with directory.hold([second]) as made:
-            made.keep()
-
-    return write
+    directory.write([first])
+    return partial(directory.write, [second])
 
 
 def snapshot(folder: Path) -> Callable[[], object]:

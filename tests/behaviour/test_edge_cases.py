@@ -23,8 +23,8 @@ from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
 from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint, MessageEntry
 from promptkit.transcript.log.view import build_summary_message

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.presets.gsv import GSV, gsv
 from promptkit.compaction.run.reset import find_due_reset
-from promptkit.compaction.storage.archives import ArchiveDirectory, read_archive
-from promptkit.compaction.storage.memory_extraction import (
-    MemoryExtractionHook,
-    StatedMemoryExtractor,
-)
-from promptkit.compaction.storage.memory_files import (
+from promptkit.compaction.storage.archives import ArchiveDirectory
+from promptkit.compaction.storage.memories import (
     CURATED_FILE,
     MemoryDirectory,
+    MemoryExtractionHook,
+    StatedMemoryExtractor,
     daily_file_name,
     parse_memories,
 )
@@ -27,6 +26,7 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.format import EntryLine, line_from_bytes
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import summary_reply, words
 
@@ -127,7 +127,12 @@ def test_each_chunk_is_summarized_after_the_one_before_and_its_memories_are_writ
     assert parse_memories(text) == tuple(f"Memory {number} of the user." for number in range(4))
     assert "Memory 3 of the user." in talk.asked()  # in the instructions of the very next request
     (archive,) = talk.archives.files
-    texts = [entry.message.text for entry in read_archive(archive) if entry.message]
+    _, *lines = map(line_from_bytes, gzip.decompress(archive.read_bytes()).splitlines())
+    texts = [
+        line.entry.message.text
+        for line in lines
+        if isinstance(line, EntryLine) and line.entry.message
+    ]
     assert [text.split()[0] for text in texts[::2]] == ["ask0", "ask1", "ask2", "ask3"]
 
 

@@ -31,7 +31,7 @@ from promptkit.compaction.summarizers.defaults import (
     make_inline_summarizer,
     make_simple_summarizer,
 )
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.walking import TOKENIZER, Walk, cut_off, refusal

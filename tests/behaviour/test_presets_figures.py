@@ -22,10 +22,10 @@ from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi, pi
 from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.presets.vscode import VSCode
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.errors import SettingsError
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -140,7 +140,7 @@ def test_gsv_asks_in_three_tiers() -> None:
     assert isinstance(chain, FallbackSummarizer)
     first, second, *last = chain.summarizers
     assert isinstance(first, ChunkedSummarizer)
-    assert (first.chunk_share, first.max_chunk_share, first.memories) == (0.25, None, True)
+    assert (first.max_chunk_share, first.memories) == (None, True)
     assert second == attrs.evolve(first, max_chunk_share=0.5)
     assert [type(each) for each in last] == [ExtractiveSummarizer, PlaceholderSummarizer]
 

@@ -5,15 +5,13 @@ Examples of each rule: tests/unit/compaction/pruning/.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.planning.file_calls import FILE_RULES
+from promptkit.compaction.planning.tool_calls import FILE_RULES
 from promptkit.compaction.policy.usage import UsageMeter
-from promptkit.compaction.pruning.messages import Reduction, cap_results, drop_images
 from promptkit.compaction.pruning.processors import (
     Processor,
     RequestLimits,
@@ -22,11 +20,7 @@ from promptkit.compaction.pruning.processors import (
     remove_images,
     truncate_history,
 )
-from promptkit.compaction.pruning.tool_outputs import (
-    ReduceToolResults,
-    edits_from_reduction,
-    prune_outputs,
-)
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
 from promptkit.fitting import describe_omitted
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import ImagePart, Message, ToolCall
@@ -35,11 +29,9 @@ from tests.behaviour.conversation_strategies import TOKENIZER, talks
 from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hypothesis.strategies import SearchStrategy
-
-    Reducers: TypeAlias = dict[str, Callable[[Sequence[Message]], Reduction]]
 
 IMAGE = ImagePart(url="https://example.com/x.png")
 IDS = st.sampled_from(["a", "b", "c"])
@@ -68,34 +60,11 @@ def tokens(given_: Sequence[Message]) -> int:
     return sum(map(UsageMeter(TOKENIZER).count, given_))
 
 
-@pytest.fixture(scope="module")
-def reducers() -> Reducers:
-    return {
-        "cap": partial(cap_results, max_tokens=30, tokenizer=TOKENIZER),
-        "images": partial(drop_images, tokenizer=TOKENIZER),
-    }
-
-
-KINDS = pytest.mark.parametrize("kind", ["cap", "images"])
-
-
-@KINDS
-@given(given_=messages())
-def test_reducing_twice_is_reducing_once(
-    reducers: Reducers, kind: str, given_: list[Message]
-) -> None:
-    once = reducers[kind](given_)
-    twice = reducers[kind](once.messages)
-    assert twice.messages == once.messages
-    assert twice.changes == ()
-
-
 PROCESSORS: dict[str, Processor] = {
     "truncate": truncate_history(),
     "cap": cap_tool_results(30),
     "images": remove_images(),
     "clear": clear_results(1, step=2),
-    "clear some": clear_results(1, tools=["read"]),
 }
 
 
@@ -109,47 +78,28 @@ def test_a_processor_gives_its_own_result_back_as_it_is(
     assert tuple(PROCESSORS[name](once, limits)) == once
 
 
-@KINDS
+def limits_of(limit: int, beside: int = 0) -> RequestLimits:
+    return RequestLimits(limit=limit, fixed_tokens=beside, tokenizer=TOKENIZER, pruned=True)
+
+
+@pytest.mark.parametrize("name", ["cap", "images", "clear"])
 @given(given_=messages())
-def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids(
-    reducers: Reducers, kind: str, given_: list[Message]
+def test_what_the_system_and_the_user_said_last_stays_and_so_do_the_ids_and_nothing_grows(
+    name: str, given_: list[Message]
 ) -> None:
-    done = reducers[kind](given_)
-    assert [message for message in done.messages if message.role == "system"] == [
+    done = PROCESSORS[name](given_, limits_of(200))
+    assert [message for message in done if message.role == "system"] == [
         each for each in given_ if each.role == "system"
     ]
     last = [message for message in given_ if message.role == "user"][-1:]
-    assert [message for message in done.messages if message.role == "user"][-1:] == last
-    for message, source in zip(done.messages, done.sources, strict=True):
-        before = given_[source]
+    assert [message for message in done if message.role == "user"][-1:] == last
+    for message, before in zip(done, given_, strict=True):
         assert (message.role, message.tool_calls, message.tool_call_id) == (
             before.role,
             before.tool_calls,
             before.tool_call_id,
         )
-
-
-@KINDS
-@given(given_=messages())
-def test_the_report_is_true_and_nothing_grows(
-    reducers: Reducers, kind: str, given_: list[Message]
-) -> None:
-    done = reducers[kind](given_)
-    assert (done.tokens_before, done.tokens_after) == (tokens(given_), tokens(done.messages))
-    assert done.tokens_before - done.tokens_after == sum(change.saved for change in done.changes)
-    assert all(change.saved > 0 for change in done.changes)
-    changed = {change.index for change in done.changes}
-    same = {
-        source
-        for message, source in zip(done.messages, done.sources, strict=True)
-        if message == given_[source]
-    }
-    assert changed | same == set(range(len(given_)))
-    assert not changed & same
-
-
-def limits_of(limit: int, beside: int = 0) -> RequestLimits:
-    return RequestLimits(limit=limit, fixed_tokens=beside, tokenizer=TOKENIZER, pruned=True)
+        assert message == before or tokens([message]) < tokens([before])
 
 
 @given(
@@ -302,25 +252,3 @@ def test_of_results_of_the_same_call_the_newest_stays_and_none_is_lost_that_no_o
             and 2 * other[2] >= size
             for other in newer
         )
-
-
-@given(talk=talks(size=20))
-def test_a_reduction_that_was_made_to_last_is_what_the_view_shows(
-    talk: ConversationBuilder,
-) -> None:
-    done = cap_results(talk.view.messages, 3, tokenizer=TOKENIZER)
-    edits = edits_from_reduction(talk.path, talk.view, done, reason="capped")
-    if edits:
-        talk.append(*edits)
-    edited = {edit.target for edit in edits}
-    for shown, wanted, item in zip(talk.view.messages, done.messages, talk.view.items, strict=True):
-        assert shown == wanted or item.entry_id not in edited
-    assert (
-        edits_from_reduction(
-            talk.path,
-            talk.view,
-            cap_results(talk.view.messages, 3, tokenizer=TOKENIZER),
-            reason="capped",
-        )
-        == ()
-    )

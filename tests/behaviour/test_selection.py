@@ -37,8 +37,6 @@ def plan(
     keep: Keep,
     *,
     split: bool = False,
-    pin_first: bool = False,
-    replay: bool = True,
 ) -> Plan:
     return select(
         talk.view,
@@ -46,8 +44,6 @@ def plan(
         tokenizer=TOKENIZER,
         keep=keep,
         split=split,
-        pin_first=pin_first,
-        replay=replay,
     )
 
 
@@ -87,13 +83,11 @@ def _is(shown: ViewItem, item: ViewItem) -> bool:
     return shown.message == item.message
 
 
-@given(
-    talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans(), replay=st.booleans()
-)
+@given(talk=talks(), keep=keeps(), split=st.booleans())
 def test_a_plan_is_a_partition_of_the_view_in_its_order(
-    talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool, replay: bool
+    talk: ConversationBuilder, keep: Keep, split: bool
 ) -> None:
-    found = numbered(plan(talk, keep, split=split, pin_first=pin_first, replay=replay), talk)
+    found = numbered(plan(talk, keep, split=split), talk)
     assert sorted(at for part in PARTS for at in found[part]) == list(range(len(talk.view.items)))
     assert all(places == sorted(places) for places in found.values())
     # Older than everything kept is what is not kept; older than the prefix what is dropped.
@@ -105,11 +99,11 @@ def test_a_plan_is_a_partition_of_the_view_in_its_order(
 
 
 @pytest.mark.spec("E03", "E04")
-@given(talk=talks(), keep=keeps(), split=st.booleans(), pin_first=st.booleans())
+@given(talk=talks(), keep=keeps(), split=st.booleans())
 def test_calls_and_their_results_are_in_one_part(
-    talk: ConversationBuilder, keep: Keep, split: bool, pin_first: bool
+    talk: ConversationBuilder, keep: Keep, split: bool
 ) -> None:
-    found = numbered(plan(talk, keep, split=split, pin_first=pin_first), talk)
+    found = numbered(plan(talk, keep, split=split), talk)
     part_of = {at: part for part, places in found.items() for at in places}
     for block in group_blocks(talk.view.items):
         assert len({part_of[at] for at in range(block.start, block.end)}) == 1

@@ -26,7 +26,6 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS, UserMessageHistory
 from promptkit.compaction.run.replacement import carry_from_facts
-from promptkit.compaction.storage.memory_extraction import MEMORIES_TEMPLATE
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
@@ -277,7 +276,7 @@ def test_the_extractive_summary_keeps_words_of_any_script_as_they_are() -> None:
     assert SECTIONS[0] in shown(window)
 
 
-@pytest.mark.parametrize("template", [TEMPLATE, HANDOFF_TEMPLATE, MEMORIES_TEMPLATE])
+@pytest.mark.parametrize("template", [TEMPLATE, HANDOFF_TEMPLATE])
 @pytest.mark.parametrize("live", [False, True])
 def test_every_prompt_asks_for_the_user_s_language_and_for_the_tags_as_they_are(
     template: Path, live: bool

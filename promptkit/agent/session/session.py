@@ -37,16 +37,15 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.least import LeastSize
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.usage import LeastSize
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.rendering.result.rendered import Rendered

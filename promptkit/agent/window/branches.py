@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction.run.controller import CompactionController
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
     from promptkit.providers.model import Model

@@ -12,7 +12,7 @@ from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.run.events import RequestPruned
 from promptkit.compaction.summarizers.defaults import UNLIMITED

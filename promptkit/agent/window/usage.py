@@ -10,10 +10,9 @@ from promptkit.compaction.policy.decisions import Compact, StartBackground
 from promptkit.compaction.policy.state import PolicyState
 
 if TYPE_CHECKING:
-    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Phase
-    from promptkit.compaction.policy.usage import UsageReading
+    from promptkit.compaction.policy.usage import UsageByPart, UsageReading
     from promptkit.messages import Usage
     from promptkit.tokens.budget import ContextBudget
 

@@ -35,7 +35,7 @@ from promptkit.agent.window.requests import (
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.config import CompactionConfig
-from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
+from promptkit.compaction.policy.usage import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.run.controller import CompactionController, find_promotion
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.summarizers.defaults import SummarizerContext
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.parts import UsageByPart
     from promptkit.compaction.policy.rules import Policy
+    from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.hooks import CompactionHooks

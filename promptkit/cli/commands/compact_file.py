@@ -22,11 +22,13 @@ from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction.planning.selection import select
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.replacement import Replacement
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import (
+    ChunkedSummarizer,
+    FullSummarizer,
+    SimpleSummarizer,
+)
 from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.budget import ContextBudget

@@ -151,7 +151,8 @@ def build_server(
         if reader is None:
             return f"Error: name one of the transcripts: {', '.join(named)}."
         try:
-            return recall(reader.read(), arguments, max_tokens=max_tokens, redactor=redactor)
+            found = recall(reader.read(), arguments, max_tokens=max_tokens)
+            return found if redactor is None else redactor(found)
         except TranscriptError as error:
             return f"Error: {error}"
 

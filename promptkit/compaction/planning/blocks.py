@@ -1,4 +1,4 @@
-"""The structure of a view: blocks of tool calls with their results, turns, and the user requests that are still open."""
+"""The structure of a view: blocks of tool calls with their results, turns, open user requests, and what a checkpoint covers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.fitting.choose import split_blocks
-from promptkit.transcript.log.view import build_summary_message
+from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.entry_sequence import find_entry
+from promptkit.transcript.log.view import build_summary_message, build_view
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
+    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import ViewItem
 
 _OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
@@ -62,6 +65,19 @@ def is_missing_result(items: Sequence[ViewItem], block: Block, at: int) -> bool:
     )
 
 
+def count_unchanged(
+    before: Sequence[ViewItem],
+    now: Sequence[ViewItem],
+    is_same: Callable[[ViewItem, ViewItem], bool],
+) -> int:
+    """Count the items at the start of a view that are the same as in an earlier one."""
+    # usually items were appended: one comparison
+    if tuple(now[: len(before)]) == tuple(before):
+        return len(before)
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((at for at, pair in pairs if not is_same(*pair)), min(len(before), len(now)))
+
+
 def is_checkpoint_item(item: ViewItem) -> bool:
     """Return whether an item comes from a checkpoint: a summary, or another message that replaces what the checkpoint covers."""
     return item.kind in {"summary", "replacement"}
@@ -87,11 +103,7 @@ def is_summary(item: ViewItem) -> bool:
 
 def is_user_request(item: ViewItem) -> bool:
     """Return whether an item is a message of the user: neither a summary nor a reminder that a program added."""
-    return (
-        item.message.role == "user"
-        and item.kind in {"message", "replacement"}
-        and not is_summary(item)
-    )
+    return item.message.role == "user" and item.kind in {"message", "replacement"}
 
 
 def starts_turn(items: Sequence[ViewItem], at: int) -> bool:
@@ -154,3 +166,45 @@ def has_completed_round(items: Sequence[ViewItem]) -> bool:
         else:
             results.clear()
     return False
+
+
+def find_covered_items(path: Sequence[Entry], checkpoint: str) -> tuple[ViewItem, ...]:
+    """Return the messages that a checkpoint on a path removed from the view, without those that an earlier one had removed.
+
+    Empty for an entry that is not a checkpoint or not on the path. Linear in the length of the
+    path.
+    """
+    at = find_entry(path, checkpoint)
+    if at is None:
+        return ()
+    known = {entry.id for entry in find_covered_entries(path[:at], path[at].payload)}
+    return tuple(
+        item
+        for item in build_view(path[:at]).items
+        if not is_checkpoint_item(item) and item.entry_id in known
+    )
+
+
+def find_covered_entries(path: Sequence[Entry], checkpoint: object) -> Sequence[Entry]:
+    """Return the entries of a path that a checkpoint after it removes from the view.
+
+    They start where the earlier checkpoint or reset ended. What the earlier checkpoint kept is
+    covered by this one, so that no entry is covered twice.
+    """
+    if not isinstance(checkpoint, Checkpoint):
+        return ()
+    kept = None if checkpoint.first_kept is None else find_entry(path, checkpoint.first_kept)
+    return path[_find_view_start(path) : len(path) if kept is None else kept]
+
+
+def _find_view_start(path: Sequence[Entry]) -> int:
+    """Return the index at which the view of the path begins."""
+    view = build_view(path)
+    if view.checkpoint_id is None:
+        shown = {item.entry_id for item in view.items}
+        return next((at for at, entry in enumerate(path) if entry.id in shown), len(path))
+    at = find_entry(path, view.checkpoint_id) or 0
+    before = path[at].payload
+    kept = before.first_kept if isinstance(before, Checkpoint) else None
+    found = None if kept is None else find_entry(path, kept)
+    return at if found is None else found

@@ -9,6 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from promptkit.messages import as_mapping, as_sequence
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -51,10 +53,7 @@ def _argument_texts(arguments: str) -> Iterator[str]:
         value = left.pop()
         if isinstance(value, str):
             yield value
-        elif isinstance(value, dict):
-            left.extend(value.values())  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]  # JSON, checked above
-        elif isinstance(value, list):
-            left.extend(value)  # pyright: ignore[reportUnknownArgumentType]  # as above
+        left.extend(as_mapping(value).values() or as_sequence(value))
 
 
 def _is_identifier(run: str) -> bool:

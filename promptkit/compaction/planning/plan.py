@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.file_calls import FILE_RULES
+from promptkit.compaction.planning.tool_calls import FILE_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.transcript.log.redaction import Redactor
@@ -49,9 +49,10 @@ class Plan:
     replayed: tuple[ViewItem, ...] = ()
     """Messages that are repeated after the summary, such as the user request that a long turn works
     on."""
+
     oversized_tokens: int | None = None
-    """The tokens of `kept` if they exceed its limit, as a single block is never cut. None: `kept`
-    fits."""
+    """The tokens of `kept` if they exceed the tokens to keep, as a single block is never cut. None:
+    `kept` fits, or is not limited."""
 
     @property
     def is_empty(self) -> bool:

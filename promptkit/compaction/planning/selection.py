@@ -153,11 +153,8 @@ def select(  # noqa: PLR0913  # keywords
     tokenizer: Tokenizer,
     keep: Keep | None = None,
     pin: Callable[[ViewItem], bool] = is_system,
-    pin_first: bool = False,
-    replay: bool = True,
     max_replayed_tokens: int | None = None,
     split: bool = False,
-    max_kept_tokens: int | None = None,
 ) -> Plan:
     """Plan a compaction: partition the messages of a view.
 
@@ -170,14 +167,11 @@ def select(  # noqa: PLR0913  # keywords
         keep: Which messages stay. None: `KeepLastRound()`.
         pin: Returns whether an item stays although it is old. Its block stays with it. Default:
             system messages.
-        pin_first: Whether the first user request is pinned as well.
-        replay: Whether open user requests before the cut are repeated after the summary.
-        max_replayed_tokens: The most tokens of the open user requests before the cut that stay; the
-            newest one stays in any case. Older ones are dropped. None: no limit.
+        max_replayed_tokens: The most tokens of the open user requests before the cut, which are
+            repeated after the summary; the newest one is in any case. Older ones are dropped.
+            None: no limit.
         split: Whether the first part of a turn that is cut becomes the plan's `prefix`, for a
             summary of its own.
-        max_kept_tokens: Limit for the messages that stay. If they exceed it, the plan's
-            `oversized_tokens` says so. None: no limit.
 
     Returns:
         The plan.
@@ -188,41 +182,36 @@ def select(  # noqa: PLR0913  # keywords
     """
     items = view.items
     keep = KeepLastRound() if keep is None else keep
-    cutter = _Cutter(items, group_blocks(items), Sizer(tokenizer).count_message)
+    sizer = Sizer(tokenizer)
+    cutter = _Cutter(items, group_blocks(items), sizer.count_message)
     cut = min(cutter.find_cut(keep), cutter.running)
-    pins = _find_pins(cutter, cut, pin, pin_first=pin_first)
+    pins = frozenset(
+        at
+        for block in cutter.blocks
+        if block.start < cut and any(map(pin, items[block.start : block.end]))
+        for at in range(block.start, block.end)
+    )
     verbatim: dict[int, ViewItem] = {}
     if isinstance(keep, KeepUserMessages):
         user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
-        verbatim = keep_newest(
-            items, user_messages, keep.tokens, tokenizer=tokenizer, count=cutter.count
-        )
-    replayed = (
-        [
-            at
-            for at in cutter.find_open_requests(cut, max_replayed_tokens)
-            if at not in pins and at not in verbatim
-        ]
-        if replay
-        else []
-    )
+        verbatim = keep_newest(items, user_messages, keep.tokens, sizer)
+    replayed = [
+        at
+        for at in cutter.find_open_requests(cut, max_replayed_tokens)
+        if at not in pins and at not in verbatim
+    ]
     staying = pins | verbatim.keys() | set(replayed)
     start = cutter.find_turn_start(cut) if split else cut
     dropped = _items_to_summarize(items, range(start), staying)
     prefix = _items_to_summarize(items, range(start, cut), staying)
-    kept = items[cut:]
-    limit = (
-        keep.tokens * (1 + keep.at_least)
-        if max_kept_tokens is None and isinstance(keep, KeepRecentTokens)
-        else max_kept_tokens
-    )
-    tokens = 0 if limit is None else sum(cutter.count(item.message) for item in kept)
+    limit = keep.tokens * (1 + keep.at_least) if isinstance(keep, KeepRecentTokens) else None
+    tokens = 0 if limit is None else sum(cutter.count(item.message) for item in items[cut:])
     plan = Plan(
         leaf=leaf,
         previous=_find_previous_summary(view),
         dropped=dropped,
         prefix=prefix,
-        kept=kept,
+        kept=items[cut:],
         pinned=tuple(verbatim.get(at, items[at]) for at in sorted(pins | verbatim.keys())),
         replayed=tuple(items[at] for at in replayed),
         oversized_tokens=tokens if limit is not None and tokens > limit else None,
@@ -370,19 +359,3 @@ def _items_to_summarize(
     """
     left = (items[at] for at in places if at not in staying)
     return tuple(attrs.evolve(item, kind="summary") if is_summary(item) else item for item in left)
-
-
-def _find_pins(
-    cutter: _Cutter, cut: int, pin: Callable[[ViewItem], bool], *, pin_first: bool
-) -> frozenset[int]:
-    places: list[int] = []
-    first_found = not pin_first
-    for block in cutter.blocks:
-        if block.start >= cut:
-            break
-        pinned = any(pin(item) for item in cutter.items[block.start : block.end])
-        if not first_found and is_user_request(cutter.items[block.start]):
-            first_found = pinned = True
-        if pinned:
-            places.extend(range(block.start, block.end))
-    return frozenset(places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -14,9 +14,8 @@ from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_block_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from promptkit.messages import Message
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 
@@ -42,16 +41,9 @@ class VerbatimUserMessages:
     (20,000 as in Codex.)"""
     max_message_tokens: int | None = None
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
-    marker: str = MARKER
-    """Replaces the part that is cut out."""
-    injected_prefixes: tuple[str, ...] = ()
-    """Beginnings of user messages that a program wrote, such as project rules. They are sent again
-    anyway, and do not stay."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens < 0 or (
-            self.max_message_tokens is not None and self.max_message_tokens < 0
-        ):
+        if min(self.max_tokens, self.max_message_tokens or 0) < 0:
             problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
             raise InvalidArgumentError(problem)
 
@@ -60,39 +52,26 @@ class VerbatimUserMessages:
     ) -> tuple[tuple[ViewItem, ...], int]:
         """Return the user messages among `items` that stay, in their order, and the number of those that do not.
 
-        Earlier summaries and messages that a program injected are not user messages.
+        Earlier summaries are not user messages.
         """
-        places = [
-            at
-            for at, item in enumerate(items)
-            if is_user_request(item) and not self._is_injected(item)
-        ]
+        places = [at for at, item in enumerate(items) if is_user_request(item)]
         shown = keep_newest(
             items,
             places,
             self.max_tokens,
+            Sizer(tokenizer),
             max_message_tokens=self.max_message_tokens,
-            marker=self.marker,
-            tokenizer=tokenizer,
-            count=Sizer(tokenizer).count_message,
         )
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
-    def _is_injected(self, item: ViewItem) -> bool:
-        return bool(self.injected_prefixes) and item.message.text.lstrip().startswith(
-            self.injected_prefixes
-        )
 
-
-def keep_newest(  # noqa: PLR0913  # keywords
+def keep_newest(
     items: Sequence[ViewItem],
     places: Sequence[int],
     tokens: int,
+    sizer: Sizer,
     *,
-    tokenizer: Tokenizer,
-    count: Callable[[Message], int],
     max_message_tokens: int | None = None,
-    marker: str = MARKER,
 ) -> dict[int, ViewItem]:
     """Return the newest of the items at some indexes that fit into `tokens`, by index.
 
@@ -101,14 +80,14 @@ def keep_newest(  # noqa: PLR0913  # keywords
     shown: dict[int, ViewItem] = {}
     left = tokens
     for at in reversed(places):
-        item, size = items[at], count(items[at].message)
+        item, size = items[at], sizer.count_message(items[at].message)
         if max_message_tokens is not None and size > max_message_tokens:
-            cut = shorten_message(item, max_message_tokens, tokenizer, marker)
+            cut = _shorten_message(item, max_message_tokens, sizer)
             if cut is None:
                 continue
-            item, size = cut, count(cut.message)
+            item, size = cut, sizer.count_message(cut.message)
         if size > left:
-            edge = shorten_message(item, left, tokenizer, marker)
+            edge = _shorten_message(item, left, sizer)
             if edge is not None:
                 shown[at] = edge
             break
@@ -117,28 +96,24 @@ def keep_newest(  # noqa: PLR0913  # keywords
     return shown
 
 
-def shorten_message(
-    item: ViewItem, tokens: int, tokenizer: Tokenizer, marker: str = MARKER
-) -> ViewItem | None:
+def _shorten_message(item: ViewItem, tokens: int, sizer: Sizer) -> ViewItem | None:
     """Cut out the middle of a message's text to fit into `tokens`, and drop other parts.
 
     None if not even the marker fits.
     """
-    text = item.message.text
+    text, tokenizer = item.message.text, sizer.tokenizer
     room = tokens - (
-        Sizer(tokenizer).count_message(attrs.evolve(item.message, content=(text,)))
-        - tokenizer.count(text)
+        sizer.count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text)
     )
     kept = (
-        truncate_text(text, room, keep="middle", ratio=0.5, marker=marker, tokenizer=tokenizer)
+        truncate_text(text, room, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
         if room > 0
         else ""
     )
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
 
 
-@attrs.frozen
-class _HistoryLine:
+class _HistoryLine(NamedTuple):
     """A message of the user, as the history shows it."""
 
     mark: str
@@ -147,11 +122,6 @@ class _HistoryLine:
     """Tokens of the mark, and of the end of the line."""
     tokens: int
     """Tokens of the text."""
-
-    @classmethod
-    def of(cls, text: str, mark: str, tokenizer: Tokenizer) -> _HistoryLine:
-        shown = escape_block_tags(text)
-        return cls(mark, shown, tokenizer.count(mark) + 1, tokenizer.count(shown))
 
 
 @attrs.frozen(kw_only=True)
@@ -183,9 +153,10 @@ class UserMessageHistory:
         if not messages:
             return ""
         first_open = len(messages) - unanswered
+        marks = ["[open] " if at >= first_open else "[answered] " for at in range(len(messages))]
         lines = [
-            _HistoryLine.of(text, "[open] " if at >= first_open else "[answered] ", tokenizer)
-            for at, text in enumerate(messages)
+            _HistoryLine(mark, text, tokenizer.count(mark) + 1, tokenizer.count(text))
+            for mark, text in zip(marks, map(escape_block_tags, messages), strict=True)
         ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens

@@ -46,88 +46,76 @@ class Reason:
 
 
 @attrs.frozen(kw_only=True)
-class NoAction:
-    """Continue without a change."""
-
+class _Reasoned:
     reason: Reason
 
 
 @attrs.frozen(kw_only=True)
-class Prune:
+class NoAction(_Reasoned):
+    """Continue without a change."""
+
+
+@attrs.frozen(kw_only=True)
+class Prune(_Reasoned):
     """Replace old and superseded tool outputs in the view permanently."""
 
-    reason: Reason
     only_superseded: bool = False
     """Replace only outputs that newer ones supersede."""
 
 
 @attrs.frozen(kw_only=True)
-class StartBackground:
+class StartBackground(_Reasoned):
     """Start a summary in the background."""
 
-    reason: Reason
-
 
 @attrs.frozen(kw_only=True)
-class ApplySummary:
+class ApplySummary(_Reasoned):
     """Apply the background summary."""
 
-    reason: Reason
-
 
 @attrs.frozen(kw_only=True)
-class DiscardSummary:
+class DiscardSummary(_Reasoned):
     """Discard the background summary, or cancel it while it is running.
 
     Another may be started later.
     """
 
-    reason: Reason
-
 
 @attrs.frozen(kw_only=True)
-class Wait:
+class Wait(_Reasoned):
     """Wait for the background summary, then decide again."""
 
     seconds: float
     """The longest wait."""
-    reason: Reason
 
 
 @attrs.frozen(kw_only=True)
-class Compact:
+class Compact(_Reasoned):
     """Summarize now, in the foreground."""
 
     trigger: str
     """The cause, as the checkpoint records it: `manual`, `threshold`, `foreground`, `handoff` or
     the name of a phase."""
-    reason: Reason
     seconds: float = WAIT_SECONDS
     """The longest time that one summarizer may take. Then the next one is tried."""
 
 
 @attrs.frozen(kw_only=True)
-class RenderPruned:
+class RenderPruned(_Reasoned):
     """Render again with a history that may be pruned, without another summary.
 
     This is the last resort.
     """
 
-    reason: Reason
-
 
 @attrs.frozen(kw_only=True)
-class Promote:
+class Promote(_Reasoned):
     """Switch to a model with a larger context window instead of summarizing."""
 
-    reason: Reason
-
 
 @attrs.frozen(kw_only=True)
-class Fail:
+class Fail(_Reasoned):
     """Give up on this request."""
-
-    reason: Reason
 
 
 Decision: TypeAlias = (

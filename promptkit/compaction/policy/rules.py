@@ -181,16 +181,12 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
         ratio = state.ratio
         if not state.enabled:
             return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
-        if ratio is None or ratio < threshold:
-            return DiscardSummary(
-                reason=Reason(
-                    why="the conversation is small enough without the summary",
-                    ratio=ratio,
-                    threshold=threshold,
-                )
-            )
-        return ApplySummary(
-            reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
+        reason = Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
+        why = "the conversation is small enough without the summary"
+        return (
+            DiscardSummary(reason=attrs.evolve(reason, why=why))
+            if ratio is None or ratio < threshold
+            else ApplySummary(reason=reason)
         )
 
     return rule
@@ -209,34 +205,39 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
         The rule.
     """
 
-    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # one return per step of the escalation
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase not in TOO_LARGE:
             return None
-        if (ignored := _ignore_refusal(state)) is not None:
-            return ignored
         problem = PROBLEMS[state.phase]
         reason = Reason(why=problem, ratio=state.ratio)
         unreachable = state.unreachable(state.budget.render_budget)
-        if unreachable:
-            return Fail(reason=attrs.evolve(reason, why=unreachable))
-        if state.pruned:
-            return Fail(reason=attrs.evolve(reason, why=f"{problem}, even with the history pruned"))
+        if unreachable or state.pruned:
+            why = unreachable or f"{problem}, even with the history pruned"
+            return _ignore_refusal(state) or Fail(reason=attrs.evolve(reason, why=why))
+        exhausted = None
         if state.compacted:
-            return RenderPruned(
-                reason=attrs.evolve(reason, why=f"{problem}, even with the summary")
-            )
-        if state.enabled and state.background == "ready":
-            return ApplySummary(reason=reason)
-        if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, reason=reason)
-        exhausted = state.attempts_exhausted(attempts, breaker)
-        return (
+            exhausted = f"{problem}, even with the summary"
+        elif (pending := _use_background(state, reason, wait_seconds)) is not None:
+            return _ignore_refusal(state) or pending
+        else:
+            exhausted = state.attempts_exhausted(attempts, breaker)
+        return _ignore_refusal(state) or (
             RenderPruned(reason=attrs.evolve(reason, why=exhausted))
             if exhausted
             else Compact(trigger=FOREGROUND, reason=reason, seconds=wait_seconds)
         )
 
     return rule
+
+
+def _use_background(
+    state: PolicyState, reason: Reason, seconds: float
+) -> ApplySummary | Wait | None:
+    """Apply a ready background summary, or wait once for a running one."""
+    if state.enabled and state.background == "ready":
+        return ApplySummary(reason=reason)
+    waits = state.enabled and state.background == "running" and not state.waited
+    return Wait(seconds=seconds, reason=reason) if waits else None
 
 
 def _ignore_refusal(state: PolicyState) -> NoAction | None:
@@ -275,40 +276,34 @@ def start_background(
         The rule.
     """
 
-    def rule(state: PolicyState) -> Decision | None:  # noqa: PLR0911  # one return per reason not to start
+    def rule(state: PolicyState) -> Decision | None:
         if state.phase != "rendered":
             return None
-        ratio = state.ratio
-        reason = Reason(why="below the threshold", ratio=ratio, warm=state.warm)
+        ratio, threshold = state.ratio, None
+        why: str | None = "the context window or the size of the request is unknown"
         if not state.enabled:
-            return NoAction(reason=attrs.evolve(reason, why="automatic compaction is off"))
-        if state.compacted or state.pruned:
-            return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
-        if ratio is None:
-            return NoAction(
-                reason=attrs.evolve(
-                    reason, why="the context window or the size of the request is unknown"
-                )
+            why = "automatic compaction is off"
+        elif state.compacted or state.pruned:
+            why = "this request was already reduced"
+        elif ratio is not None:
+            threshold = warm + rng() * jitter if state.warm else cold
+            why = (
+                "below the threshold" if ratio < threshold else _find_obstacle(state, warm, breaker)
             )
-        threshold = warm + rng() * jitter if state.warm else cold
-        reason = attrs.evolve(reason, threshold=threshold)
-        if ratio < threshold:
-            return NoAction(reason=reason)
-        if state.background in {"running", "ready"}:
-            return NoAction(reason=attrs.evolve(reason, why=f"a summary is {state.background}"))
-        full = state.budget.render_budget
-        why = state.unreachable(
-            None if full is None else int(full * warm)
-        ) or state.attempts_exhausted(1, breaker, ignore_failed=True)
-        if why:
-            return NoAction(reason=attrs.evolve(reason, why=why))
-        return StartBackground(
-            reason=attrs.evolve(
-                reason, why="warm cache" if state.warm else "cold cache, and nearly full"
-            )
-        )
+        start = "warm cache" if state.warm else "cold cache, and nearly full"
+        reason = Reason(why=why or start, ratio=ratio, threshold=threshold, warm=state.warm)
+        return NoAction(reason=reason) if why else StartBackground(reason=reason)
 
     return rule
+
+
+def _find_obstacle(state: PolicyState, target_ratio: float, breaker: int) -> str | None:
+    """Return why a background summary that is due cannot start, or None if it can."""
+    if state.background in {"running", "ready"}:
+        return f"a summary is {state.background}"
+    full = state.budget.render_budget
+    target = None if full is None else int(full * target_ratio)
+    return state.unreachable(target) or state.attempts_exhausted(1, breaker, ignore_failed=True)
 
 
 def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
@@ -323,15 +318,11 @@ def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
             or state.background in {"running", "ready"}
         ):
             return None
-        reason = Reason(why="at the background threshold", ratio=ratio, threshold=threshold)
-        if state.compacted or state.pruned:
-            return NoAction(reason=attrs.evolve(reason, why="this request was already reduced"))
         why = state.attempts_exhausted(1, breaker, ignore_failed=True)
-        return (
-            NoAction(reason=attrs.evolve(reason, why=why))
-            if why
-            else StartBackground(reason=reason)
-        )
+        if state.compacted or state.pruned:
+            why = "this request was already reduced"
+        reason = Reason(why=why or "at the background threshold", ratio=ratio, threshold=threshold)
+        return NoAction(reason=reason) if why else StartBackground(reason=reason)
 
     return rule
 
@@ -360,31 +351,25 @@ def block_at(
         reason = Reason(
             why="a summary is needed before the next request", ratio=ratio, threshold=threshold
         )
-        if state.enabled and state.background == "ready":
-            return ApplySummary(reason=reason)
-        if state.enabled and state.background == "running" and not state.waited:
-            return Wait(seconds=wait_seconds, reason=reason)
-        return _compact(state, reason, THRESHOLD, attempts, breaker, seconds=wait_seconds)
+        compact = Compact(trigger=THRESHOLD, reason=reason, seconds=wait_seconds)
+        return _use_background(state, reason, wait_seconds) or _limit(
+            compact, state, attempts, breaker
+        )
 
     return rule
 
 
-def _compact(  # noqa: PLR0913  # the figures of the rule that asks
+def _limit(
+    compact: Compact,
     state: PolicyState,
-    reason: Reason,
-    trigger: str,
     attempts: int = 1,
     breaker: int = 3,
     *,
-    seconds: float = WAIT_SECONDS,
+    target_tokens: int | None = None,
 ) -> NoAction | Compact:
-    """Compact in the foreground, unless the attempts are exhausted."""
-    why = state.attempts_exhausted(attempts, breaker)
-    return (
-        NoAction(reason=attrs.evolve(reason, why=why))
-        if why
-        else Compact(trigger=trigger, reason=reason, seconds=seconds)
-    )
+    """Return the decision, unless no summary can bring the request below `target_tokens` or the attempts are exhausted."""
+    why = state.unreachable(target_tokens) or state.attempts_exhausted(attempts, breaker)
+    return NoAction(reason=attrs.evolve(compact.reason, why=why)) if why else compact
 
 
 def compact_at(
@@ -420,10 +405,9 @@ def compact_at(
             return None
         reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
         full = state.budget.render_budget
-        unreachable = state.unreachable(None if full is None else int(full * threshold))
-        if unreachable:
-            return NoAction(reason=attrs.evolve(reason, why=unreachable))
-        return _compact(state, reason, THRESHOLD, attempts, breaker)
+        target = None if full is None else int(full * threshold)
+        compact = Compact(trigger=THRESHOLD, reason=reason)
+        return _limit(compact, state, attempts, breaker, target_tokens=target)
 
     return rule
 
@@ -459,17 +443,14 @@ def compact_above(
             or limit is None
             or state.tokens is None
             or state.tokens < limit
+            or (state.tokens == limit and not inclusive)
         ):
-            return None
-        if state.tokens == limit and not inclusive:
             return None
         reason = Reason(
             why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
         )
-        unreachable = state.unreachable(int(limit))
-        if unreachable:
-            return NoAction(reason=attrs.evolve(reason, why=unreachable))
-        return _compact(state, reason, trigger, attempts, breaker)
+        compact = Compact(trigger=trigger, reason=reason)
+        return _limit(compact, state, attempts, breaker, target_tokens=int(limit))
 
     return rule
 
@@ -498,7 +479,8 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
         ):
             return None
         reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
-        return _ignore_refusal(state) or _compact(state, reason, state.phase, attempts, breaker)
+        compact = Compact(trigger=state.phase, reason=reason)
+        return _ignore_refusal(state) or _limit(compact, state, attempts, breaker)
 
     return rule
 
@@ -514,11 +496,8 @@ def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
             or state.idle_seconds < seconds
         ):
             return None
-        return _compact(
-            state,
-            Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio),
-            "idle",
-        )
+        reason = Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
+        return _limit(Compact(trigger="idle", reason=reason), state)
 
     return rule
 
@@ -546,21 +525,19 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
             or state.background in {"running", "ready"}
         ):
             return None
-        reason = Reason(
-            why=f"replacing tool results saves {saved:,} tokens", ratio=ratio, warm=state.warm
-        )
         if state.warm and (ratio is None or ratio < warm_ratio):
             return None
-        if saved >= max(1, least_saving):
-            return Prune(reason=attrs.evolve(reason, threshold=warm_ratio if state.warm else None))
-        if state.warm or not superseded:
+        all_of_them = saved >= max(1, least_saving)
+        if not all_of_them and (state.warm or not superseded):
             return None
-        return Prune(
-            reason=attrs.evolve(
-                reason, why=f"replacing superseded results saves {superseded:,} tokens"
-            ),
-            only_superseded=True,
+        what, tokens = ("tool", saved) if all_of_them else ("superseded", superseded)
+        reason = Reason(
+            why=f"replacing {what} results saves {tokens:,} tokens",
+            ratio=ratio,
+            threshold=warm_ratio if state.warm else None,
+            warm=state.warm,
         )
+        return Prune(reason=reason, only_superseded=not all_of_them)
 
     return rule
 

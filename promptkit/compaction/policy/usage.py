@@ -1,23 +1,30 @@
-"""How much of a context window a conversation takes: the provider's last count, plus a local count of everything that came after it."""
+"""How much of a context window a conversation takes: the provider's last count plus a local count of everything after it, the tokens of a request by part, and the least that requests can be compacted to."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
+from promptkit.compaction.policy.decisions import Compact
+from promptkit.compaction.policy.state import PolicyState
+from promptkit.errors import ContextWindowFullError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
@@ -60,8 +67,6 @@ class UsageReading:
     overflowed: bool = False
     """Whether the last counted request was larger than the context window, although it was
     answered: the provider may have cut it."""
-    rejected: tuple[RejectedCount, ...] = ()
-    """Newer provider counts that are unusable."""
 
     @property
     def calibrated(self) -> int:
@@ -183,21 +188,17 @@ class WindowUsage:
         path = self._transcript.path()
         counts = iter_provider_counts(path, model=self._meter.model)
         newest = next(counts, None)
-        if rereading.first is None and newest is not None:
-            for count in reversed(list(counts)):
-                # the conversation was opened again: its requests are in the transcript
-                if isinstance(count, ProviderCount):
-                    cached = count.cached_tokens > 0
-                    rereading = rereading.after_request(
-                        count.input_tokens, cached=cached, checkpoint_id=checkpoint_id
-                    )
-        if isinstance(newest, ProviderCount) and newest.entry_id == path[-1].id:
-            return rereading.after_request(
-                newest.input_tokens, cached=newest.cached_tokens > 0, checkpoint_id=checkpoint_id
+        # without a first request the conversation was opened again: its requests are in the
+        # transcript
+        earlier = list(counts) if rereading.first is None else []
+        for count in filter(None, reversed(earlier)):
+            rereading = rereading.after_request(
+                count.input_tokens, cached=count.cached_tokens > 0, checkpoint_id=checkpoint_id
             )
-        return rereading.after_request(
-            self._rendered_tokens, cached=None, checkpoint_id=checkpoint_id
-        )
+        tokens, cached = self._rendered_tokens, None
+        if newest is not None and newest.entry_id == path[-1].id:
+            tokens, cached = newest.input_tokens, newest.cached_tokens > 0
+        return rereading.after_request(tokens, cached=cached, checkpoint_id=checkpoint_id)
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message, each once while it stays in the view."""
@@ -254,14 +255,13 @@ class UsageMeter:
         """
         self._follow(view.items)
         newest: ProviderCount | None = None
-        rejected: list[RejectedCount] = []
+        rejected = 0
         factors: dict[str, float] = {}
         cached = False
         for count in iter_provider_counts(path, model=self.model, window=window):
-            if isinstance(count, RejectedCount):
-                if newest is None:
-                    rejected.append(count)
-                if len(rejected) == MAX_REJECTED:
+            if count is None:
+                rejected += newest is None
+                if rejected == MAX_REJECTED:
                     break
                 continue
             place = self._places.get(count.entry_id)
@@ -273,9 +273,9 @@ class UsageMeter:
                 # the provider may have cut that request, so that its count does not correct local
                 # ones
                 continue
-            factors[count.entry_id] = _clamp_factor(
-                count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
-            )
+            factor = count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
+            lowest, highest = FACTOR_RANGE
+            factors[count.entry_id] = min(max(factor, lowest), highest)
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
@@ -290,7 +290,6 @@ class UsageMeter:
             if newest is not None and cached
             else None,
             overflowed=newest is not None and window is not None and newest.input_tokens > window,
-            rejected=tuple(rejected),
         )
 
     def _sum_through(self, entry_id: str) -> int:
@@ -313,12 +312,7 @@ class UsageMeter:
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
         old = self._items
-        # usually items were appended: one comparison
-        same = len(old) if list(items[: len(old)]) == old else 0
-        for before, now in zip(old[same:], items[same:], strict=False):
-            if before is not now and not _is_same(before, now):
-                break
-            same += 1
+        same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
         # After a change most messages are the same, only at another place.
@@ -360,11 +354,6 @@ def _is_same(before: ViewItem, now: ViewItem) -> bool:
     )
 
 
-def _clamp_factor(factor: float) -> float:
-    lowest, highest = FACTOR_RANGE
-    return min(max(factor, lowest), highest)
-
-
 @attrs.frozen(kw_only=True)
 class ProviderCount:
     """A provider's count that is valid for the current view: that of the request which `entry` answered."""
@@ -382,22 +371,14 @@ class ProviderCount:
         return self.input_tokens + self.output_tokens
 
 
-@attrs.frozen(kw_only=True)
-class RejectedCount:
-    """A provider's count that is unusable, and why."""
-
-    entry_id: str
-    why: str
-
-
 def iter_provider_counts(
     path: Sequence[Entry], *, model: str | None = None, window: int | None = None
-) -> Iterator[ProviderCount | RejectedCount]:
+) -> Iterator[ProviderCount | None]:
     """Iterate over the provider's counts on a path, newest first, back to the last checkpoint, edit or reset.
 
-    Rejected are counts of 0, counts of another model, and counts of failed replies. A count above
-    the context window is taken, since some providers cut a request that is too large and answer. It
-    is rejected if it is above twice the window, or if the count before the last compaction was
+    Unusable are counts of 0, counts of another model, and counts of failed replies. A count above
+    the context window is used, since some providers cut a request that is too large and answer. It
+    is unusable if it is above twice the window, or if the count before the last compaction was
     above the window, too: then it does not follow the size of requests.
 
     Args:
@@ -408,63 +389,47 @@ def iter_provider_counts(
             large.
 
     Yields:
-        Each count, usable or rejected.
+        Each count, or None for an unusable one.
     """
     for at in range(len(path) - 1, -1, -1):
         payload = path[at].payload
         if isinstance(payload, MessageEntry):
-            if payload.usage is not None:
-                yield _check_count(path, at, payload, model, window)
+            usage = payload.usage
+            if usage is None:
+                continue
+            own = model is None or payload.model in {None, model}
+            failed = payload.finish in UNREPLAYABLE_FINISHES
+            too_large = window is not None and _is_too_large(path, at, usage, model, window)
+            # Cached tokens are part of the input tokens: they are not added again.
+            yield (
+                None
+                if not own or failed or too_large or not _is_consistent(usage)
+                else ProviderCount(
+                    entry_id=path[at].id,
+                    input_tokens=usage.input_tokens,
+                    output_tokens=usage.output_tokens,
+                    cached_tokens=usage.cached_tokens,
+                )
+            )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
 
-def _check_count(
-    path: Sequence[Entry], at: int, reply: MessageEntry, model: str | None, window: int | None
-) -> ProviderCount | RejectedCount:
-    """Return the count of the reply at an index of a path, or why it is unusable."""
-    entry_id, usage = path[at].id, reply.usage
-    if usage is None:
-        return RejectedCount(entry_id=entry_id, why="no tokens were counted")
-    why = next(_iter_problems(path, at, reply, usage, model, window), None)
-    if why is not None:
-        return RejectedCount(entry_id=entry_id, why=why)
-    # Cached tokens are part of the input tokens: they are not added again.
-    return ProviderCount(
-        entry_id=entry_id,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cached_tokens=usage.cached_tokens,
+def _is_consistent(usage: Usage) -> bool:
+    return (
+        usage.input_tokens > 0
+        and usage.output_tokens >= 0
+        and usage.cached_tokens <= usage.input_tokens
     )
 
 
-def _iter_problems(  # noqa: PLR0913, PLR0917  # one step of the function above
-    path: Sequence[Entry],
-    at: int,
-    reply: MessageEntry,
-    usage: Usage,
-    model: str | None,
-    window: int | None,
-) -> Iterator[str]:
-    """Yield why a count is unusable."""
-    if usage.input_tokens <= 0:
-        yield "no input tokens were counted"
-    if usage.output_tokens < 0 or usage.cached_tokens > usage.input_tokens:
-        yield "its figures contradict each other"
-    if reply.finish in UNREPLAYABLE_FINISHES:
-        yield f"the reply ended with {reply.finish!r}"
-    if model is not None and reply.model is not None and reply.model != model:
-        yield f"it was counted by {reply.model}, not by {model}"
-    if window is None:
-        return
-    if usage.output_tokens > window:
-        yield f"{usage.output_tokens:,} tokens of output are more than the context window of {window:,}"
-    if usage.input_tokens > window:
-        above = f"{usage.input_tokens:,} tokens are more than the context window of {window:,}"
-        if usage.input_tokens > MAX_OVERFLOW * window:
-            yield f"{above}, and more than {MAX_OVERFLOW} times as many"
-        if _overflowed_before(path, at, model, window):
-            yield f"{above}, as was the count before the last compaction"
+def _is_too_large(
+    path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
+) -> bool:
+    """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
+    if usage.output_tokens > window or usage.input_tokens > MAX_OVERFLOW * window:
+        return True
+    return usage.input_tokens > window and _overflowed_before(path, at, model, window)
 
 
 def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
@@ -481,3 +446,172 @@ def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window
         ):
             return payload.usage.input_tokens > window
     return False
+
+
+PARTS = {"tool": "results", "system": "system"}
+"""The parts of the messages of these roles. All others are `messages`."""
+
+SUMMARY_KINDS = frozenset({"summary", "replacement", "branch_summary"})
+"""The kinds of view items that show a summary, or stand beside it in place of earlier messages."""
+
+
+@attrs.frozen(kw_only=True)
+class UsageByPart:
+    """The tokens of a request by part. Each token is in exactly one part."""
+
+    system: int = 0
+    """The instructions, and the framing of the request."""
+    tools: int = 0
+    """The tool definitions."""
+    summary: int = 0
+    """The summary, and the messages that a checkpoint shows beside it."""
+    messages: int = 0
+    """The messages of the user and of the model, tool calls included."""
+    results: int = 0
+    """The tool results."""
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return self.system + self.tools + self.summary + self.messages + self.results
+
+    def __add__(self, other: UsageByPart) -> UsageByPart:
+        return UsageByPart(
+            system=self.system + other.system,
+            tools=self.tools + other.tools,
+            summary=self.summary + other.summary,
+            messages=self.messages + other.messages,
+            results=self.results + other.results,
+        )
+
+
+def count_parts(
+    messages: Iterable[Message], summary_ids: Collection[int], count: Callable[[Message], int]
+) -> UsageByPart:
+    """Sum up the tokens of the messages of a conversation by part.
+
+    Args:
+        messages: The messages.
+        summary_ids: The identities (`id`) of those that belong to a summary.
+        count: Counts the tokens of a message.
+
+    Returns:
+        The sizes, without instructions and tools.
+    """
+    parts: Counter[str] = Counter()
+    for message in messages:
+        part = "summary" if id(message) in summary_ids else PARTS.get(message.role, "messages")
+        parts[part] += count(message)
+    return UsageByPart(**parts)
+
+
+def find_summary_ids(items: Iterable[ViewItem]) -> frozenset[int]:
+    """Return the identities of the messages of a view that belong to a summary."""
+    return frozenset(id(item.message) for item in items if item.kind in SUMMARY_KINDS)
+
+
+@attrs.frozen(kw_only=True)
+class LeastSize:
+    """The least that the requests of a conversation can be compacted to, by part.
+
+    All sizes are tokens.
+    """
+
+    instructions: int
+    """The instructions, and the framing of the request."""
+    tools: int
+    """The tool definitions."""
+    newest: int
+    """The last user message, and the newest reply after it. Tool results do not count: they are
+    shortened if they must be."""
+    summary: int = 0
+    """The largest summary; 0 where no request that is too large is summarized."""
+    beside: int = 0
+    """The user's earlier messages and a block of carried context beside it."""
+    limit: int | None = None
+    """The most that a request may have: the window without what is reserved for the reply. None:
+    unknown."""
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return self.instructions + self.tools + self.newest + self.summary + self.beside
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether requests fit: without a summary, and with one after a compaction.
+
+        A large newest message alone is no obstacle.
+        """
+        fixed = self.instructions + self.tools
+        return (
+            self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+        )
+
+    def explain(self) -> str:
+        """Describe the sizes, and what to do where they do not fit.
+
+        >>> print(LeastSize(instructions=9_000, tools=1_000, newest=40, summary=1_500, limit=10_000).explain())
+        the conversation can be compacted to 11,540 tokens at least, and a request may have 10,000: instructions 9,000, tools 1,000, \
+the newest message 40, the largest summary 1,500. Shorten the largest of them, or use a larger window or model.
+        """
+        parts = {
+            "instructions": self.instructions,
+            "tools": self.tools,
+            "the newest message": self.newest,
+            "the largest summary": self.summary,
+            "what stands beside it": self.beside,
+        }
+        listed = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
+        limit = "" if self.limit is None else f", and a request may have {self.limit:,}"
+        return (
+            f"the conversation can be compacted to {self.total:,} tokens at least{limit}: {listed}. "
+            "Shorten the largest of them, or use a larger window or model."
+        )
+
+    def check(self) -> None:
+        """Raise ContextWindowFullError, with the sizes, if requests cannot fit."""
+        if not self.is_possible:
+            raise ContextWindowFullError(self.explain())
+
+
+def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
+    """Return whether a policy compacts a conversation of many messages whose request is too large."""
+    tokens = 2 * (budget.render_budget or 0) + 1
+    return isinstance(
+        policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)),
+        Compact,
+    )
+
+
+def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
+    """Count the tokens of the last user message of a view, and of the newest reply after it."""
+    last = find_last_user_request(items)
+    reply = next(
+        (
+            at
+            for at in range(len(items) - 1, last or 0, -1)
+            if items[at].message.role == "assistant"
+        ),
+        None,
+    )
+    sizer = Sizer(tokenizer)
+    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+
+
+def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
+    """Name the three largest messages of a request, with their sizes in tokens, and what to do about them.
+
+    >>> print(describe_largest(messages, tokenizer))
+    The largest messages: result of read_file 4,300, result of search 1,200, user 310. Shorten them, or use a larger window or model.
+    """
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    count = Sizer(tokenizer).count_message
+    listed = [
+        (f"result of {tool}" if tool else message.role, count(message))
+        for message in messages
+        for tool in [names.get(message.tool_call_id or "")]
+    ]
+    largest = sorted(listed, key=lambda each: -each[1])[:3]
+    shown = ", ".join(f"{name} {tokens:,}" for name, tokens in largest)
+    return f"The largest messages: {shown}. Shorten them, or use a larger window or model."

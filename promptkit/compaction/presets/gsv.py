@@ -19,7 +19,6 @@ from promptkit.compaction.presets.pi import subtract_reserve
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.run.reset import DailyReset, IdleReset, ManualReset
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.defaults import (
     UNLIMITED,
     SummarizerContext,
@@ -27,6 +26,7 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 
 if TYPE_CHECKING:
     from promptkit.compaction.run.reset import ResetPolicy

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.policy.state import CACHE_SECONDS
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer

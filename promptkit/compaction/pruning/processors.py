@@ -1,6 +1,7 @@
 """Processors: functions that change the messages of a request before it is rendered.
 
-Nothing of it is written to the transcript.
+The transcript does not change. Every processor is idempotent. System messages, the last user
+message and the ids of tool calls always stay the same.
 """
 
 from __future__ import annotations
@@ -12,81 +13,74 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.compaction.pruning.messages import (
-    cap_results,
-    drop_images,
-    find_tool_names,
-    replace_messages,
-)
+from promptkit.compaction.pruning.tool_outputs import cap_result
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.history import describe_omitted
-from promptkit.messages import Message
+from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.log.view import ViewItem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import TranscriptView
 
 STEP = 0.25
-"""Share of the limit that is dropped at once, so that the next requests begin with the same bytes,
-for the provider's prompt cache."""
+"""Share of the limit that is dropped at once. The next requests then begin with the same bytes, so
+that the provider's prompt cache still holds them."""
 
 
 @attrs.frozen(kw_only=True)
 class RequestLimits:
-    """The limits of a request, and its circumstances."""
+    """The size limit of a request, and what a processor may do to meet it."""
 
     limit: int | None
-    """Limit of the request in tokens, fixed tokens included. None: unknown, or the request is not
-    pruned."""
+    """Limit of the request in tokens, `fixed_tokens` included. None if it is unknown, or if the
+    request is not pruned."""
     fixed_tokens: int
-    """Tokens that every request has besides the conversation: system prompt, tools, framing."""
+    """Tokens of every request besides the conversation: system prompt, tool definitions, framing."""
     tokenizer: Tokenizer
     pruned: bool = False
-    """Whether messages may be dropped, as no summary reduced the request."""
+    """Whether messages may be dropped, because no summary made the request fit."""
     request: Message | None = None
-    """The last message that the user wrote, in a request that is pruned. Messages of the program
-    may follow it."""
+    """The last message of the user, in a pruned request. Messages of the program may follow it."""
     cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])
-    """The text in place of the middle of a shortened tool result, by the id of its call, in a
-    request that is pruned."""
+    """In a pruned request: the text that replaces the middle of a truncated tool result, by the id
+    of its call."""
     count_message: Callable[[Message], int] = attrs.field(
         default=attrs.Factory(lambda self: Sizer(self.tokenizer).count_message, takes_self=True),
         eq=False,
         repr=False,
     )
-    """Counts the tokens of a message. In a window, each message is counted once for all of its
-    requests."""
+    """Counts the tokens of a message. A window counts each message once for all of its requests."""
 
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
 """Returns the messages of a request as they are rendered. Must be idempotent.
 
-The size of a conversation, which thresholds are compared with, is that of its processed messages.
-Only in a request that must be pruned does a processor learn the limit: what shortens messages to
-make them fit must not hide that a conversation grows.
+Thresholds are compared with the size of the processed messages. A processor knows the limit only in
+a request that must be pruned: otherwise it could shorten messages to fit, and no threshold would
+notice that the conversation grows.
 """
 
 
 @attrs.frozen
 class LastResort:
-    """A processor of pruned requests alone. The messages of other requests are not looked at."""
+    """A processor that changes pruned requests only."""
 
     process: Processor
 
     def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        """Process the messages of a pruned request, and return others as they are."""
+        """Process the messages of a pruned request. Return the messages of other requests unchanged."""
         return self.process(messages, limits) if limits.pruned else messages
 
 
 class ViewProcessor:
-    """Applies processors to the views of one conversation.
+    """Apply processors to the views of one conversation.
 
-    The view that was processed last is not processed again.
+    The result for the last view is cached.
     """
 
     def __init__(self, processors: Sequence[Processor] = ()) -> None:
@@ -97,10 +91,10 @@ class ViewProcessor:
         self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
 
     def process(self, view: TranscriptView, limits: RequestLimits) -> TranscriptView:
-        """Return a view with the messages that a request shows: the same view if the processors change nothing.
+        """Return a view with the processed messages, or the same view if the processors change nothing.
 
-        A message that replaces one at the same place comes from the same entry, and one that equals
-        its last version is the same object.
+        A changed message keeps the entry of the message that it replaces. A message that equals its
+        previous version is the same object.
         """
         processors = self._processors if limits.pruned else self._unconditional
         if not processors:
@@ -124,10 +118,7 @@ class ViewProcessor:
 def _show(
     view: TranscriptView, messages: Sequence[Message], earlier: Sequence[ViewItem]
 ) -> TranscriptView:
-    """Return a view with other messages.
-
-    Items of an earlier one are used again where they are equal.
-    """
+    """Return a view with other messages, with the items of the previous result where they are equal."""
     items = view.items
     if len(messages) == len(items):
         shown = [
@@ -146,11 +137,11 @@ def _show(
 
 
 def truncate_history(step: float = STEP) -> Processor:
-    """Make a processor that drops the oldest rounds from pruned requests: the last resort, which says how many messages it dropped.
+    """Make a processor that drops the oldest rounds of pruned requests and adds a note of how many messages were dropped.
 
     Replies and tool rounds of earlier turns are dropped first, then user messages, then tool rounds
-    of the newest turn, and last the summary. The last user message and the newest round stay. The
-    newest round is shortened if it must be.
+    of the newest turn, and the summary last. The last user message and the newest round always
+    stay. The newest round is truncated if necessary.
 
     Args:
         step: Share of the limit that is dropped at once, so that the next requests drop the same
@@ -185,7 +176,10 @@ def _fit_request(
     whole: Collection[int],
     step: int,
 ) -> Sequence[Message] | None:
-    """Return the messages that fit, with a marker in place of the others, or None if what always stays does not fit."""
+    """Return the messages that fit, with a marker in place of the others.
+
+    None if the messages that always stay do not fit.
+    """
     fitted = fit_history(
         messages,
         limit,
@@ -213,54 +207,80 @@ def _build_marker(omitted: int) -> Message:
     return Message(role="user", content=(describe_omitted(omitted),))
 
 
-def cap_tool_results(max_tokens: int, *, exempt: Collection[str] = ()) -> Processor:
-    """Make a processor that cuts out the middle of tool results longer than `max_tokens`, except those of `exempt` tools."""
-    return lambda messages, limits: (
-        cap_results(messages, max_tokens, tokenizer=limits.tokenizer, exempt=exempt).messages
-    )
+def cap_tool_results(max_tokens: int) -> Processor:
+    """Make a processor that truncates tool results of more than `max_tokens` tokens in their middle."""
+    return lambda messages, limits: [
+        cap_result(message, max_tokens, tokenizer=limits.tokenizer)
+        if message.role == "tool"
+        else message
+        for message in messages
+    ]
 
 
 def remove_images() -> Processor:
-    """Make a processor that replaces images that the model has seen by a placeholder, in pruned requests."""
-    return LastResort(
-        lambda messages, limits: drop_images(messages, tokenizer=limits.tokenizer).messages
+    """Make a processor that replaces the images of each message by a note of their number, in pruned requests.
+
+    Images stay if they cost less than the note, if the model has not replied since, and in system
+    messages and the last user message.
+    """
+
+    def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        last = max((at for at, each in enumerate(messages) if each.role == "user"), default=-1)
+        seen = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=0)
+        without = [
+            message
+            if at == last or at > seen or message.role == "system"
+            else _without_images(message)
+            for at, message in enumerate(messages)
+        ]
+        return _choose_smaller(messages, without, limits)
+
+    return LastResort(process)
+
+
+def _without_images(message: Message) -> Message:
+    """Replace the first image by a note of the number of images, and remove the others."""
+    images = [at for at, part in enumerate(message.content) if isinstance(part, ImagePart)]
+    count = len(images)
+    note = "[1 image was here]" if count == 1 else f"[{count} images were here]"
+    parts = (
+        note if at == images[0] else part
+        for at, part in enumerate(message.content)
+        if at not in images[1:]
     )
+    return attrs.evolve(message, content=tuple(parts)) if images else message
 
 
-def clear_results(keep: int, *, tools: Collection[str] | None = None, step: int = 1) -> Processor:
+def clear_results(keep: int, *, step: int = 1) -> Processor:
     """Make a processor that clears the text of old tool results, as Claude Code does.
 
     Args:
         keep: Number of the newest results that do not change.
-        tools: Names of the tools whose results are cleared. None: all tools.
-        step: Results are cleared this many at a time, so that the requests between begin with the
-            same bytes, for the provider's prompt cache.
+        step: Number of results that are cleared at once. The requests in between begin with the
+            same bytes, so that the provider's prompt cache still holds them.
 
     Returns:
         The processor.
     """
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        names = find_tool_names(messages)
-        results = [
-            at
-            for at in range(len(messages))
-            if messages[at].role == "tool" and (tools is None or names.get(at) in tools)
-        ]
+        results = [at for at, message in enumerate(messages) if message.role == "tool"]
         old = max(0, len(results) - keep)
-        cleared = set(results[: old - old % max(1, step)])
-
-        def clear(message: Message, index: int) -> Message | None:
-            if index not in cleared:
-                return None
-            return attrs.evolve(
-                message,
-                content=(
-                    "[old tool result cleared]",
-                    *(part for part in message.content if not isinstance(part, str)),
-                ),
-            )
-
-        return replace_messages(messages, clear, "capped", tokenizer=limits.tokenizer).messages
+        changed = list(messages)
+        for at in results[: old - old % max(1, step)]:
+            others = (part for part in messages[at].content if not isinstance(part, str))
+            changed[at] = attrs.evolve(messages[at], content=("[old tool result cleared]", *others))
+        return _choose_smaller(messages, changed, limits)
 
     return process
+
+
+def _choose_smaller(
+    messages: Sequence[Message], changed: Iterable[Message], limits: RequestLimits
+) -> Sequence[Message]:
+    """Return the changed messages, except those that have no fewer tokens than before."""
+    count = limits.count_message
+    return [
+        after if after is not before and count(after) < count(before) else before
+        for before, after in zip(messages, changed, strict=True)
+    ]

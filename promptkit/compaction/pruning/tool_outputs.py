@@ -1,24 +1,28 @@
-"""Tool outputs in a view: old and superseded ones are pruned by edits, which a transcript appends, and large ones are capped."""
+"""Tool outputs in a view: edits replace old and superseded ones by placeholders permanently, and long ones are truncated.
+
+The transcript keeps all of them in full.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from operator import is_
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from promptkit.compaction.planning.blocks import group_blocks, is_missing_result
+from promptkit.compaction.planning.blocks import count_unchanged, group_blocks, is_missing_result
 from promptkit.compaction.planning.breadcrumb import remove_missing_call
-from promptkit.compaction.planning.file_calls import FILE_RULES, find_file_call
-from promptkit.compaction.planning.skill_calls import is_skill_tool
-from promptkit.compaction.pruning.messages import (
-    CUT_MARKER,
-    cap_results,
-    find_tool_names,
-    format_cut_marker,
+from promptkit.compaction.planning.tool_calls import (
+    FILE_RULES,
+    find_file_call,
+    is_skill_tool,
+    parse_arguments,
 )
 from promptkit.errors import InvalidArgumentError
+from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import is_error_result
 from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
 from promptkit.transcript.log.view import TranscriptView, ViewBuilder
@@ -26,61 +30,59 @@ from promptkit.transcript.log.view import TranscriptView, ViewBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileCall, FileRule
-    from promptkit.compaction.pruning.messages import Reduction
-    from promptkit.messages import Part, ToolCall
+    from promptkit.compaction.planning.tool_calls import FileCall, FileRule
+    from promptkit.messages import Message, Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import ViewItem
 
 MIN_OUTPUT_TOKENS = 50
-"""Size in tokens below which an output is not pruned."""
+"""Outputs of fewer tokens are not pruned."""
 
 COMPARABLE_SHARE = 0.5
-"""Share of an output that a newer one of the same call must have to supersede it: less may be a
-failure that is not marked as one, or says that nothing has changed."""
+"""A newer output of the same call supersedes an output if it has at least this share of its tokens.
+A shorter one may be a failure without an error flag, or say that nothing has changed."""
 
 MAX_ARGUMENTS = 10_000
-"""Number of characters of a call's arguments from which on they are compared as they are, without
-being parsed."""
+"""Arguments of more characters are compared as text, without being parsed."""
 
 
 @attrs.frozen(kw_only=True)
 class ReduceToolResults:
-    """Replace the text of old and of superseded tool results by a placeholder.
+    """Replace the text of old and superseded tool results by a placeholder.
 
-    `reduce=` of presets, windows and sessions.
+    Pass it as `reduce=` to a preset, a window or a session.
 
-    A result is *superseded* by a newer one of the same tool with the same arguments, and a read of
-    a file by a newer read of the whole file; a failed call supersedes nothing. Results of the
-    newest round stay, and so do results that the model has not replied to. The reduction is
-    permanent: the transcript gets an edit for each result, and keeps what it was.
+    A result is *superseded* by a newer result of the same tool with the same arguments. A read of a
+    file is also superseded by a newer read of the whole file. A failed call supersedes nothing. The
+    results of the newest round stay, and so do results that the model has not replied to. The
+    replacement is permanent: the transcript gets an edit for each result, and still has the
+    original.
 
-    A changed message makes the provider read everything behind it anew, at about ten times the
-    price of its prompt cache. So results are replaced where the cache is cold anyway. In a warm
-    cache they are replaced only in a request that is large, if that saves much: there, a summary
-    would soon break the cache as well, and lose more.
+    A changed message invalidates the prompt cache for everything after it, and reading that again
+    costs about ten times as much. Results are therefore replaced when the cache is cold. With a
+    warm cache they are replaced only in a large request, and only if that saves many tokens: such a
+    request would soon be summarized, which invalidates the cache as well and loses more.
 
     >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("read_plan",)))
     """
 
     protect_tokens: int = 40_000
-    """Tokens of the newest results that are not old."""
+    """Token budget of recent tool results that are never pruned for age."""
     least_saving: int = 20_000
-    """Tokens that replacing old results must save, or only superseded ones are replaced."""
+    """Old results are replaced only if that saves at least this number of tokens."""
     max_age: int | None = None
-    """Number of newer rounds from which on a result is old, even within `protect_tokens`. None: its
-    age does not matter."""
+    """A result is old if more than this number of rounds with results follow its own, even within
+    `protect_tokens`. None: no limit."""
     protected_tools: Sequence[str] = ()
-    """Names of the tools whose results never get old, as those that load a skill never do. They are
-    replaced where they are superseded."""
+    """Names of tools whose results are never pruned for age. The results of tools that load skills
+    never are. Superseded results are replaced."""
     protect_reads: bool = False
-    """Whether results of calls that read files, by the rules for file tools, never get old
-    either."""
+    """Whether results of calls that read files are never pruned for age either."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
-    """Share of the size that overflows from which on results are replaced in a warm cache, too."""
+    """Fill ratio above which results are pruned even if the prompt cache is warm."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("protect_tokens", "least_saving", "max_age", "warm_ratio"):
@@ -90,7 +92,7 @@ class ReduceToolResults:
                 raise InvalidArgumentError(problem)
 
     def applies(self, *, warm: bool, ratio: float | None) -> bool:
-        """Return whether results are replaced in a request that takes a share of the size that overflows."""
+        """Return whether results may be replaced, given the state of the prompt cache and the fill ratio of the request."""
         return not warm or (ratio is not None and ratio >= self.warm_ratio)
 
 
@@ -124,111 +126,79 @@ def prune_outputs(
     tokenizer: Tokenizer,
     file_rules: Sequence[FileRule] = FILE_RULES,
 ) -> Pruning:
-    """Plan the replacement of old and superseded tool outputs by placeholders; images stay.
+    """Plan the replacement of old and superseded tool outputs by placeholders.
 
-    Linear in the number of messages.
-
-    Outputs before the checkpoint, of the newest round, and those that the model has not replied to
-    are never replaced. Outputs that were replaced before are small, so that older ones are still
-    found.
+    Images stay. Outputs before the checkpoint, outputs of the newest round and outputs that the
+    model has not replied to are never replaced. Takes time linear in the number of messages.
 
     Args:
         path: The entries, root first.
         view: The view of this path.
-        reduce: The figures.
+        reduce: What is replaced.
         tokenizer: Counts text.
-        file_rules: Tell which files a tool call reads.
+        file_rules: Rules that tell which files a tool call reads.
 
     Returns:
         The edits, and the tokens that they save.
     """
     items = view.items
     after = _entries_after_checkpoint(path, view)
-    names = find_tool_names([item.message for item in items])
     count = Sizer(tokenizer).count_part
-    found: dict[str, list[Edit]] = {PRUNED_REASON: [], SUPERSEDED_REASON: []}
-    saved = {PRUNED_REASON: 0, SUPERSEDED_REASON: 0}
+    edits: list[tuple[Edit, int]] = []
     newer: dict[_Subject, int] = {}
     seen = 0
     for output in _iter_outputs(items):
-        item, name = items[output.at], names.get(output.at)
+        item, call = items[output.at], output.call
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        parsed = _parse_arguments(output.call.arguments) if output.call else None
-        files = (
-            find_file_call(output.call.name, parsed, file_rules)
-            if output.call and parsed is not None
-            else None
-        )
-        subjects = (
-            _find_subjects(output.call, parsed, files)
-            if reduce.superseded and output.call
-            else _CallSubjects()
-        )
+        parsed = _parse_arguments(call.arguments)
+        files = None if parsed is None else find_file_call(call.name, parsed, file_rules)
+        own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
         superseded = any(
-            newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE)
-            for each in subjects.superseded_by
+            newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in superseding
         )
-        protected = name is not None and (name in reduce.protected_tools or is_skill_tool(name))
-        protected = protected or (
-            reduce.protect_reads and files is not None and files.use == "read" and bool(files.paths)
+        reads = files is not None and files.use == "read" and bool(files.paths)
+        protected = (
+            call.name in reduce.protected_tools
+            or is_skill_tool(call.name)
+            or (reduce.protect_reads and reads)
         )
-        if not protected and output.is_answered and item.entry_id in after:
+        replaceable = output.is_answered and item.entry_id in after
+        if replaceable and not protected:
             seen += text_tokens
         old = not protected and (
             seen > reduce.protect_tokens
             or (reduce.max_age is not None and output.age > reduce.max_age)
         )
-        edit, gain = None, 0
-        if (
-            (old or superseded)
-            and output.is_answered
-            and not output.is_newest
-            and item.entry_id in after
-        ):
-            edit, gain = _replace_output(item, text_tokens, count, superseded=superseded)
-        if edit is None and not is_error_result(item.message):
-            newer.update((each, max(text_tokens, newer.get(each, 0))) for each in subjects.own)
+        edit = None
+        if (old or superseded) and replaceable and output.age > 0:
+            edit = _replace_output(item, text_tokens, count, superseded=superseded)
         if edit is not None:
-            found[edit.reason].append(edit)
-            saved[edit.reason] += gain
+            edits.append(edit)
+        elif not is_error_result(item.message):
+            newer.update((each, max(text_tokens, newer.get(each, 0))) for each in own)
+    edits.reverse()
     return Pruning(
-        old=tuple(reversed(found[PRUNED_REASON])),
-        old_tokens=saved[PRUNED_REASON],
-        superseded=tuple(reversed(found[SUPERSEDED_REASON])),
-        superseded_tokens=saved[SUPERSEDED_REASON],
+        old=tuple(edit for edit, _ in edits if edit.reason == PRUNED_REASON),
+        old_tokens=sum(gain for edit, gain in edits if edit.reason == PRUNED_REASON),
+        superseded=tuple(edit for edit, _ in edits if edit.reason == SUPERSEDED_REASON),
+        superseded_tokens=sum(gain for edit, gain in edits if edit.reason == SUPERSEDED_REASON),
     )
 
 
-@attrs.frozen
-class _Subject:
-    """The subject of an output: a call with certain arguments, or a whole file.
-
-    A newer output of the same subject supersedes it.
-    """
-
-    tool: str | None
-    """The name of the tool. None: the subject is a file."""
-    key: str
-    """The arguments of the call, or the path of the file."""
-
-
-@attrs.frozen
-class _CallSubjects:
-    """The subjects of a call's output, and those of the newer outputs that supersede it."""
-
-    own: tuple[_Subject, ...] = ()
-    superseded_by: tuple[_Subject, ...] = ()
+_Subject: TypeAlias = tuple[str | None, str]
+"""What an output shows: a tool with the arguments of its call, or None with the path of a file. A
+newer output of the same subject supersedes it."""
 
 
 def _replace_output(
     item: ViewItem, text_tokens: int, count: Callable[[Part], int], *, superseded: bool
-) -> tuple[Edit | None, int]:
+) -> tuple[Edit, int] | None:
     """Return the edit that replaces the text of an output, and the tokens that it saves.
 
-    No edit for an output that is small.
+    None for a small output.
     """
     if text_tokens < MIN_OUTPUT_TOKENS:
-        return None, 0
+        return None
     reason, placeholder = PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]"
     if superseded:
         reason, placeholder = (
@@ -237,76 +207,31 @@ def _replace_output(
         )
     content = _replace_text(item.message.content, placeholder)
     gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
-    return (
-        (Edit(target=item.entry_id, content=content, reason=reason), gain)
-        if gain > 0
-        else (None, 0)
-    )
+    edit = Edit(target=item.entry_id, content=content, reason=reason)
+    return (edit, gain) if gain > 0 else None
 
 
 def _find_subjects(
     call: ToolCall, parsed: Mapping[str, object] | None, used: FileCall | None
-) -> _CallSubjects:
-    """Return the subjects of a call's output, and the subjects that a newer output must have to supersede it."""
-    same = _Subject(
-        call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True)
-    )
+) -> tuple[tuple[_Subject, ...], tuple[_Subject, ...]]:
+    """Return the subjects of a call's output, and the subjects of the newer outputs that supersede it."""
+    same = call.name, call.arguments if parsed is None else json.dumps(parsed, sort_keys=True)
     if parsed is None or used is None or used.use != "read" or len(used.paths) != 1:
-        return _CallSubjects((same,), (same,))
+        return (same,), (same,)
     path = used.paths[0]
-    file = _Subject(None, path)
+    file = None, path
     # not a range of lines
     is_whole = all(value in (path, [path], "view", None) for value in parsed.values())
-    return _CallSubjects((same, file) if is_whole else (same,), (same, file))
+    return (same, file) if is_whole else (same,), (same, file)
 
 
 def _parse_arguments(arguments: str) -> Mapping[str, object] | None:
-    """Return the arguments of a call as a mapping, or None if they are none, or are very long."""
-    if len(arguments) > MAX_ARGUMENTS:
-        return None
-    try:
-        parsed = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("Mapping[str, object]", parsed) if isinstance(parsed, dict) else None  # of JSON
-
-
-def edits_from_reduction(
-    path: Sequence[Entry], view: TranscriptView, reduction: Reduction, *, reason: str
-) -> tuple[Edit, ...]:
-    """Make a reduction of a view permanent: return edits for the messages whose content it changed.
-
-    Messages that it dropped, messages before the checkpoint and results that were never recorded do
-    not change.
-
-    Args:
-        path: The entries, root first.
-        view: The view of this path.
-        reduction: A reduction of all messages of the view.
-        reason: The reason in the edits.
-
-    Returns:
-        The edits.
-    """
-    items = view.items
-    after = _entries_after_checkpoint(path, view)
-    placeholders = {
-        at
-        for block in group_blocks(items)
-        for at in range(block.start, block.end)
-        if is_missing_result(items, block, at)
-    }
-    return tuple(
-        Edit(target=items[source].entry_id, content=message.content, reason=reason)
-        for message, source in zip(reduction.messages, reduction.sources, strict=True)
-        if message != items[source].message
-        and items[source].entry_id in after
-        and source not in placeholders
-    )
+    """Return the arguments of a call, or None if they are not a JSON object, or very long."""
+    return None if len(arguments) > MAX_ARGUMENTS else parse_arguments(arguments or "{}")
 
 
 def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView) -> set[str]:
-    """Return the entries after the checkpoint of the view, or all of them if it has none."""
+    """Return the ids of the entries after the checkpoint of a view, or of all entries if it has none."""
     after: set[str] = set()
     for at in range(len(path) - 1, -1, -1):
         if isinstance(path[at].payload, Checkpoint) and path[at].id == projection.checkpoint_id:
@@ -315,22 +240,16 @@ def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView)
     return after
 
 
-@attrs.frozen
-class _Output:
+class _Output(NamedTuple):
     """A tool output of a view."""
 
     at: int
     """The index of its item."""
-    call: ToolCall | None
+    call: ToolCall
     age: int
-    """Number of rounds with outputs behind its own."""
+    """Number of newer rounds that have tool outputs."""
     is_answered: bool
     """Whether the model has replied since."""
-
-    @property
-    def is_newest(self) -> bool:
-        """Whether it is of the newest round."""
-        return self.age == 0
 
 
 def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
@@ -344,12 +263,15 @@ def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
             if not is_missing_result(items, block, at)
         ]
         for at in outputs:
-            yield _Output(at, calls.get(items[at].message.tool_call_id or ""), age, answered)
+            call = calls.get(items[at].message.tool_call_id or "")
+            if call is not None:
+                yield _Output(at, call, age, answered)
         age += bool(outputs)
         answered = answered or items[block.start].message.role == "assistant"
 
 
 def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]:
+    """Replace the first text by a placeholder, and remove the others."""
     first = next((at for at, part in enumerate(content) if isinstance(part, str)), 0)
     return tuple(
         placeholder if at == first else part
@@ -358,25 +280,70 @@ def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]
     )
 
 
+CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
+"""Replaces the middle of a truncated result."""
+
+_MARKER_END = "]\n"
+
+
+def cap_result(
+    message: Message, max_tokens: int, *, tokenizer: Tokenizer, marker: str = CUT_MARKER
+) -> Message:
+    """Truncate a long tool result: keep the first 40 % and the last 60 % of the limit, with a marker between them.
+
+    Images stay. A result within the limit is returned as it is.
+
+    VS Code Copilot Chat limits results to half of the context window.
+
+    Args:
+        message: The tool result.
+        max_tokens: Limit of its text in tokens, the marker included.
+        tokenizer: Counts the text.
+        marker: Replaces the removed text.
+    """
+    sizes = [tokenizer.count(part) if isinstance(part, str) else 0 for part in message.content]
+    if sum(sizes) <= max_tokens:
+        return message
+    level = find_level(sizes, max_tokens)
+    content = tuple(
+        truncate_text(
+            part,
+            min(size, level),
+            keep="middle",
+            ratio=HEAD_SHARE,
+            marker=marker,
+            tokenizer=tokenizer,
+        )
+        if isinstance(part, str)
+        else part
+        for part, size in zip(message.content, sizes, strict=True)
+    )
+    return attrs.evolve(message, content=content)
+
+
+def format_cut_marker(rest: str) -> str:
+    """Return the marker of a truncated result that names the tool call which reads all of it."""
+    return f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+
+
 @attrs.frozen(kw_only=True)
 class ResultLimits:
-    """The limits that tools have for their own results, and how a model reads what is not shown."""
+    """The limits that tools set for their own results, and how the model reads what was removed."""
 
     by_tool: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    """The most tokens of a result, by the name of its tool."""
+    """Limit of a result in tokens, by the name of its tool."""
     describe_rest: Callable[[str | None, ViewItem], str | None] = lambda _tool, _item: None
-    """Returns the call that reads a result in full, from the name of its tool and its item. None:
-    there is no such call."""
+    """Returns the tool call that reads a result in full, given the name of its tool and its item.
+    None if no call does."""
     tools: Collection[str] | None = None
-    """The names of the tools that a breadcrumb may name. A call of another one is left out of the
-    summary. None: any tool."""
+    """Names of the tools that a breadcrumb may name. An example call of another tool is removed
+    from the summary. None: any tool."""
 
 
 class CappedView:
-    """Builds the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
+    """Build the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
 
-    The transcript holds them in full. A message that was in the view before is the same object
-    again, and is not counted again.
+    A message that the previous view contained is the same object again, so it is not counted again.
     """
 
     def __init__(
@@ -392,11 +359,11 @@ class CappedView:
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
         self._tools: dict[str, str] = {}
-        """The name of the tool for the id of each call of the view; the newest one for an id that
-        is used again."""
+        """The name of the tool by the id of each call of the view. If ids repeat, the newest call
+        counts."""
 
     def set_limits(self, tokenizer: Tokenizer, *, result_tokens: int | None) -> None:
-        """Use the figures of another model. With `result_tokens=None` only tools have limits."""
+        """Use the tokenizer and the limit (tokens) of another model. None: only tools have limits."""
         self._tokenizer, self._result_tokens = tokenizer, result_tokens
         self._source = self._view = TranscriptView()
 
@@ -411,37 +378,30 @@ class CappedView:
         return self._view
 
     def find_cut_markers(self, path: Sequence[Entry]) -> dict[str, str]:
-        """Return the markers for tool results that a request shortens further, by the ids of their calls: those that name a call."""
-        items = self._builder.build(path).items
-        names = find_tool_names([item.message for item in items])
-        rests = {
-            item.message.tool_call_id: self._limits.describe_rest(names.get(at), item)
-            for at, item in enumerate(items)
-            if item.message.role == "tool"
-        }
-        return {
-            call: format_cut_marker(rest)
-            for call, rest in rests.items()
-            if call is not None and rest is not None
-        }
+        """Return the markers for tool results that a request truncates further, by the ids of their calls.
+
+        Only results that a tool call can read in full have one.
+        """
+        tools: dict[str, str] = {}
+        rests: dict[str, str | None] = {}
+        for item in self._builder.build(path).items:
+            message = item.message
+            tools.update((call.id, call.name) for call in message.tool_calls)
+            if message.role == "tool" and message.tool_call_id is not None:
+                tool = tools.get(message.tool_call_id)
+                rests[message.tool_call_id] = self._limits.describe_rest(tool, item)
+        return {call: format_cut_marker(rest) for call, rest in rests.items() if rest is not None}
 
     def _update(self, source: TranscriptView) -> TranscriptView:
-        """Cap the items of a view, except those at its start that are the same as last time."""
-        old = self._source.items
-        # usually items were appended: one comparison
-        same = len(old) if source.items[: len(old)] == old else 0
-        for before, now in zip(old[same:], source.items[same:], strict=False):
-            if before is not now:
-                break
-            same += 1
+        """Truncate the results of a view. Items at its start that have not changed are taken from the previous view."""
+        same = count_unchanged(self._source.items, source.items, is_)
         return attrs.evolve(
             source, items=(*self._view.items[:same], *map(self._cap, source.items[same:]))
         )
 
     def _cap(self, item: ViewItem) -> ViewItem:
-        message = item.message
-        if item.kind == "summary" and self._limits.tools is not None:
-            tools = self._limits.tools
+        message, tools = item.message, self._limits.tools
+        if item.kind == "summary" and tools is not None:
             content = tuple(
                 remove_missing_call(part, tools) if isinstance(part, str) else part
                 for part in message.content
@@ -455,26 +415,15 @@ class CappedView:
         if message.role != "tool":
             return item
         tool = self._tools.get(message.tool_call_id or "")
-        limit = min(
-            (
-                each
-                for each in (self._result_tokens, self._limits.by_tool.get(tool or ""))
-                if each is not None
-            ),
-            default=None,
-        )
-        if (
-            limit is None
-            or sum(self._tokenizer.count(part) for part in message.content if isinstance(part, str))
-            <= limit
-        ):
+        limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))
+        limit = min((each for each in limits if each is not None), default=None)
+        texts = (part for part in message.content if isinstance(part, str))
+        if limit is None or sum(map(self._tokenizer.count, texts)) <= limit:
             return item
         rest = self._limits.describe_rest(tool, item)
-        marker = format_cut_marker(rest)
+        marker = CUT_MARKER if rest is None else format_cut_marker(rest)
         # the output itself is worth more
-        if rest is not None and self._tokenizer.count(marker) > limit // 2:
+        if self._tokenizer.count(marker) > limit // 2:
             marker = CUT_MARKER
-        (capped,) = cap_results(
-            (message,), limit, tokenizer=self._tokenizer, marker=marker
-        ).messages
-        return item if capped is message else attrs.evolve(item, message=capped)
+        capped = cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
+        return attrs.evolve(item, message=capped)

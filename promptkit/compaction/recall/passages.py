@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.run.redaction import redact_summary, redact_task
-from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.errors import SummaryError
-from promptkit.fitting.choose import split_blocks
 from promptkit.transcript.log.search import extract_words, list_lines
-from promptkit.transcript.log.view import build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.redaction import Redactor
 
 CONTEXT_LINES = 1
 """Lines before and after a matching line."""
@@ -33,61 +24,6 @@ CONTEXT_LINES = 1
 
 MAX_LINE_CHARACTERS = 400
 """Characters of a line that are shown."""
-
-
-async def answer_from_transcript(  # noqa: PLR0913  # keywords
-    path: Sequence[Entry],
-    question: str,
-    *,
-    summarizer: Summarizer,
-    max_tokens: int,
-    redactor: Redactor | None = None,
-    only_matching: bool = True,
-    seconds: float | None = WAIT_SECONDS,
-) -> str:
-    """Have a summarizer answer a question from another conversation.
-
-    Args:
-        path: The entries of the conversation.
-        question: The question.
-        summarizer: Writes the answer.
-        max_tokens: Token limit of the answer.
-        redactor: Removes secrets from what the summarizer gets and from the answer.
-        only_matching: Give the summarizer only the messages that match words of the question, with
-            tool calls and results together. Otherwise all messages.
-        seconds: The longest time that one summarizer may take; None: no limit.
-
-    Raises:
-        SummaryError: No message matches, or no answer was written in time.
-    """
-    matching = {passage.entry for passage in find_passages(path, question)}
-    message_entries = [entry for entry in path if entry.message is not None]
-    if only_matching:
-        blocks = split_blocks(
-            [entry.message for entry in message_entries if entry.message is not None]
-        )
-        message_entries = [
-            entry
-            for start, end in blocks
-            if any(each.id in matching for each in message_entries[start:end])
-            for entry in message_entries[start:end]
-        ]
-    items = build_view(message_entries).items
-    if not items:
-        raise SummaryError(
-            reason="nothing", detail="no message of the other conversation matches the question."
-        )
-    instructions = f"Tell only what serves to answer this question, and nothing else: {question}"
-    task = SummaryTask(
-        plan=Plan(leaf=path[-1].id, dropped=items),
-        max_tokens=max_tokens,
-        instructions=instructions,
-        seconds=seconds,
-    )
-    summary = await summarize_within_limits(
-        summarizer, task if redactor is None else redact_task(task, redactor)
-    )
-    return (summary if redactor is None else redact_summary(summary, redactor)).text
 
 
 def build_excerpt(

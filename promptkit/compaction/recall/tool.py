@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from functools import partial
 from itertools import chain, count, islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import format_call
-from promptkit.compaction.planning.file_calls import SERVER_PREFIX
+from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.recall.passages import find_passages
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import ToolDefinition
@@ -137,28 +136,25 @@ def build_recall_tool(
         transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
-        tokenizer, max_tokens = settings.tokenizer, settings.max_tokens
-        work = partial(
+        found = await asyncio.to_thread(
             recall,
             path,
             arguments,
-            tokenizer=tokenizer,
-            max_tokens=max_tokens,
-            redactor=redactor,
+            tokenizer=settings.tokenizer,
+            max_tokens=settings.max_tokens,
             index=store,
         )
-        return await asyncio.to_thread(work)
+        return found if redactor is None else await asyncio.to_thread(redactor, found)
 
     return Tool(definition=RECALL, run=run)
 
 
-def recall(  # noqa: PLR0913  # keywords
+def recall(
     path: Sequence[Entry],
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
     max_tokens: int = PAGE_TOKENS,
-    redactor: Redactor | None = None,
     index: SearchableStore | None = None,
 ) -> str:
     """Answer one call of the tool.
@@ -170,20 +166,9 @@ def recall(  # noqa: PLR0913  # keywords
         arguments: The arguments of the call, as `RECALL` describes them.
         tokenizer: Counts the tokens of the result. Default: o200k_base.
         max_tokens: The most tokens of the result.
-        redactor: Removes secrets from the result.
         index: The store of the conversation, if it has an index of words.
     """
-    found = _recall(path, arguments, tokenizer or tokenizer_for(None), max_tokens, index)
-    return found if redactor is None else redactor(found)
-
-
-def _recall(
-    path: Sequence[Entry],
-    arguments: Mapping[str, object],
-    tokenizer: Tokenizer,
-    max_tokens: int,
-    index: SearchableStore | None,
-) -> str:
+    tokenizer = tokenizer or tokenizer_for(None)
     page = arguments.get("page", 1)
     if not isinstance(page, int) or page < 1:
         return f"Error: page must be a number from 1, not {page!r}."
@@ -244,24 +229,40 @@ def _is_answer(tool: str, result: Message) -> bool:
     return _is_recall(tool) and _ANSWER.match(result.text) is not None
 
 
-def _pair_results(entries: Sequence[Entry]) -> dict[str, list[Entry | None]]:
+def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str]) -> bool:
+    """Return whether a call is one of this tool, so that its result, if it has one, is not shown again."""
+    if not _is_recall(call.name):
+        return False
+    answer = None if result is None else result.message
+    return result is None or result.id in hidden or answer is None or _is_answer(call.name, answer)
+
+
+def _with_calls(entry: Entry, calls: Iterable[ToolCall]) -> Entry:
+    """Return an entry whose message has other tool calls."""
+    payload = entry.payload
+    if not isinstance(payload, MessageEntry | CustomMessage):
+        return entry
+    message = attrs.evolve(payload.message, tool_calls=tuple(calls))
+    return attrs.evolve(entry, payload=attrs.evolve(payload, message=message))
+
+
+def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[Entry | None]]:
     """Return the results of the calls of each entry, as they are paired for a request: ids may be used again in a later reply."""
     pairer = ToolCallPairer(allow_early_results=False)
-    for entry in entries:
-        if entry.message is not None:
-            pairer.add(entry.message)
+    for _, message in entries:
+        pairer.add(message)
     pairer.settle()
     pairs: dict[str, list[Entry | None]] = {
-        entry.id: [None] * len(entry.message.tool_calls) for entry in entries if entry.message
+        entry.id: [None] * len(message.tool_calls) for entry, message in entries
     }
     places: dict[str, tuple[list[Entry | None], int]] = {}
     for message, source in zip(pairer.messages, pairer.sources, strict=True):
-        entry = entries[source]
+        entry, recorded = entries[source]
         if message.role == "assistant":
             places.update(
                 (call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls)
             )
-        elif entry.message is not None and entry.message.role == message.role == "tool":
+        elif recorded.role == message.role == "tool":
             # not one in place of a result that is missing
             results, at = places[message.tool_call_id or ""]
             results[at] = entry
@@ -293,7 +294,7 @@ class _Conversation:
         self._results: dict[str, list[str | None]] = {}
         """The ids of the entries with the results of an entry's calls, in the order of the
         calls."""
-        entries = [entry for entry in path if entry.message is not None]
+        entries = [(entry, message) for entry in path if (message := entry.message) is not None]
         pairs = _pair_results(entries)
         hidden = (
             {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
@@ -301,40 +302,29 @@ class _Conversation:
         # A result with quotes was read back by this tool, or by one of another name, as over MCP.
         hidden |= {
             entry.id
-            for entry in entries
+            for entry, _ in entries
             if isinstance(entry.payload, MessageEntry) and entry.payload.quotes
         }
-        for entry in entries:
-            message = entry.message
-            if message is None:
+        for entry, message in entries:
+            calls = [*zip(message.tool_calls, pairs[entry.id], strict=True)]
+            recalled = [_is_recalled(call, result, hidden) for call, result in calls]
+            shown = [pair for pair, gone in zip(calls, recalled, strict=True) if not gone]
+            hidden.update(
+                result.id
+                for (_, result), gone in zip(calls, recalled, strict=True)
+                if gone and result
+            )
+            self._tools.update((result.id, call.name) for call, result in shown if result)
+            if entry.id in hidden or (calls and not shown and not message.text):
                 continue
-            shown: list[ToolCall] = []
-            results: list[str | None] = []
-            for call, result in zip(message.tool_calls, pairs[entry.id], strict=True):
-                answer = None if result is None else result.message
-                if _is_recall(call.name) and (
-                    result is None
-                    or answer is None
-                    or result.id in hidden
-                    or _is_answer(call.name, answer)
-                ):
-                    hidden |= set() if result is None else {result.id}
-                    continue
-                shown.append(call)
-                results.append(None if result is None or result.id in hidden else result.id)
-                if result is not None:
-                    self._tools[result.id] = call.name
-            if len(shown) < len(message.tool_calls) and isinstance(
-                entry.payload, MessageEntry | CustomMessage
-            ):
-                message = attrs.evolve(message, tool_calls=tuple(shown))
-                entry = attrs.evolve(entry, payload=attrs.evolve(entry.payload, message=message))  # noqa: PLW2901  # the entry as the tool shows it
-                if not message.text and not shown:
-                    continue
-            if entry.id in hidden:
-                continue
-            self.entries.append(entry)
-            self._results[entry.id] = results
+            self._results[entry.id] = [
+                result.id if result and result.id not in hidden else None for _, result in shown
+            ]
+            self.entries.append(
+                entry
+                if len(shown) == len(calls)
+                else _with_calls(entry, [call for call, _ in shown])
+            )
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
         """Yield the pages of an entry."""

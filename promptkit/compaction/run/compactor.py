@@ -11,11 +11,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
-from promptkit.compaction.planning.file_calls import FILE_RULES
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
+from promptkit.compaction.planning.tool_calls import FILE_RULES
 from promptkit.compaction.policy.decisions import HANDOFF
-from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.run.events import (
     CompactionCancelled,
@@ -52,9 +52,9 @@ from promptkit.transcript.log.view import build_summary_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import FailedAttempt, LastRequest
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.compaction.run.replacement import ReplacementMessages
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json, Message, ToolDefinition, Usage

@@ -26,7 +26,6 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.least import describe_largest
 from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
     Attempts,
@@ -35,7 +34,7 @@ from promptkit.compaction.policy.state import (
     is_cache_warm,
     judge_attempt,
 )
-from promptkit.compaction.policy.usage import WindowUsage
+from promptkit.compaction.policy.usage import WindowUsage, describe_largest
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor, truncate_history
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.compaction.run.background import Background

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.policy.parts import UsageByPart
+from promptkit.compaction.policy.usage import UsageByPart
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage

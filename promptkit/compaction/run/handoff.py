@@ -12,9 +12,8 @@ from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer, SimpleSummarizer
 from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, check_length
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer

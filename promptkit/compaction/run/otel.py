@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.policy.parts import UsageByPart
+from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import Plan, Summary
+    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.redaction import Redactor
 

@@ -14,8 +14,7 @@ from promptkit.transcript.log.view import build_view
 from promptkit.transcript.stores.store import ArchivingStore
 
 if TYPE_CHECKING:
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
-    from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 

@@ -9,9 +9,11 @@ import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import InlineSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import (
+    FullSummarizer,
+    InlineSummarizer,
+    SimpleSummarizer,
+)
 from promptkit.errors import UnknownModelError
 from promptkit.tokens.models import model_info
 

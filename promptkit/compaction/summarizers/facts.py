@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request
-from promptkit.compaction.planning.file_calls import (
+from promptkit.compaction.planning.names import find_names, iter_texts
+from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
     FileCall,
     find_file_call,
+    find_skill_name,
+    parse_arguments,
 )
-from promptkit.compaction.planning.names import find_names, iter_texts
-from promptkit.compaction.planning.skill_calls import find_skill_name
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, as_mapping
@@ -29,7 +30,7 @@ from promptkit.tools import is_error_result
 from promptkit.transcript.log.redaction import redact_json
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.file_calls import FileRule
+    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.messages import Json, Message, ToolCall
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem
@@ -163,13 +164,11 @@ class Facts:
 
     def to_json(self) -> dict[str, Json]:
         """Return the facts as they are stored in a checkpoint. Unknown fields are omitted."""
-        facts = attrs.asdict(self, value_serializer=_tuples_to_lists)
-        known = {
+        return {
             name: value
-            for name, value in facts.items()
+            for name, value in attrs.asdict(self, value_serializer=_tuples_to_lists).items()
             if value not in (None, [], 0) and (value or name == "earlier")
         }
-        return cast("dict[str, Json]", known)  # lists of strings and figures
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Facts:
@@ -183,13 +182,30 @@ class Facts:
             # pi's names, in imported sessions
             read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),
             changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
-            commands=tuple(Command(*row) for row in _read_commands(data.get("commands"))),
+            commands=_read_rows(
+                data.get("commands"),
+                lambda row: Command(
+                    _read_text(row.get("name")),
+                    _read_text(row.get("what")),
+                    _read_text(row.get("outcome")),
+                ),
+            ),
             errors=_read_texts(data.get("errors")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
-            skills=tuple(Skill(*row) for row in _read_skills(data.get("skills"))),
+            skills=_read_rows(
+                data.get("skills"),
+                lambda row: Skill(_read_text(row.get("name")), _read_text(row.get("text"))),
+            ),
             tools=_read_counts(data.get("tools")),
-            names=tuple(Name(*row) for row in _read_names(data.get("names"))),
+            names=_read_rows(
+                data.get("names"),
+                lambda row: Name(
+                    _read_text(row.get("text")),
+                    _read_count(row.get("points")),
+                    _read_count(row.get("last")),
+                ),
+            ),
             last_reply=_read_text(data.get("last_reply")),
             messages=_read_count(data.get("messages")),
             thinking=thinking_from_facts(data),
@@ -232,7 +248,16 @@ def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
 
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
     """Return the last thinking block in the facts of a checkpoint, or None."""
-    return _read_thinking(facts.get("thinking"))
+    value = facts.get("thinking")
+    if not isinstance(value, Mapping):
+        return None
+    tokens, provider = value.get("tokens"), value.get("provider")
+    part = OpaquePart(
+        value=value.get("value"),
+        tokens=tokens if isinstance(tokens, int) else None,
+        provider=provider if isinstance(provider, str) else None,
+    )
+    return part if is_thinking(part) else None
 
 
 def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
@@ -353,7 +378,7 @@ class _FactCollector:
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
         self.tools[name] = self.tools.get(name, 0) + 1
-        arguments = _parse_arguments(call.arguments)
+        arguments = parse_arguments(call.arguments) or {}
         if ("todo" in name.lower() or name.lower() == "update_plan") and self._add_todo_list(
             arguments
         ):
@@ -415,40 +440,20 @@ class _FactCollector:
                 _clip(point[2].strip(), 300) for point in points if not point[1].strip()
             )
 
-    def _add_todo_list(self, arguments: Mapping[str, object]) -> bool:
+    def _add_todo_list(self, arguments: Mapping[str, Json]) -> bool:
         """Take the items of a call that writes a todo list.
 
         Returns False if the call has no list.
         """
-        # of JSON
-        found = next(
-            (
-                cast("list[object]", value)
-                for value in arguments.values()
-                if isinstance(value, list)
-            ),
-            None,
-        )
-        if found is None:
-            return False
-        # of JSON
-        points = [cast("dict[str, object]", point) for point in found if isinstance(point, dict)]
-        texts = [
-            (
-                point.get("content")
-                or point.get("title")
-                or point.get("text")
-                or point.get("step"),
-                str(point.get("status")),
+        lists = [value for value in arguments.values() if isinstance(value, list)]
+        for points in lists[:1]:
+            texts = (
+                point.get("content") or point.get("title") or point.get("text") or point.get("step")
+                for point in map(as_mapping, points)
+                if str(point.get("status")) not in CLOSED_STATUSES
             )
-            for point in points
-        ]
-        self.todos = tuple(
-            _clip(text, 300)
-            for text, status in texts
-            if isinstance(text, str) and status not in CLOSED_STATUSES
-        )
-        return True
+            self.todos = tuple(_clip(text, 300) for text in texts if isinstance(text, str))
+        return bool(lists)
 
 
 def _move_to_end(items: dict[str, None], item: str) -> None:
@@ -502,14 +507,6 @@ def _describe_request(message: Message) -> str:
     )
 
 
-def _parse_arguments(text: str) -> Mapping[str, object]:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return as_mapping(value)
-
-
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
     """Return the first of the named arguments that is a text."""
     return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
@@ -520,18 +517,6 @@ def _tuples_to_lists(_: object, __: object, value: object) -> object:
         return value
     # of what facts hold
     return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]
-
-
-def _read_thinking(value: Json) -> OpaquePart | None:
-    if not isinstance(value, Mapping):
-        return None
-    tokens, provider = value.get("tokens"), value.get("provider")
-    part = OpaquePart(
-        value=value.get("value"),
-        tokens=tokens if isinstance(tokens, int) else None,
-        provider=provider if isinstance(provider, str) else None,
-    )
-    return part if is_thinking(part) else None
 
 
 def _read_count(value: Json) -> int:
@@ -546,31 +531,10 @@ def _read_texts(value: Json) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _read_commands(value: Json) -> list[tuple[str, str, str]]:
+def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple[Item, ...]:
+    """Read the objects of a list."""
     rows = value if isinstance(value, list) else []
-    return [
-        (_read_text(row.get("name")), _read_text(row.get("what")), _read_text(row.get("outcome")))
-        for row in rows
-        if isinstance(row, Mapping)
-    ]
-
-
-def _read_skills(value: Json) -> list[tuple[str, str]]:
-    rows = value if isinstance(value, list) else []
-    return [
-        (_read_text(row.get("name")), _read_text(row.get("text")))
-        for row in rows
-        if isinstance(row, Mapping)
-    ]
-
-
-def _read_names(value: Json) -> list[tuple[str, int, int]]:
-    rows = value if isinstance(value, list) else []
-    return [
-        (_read_text(row.get("text")), _read_count(row.get("points")), _read_count(row.get("last")))
-        for row in rows
-        if isinstance(row, Mapping)
-    ]
+    return tuple(read(row) for row in rows if isinstance(row, Mapping))
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:

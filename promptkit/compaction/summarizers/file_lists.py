@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import attrs
@@ -38,9 +39,7 @@ class FileListSummarizer:
         # before the model is asked, because the lists reduce its token limit
         facts = Facts.from_json(updated_facts(task))
         limit = task.max_tokens // LIST_SHARE
-        blocks = render_file_lists(
-            list_file_operations(facts), max_tokens=limit, tokenizer=self.tokenizer
-        )
+        blocks = render_file_lists(facts, max_tokens=limit, tokenizer=self.tokenizer)
         if not blocks:
             return await self.summarizer.summarize(task)
         suffix = f"\n\n{blocks}"
@@ -52,14 +51,6 @@ class FileListSummarizer:
             attrs.evolve(task, plan=plan, max_tokens=room, check=None)
         )
         return attrs.evolve(summary, text=f"{strip_file_lists(summary.text)}{suffix}")
-
-
-@attrs.frozen(kw_only=True)
-class FileOperations:
-    """Sorted paths. Each path is in one of the two lists."""
-
-    read: tuple[str, ...] = ()
-    modified: tuple[str, ...] = ()
 
 
 READ_TAG, MODIFIED_TAG = "read-files", "modified-files"
@@ -74,30 +65,19 @@ _LISTS = re.compile(
 )
 
 
-def list_file_operations(facts: Facts) -> FileOperations:
-    """Return the files in the facts, without line ranges.
-
-    A file that was changed is only listed as modified.
-
-    >>> list_file_operations(Facts(read=("b.py:10-20", "a.py"), changed=("a.py",)))
-    FileOperations(read=('b.py',), modified=('a.py',))
-    """
-    modified = {_clean_path(path) for path in facts.changed} - {""}
-    read = {_clean_path(path) for path in facts.read} - modified - {""}
-    return FileOperations(read=tuple(sorted(read)), modified=tuple(sorted(modified)))
-
-
-def render_file_lists(files: FileOperations, *, max_tokens: int, tokenizer: Tokenizer) -> str:
-    """Write both lists in tags.
+def render_file_lists(facts: Facts, *, max_tokens: int, tokenizer: Tokenizer) -> str:
+    """Write both lists in tags, sorted and without line ranges. A file that was changed is only listed as modified.
 
     Args:
-        files: The files.
+        facts: The facts with the files.
         max_tokens: Token limit of both lists. Modified files come first; a list that is cut says
             how many paths are missing.
         tokenizer: Counts the tokens.
     """
-    modified = _fit_list(MODIFIED_TAG, files.modified, max_tokens, tokenizer)
-    read = _fit_list(READ_TAG, files.read, max_tokens - tokenizer.count(modified), tokenizer)
+    changed = {_clean_path(path) for path in facts.changed} - {""}
+    seen = {_clean_path(path) for path in facts.read} - changed - {""}
+    modified = _fit_list(MODIFIED_TAG, sorted(changed), max_tokens, tokenizer)
+    read = _fit_list(READ_TAG, sorted(seen), max_tokens - tokenizer.count(modified), tokenizer)
     return "\n\n".join(filter(None, (read, modified)))
 
 
@@ -123,19 +103,14 @@ def _clean_path(path: str) -> str:
 
 def _fit_list(tag: str, paths: Sequence[str], tokens: int, tokenizer: Tokenizer) -> str:
     """Return the longest list that fits. Finds its length by bisection."""
-    if not paths:
-        return ""
-    full_list = _render_list(tag, paths, 0)
-    if tokenizer.count(full_list) <= tokens:
-        return full_list
-    low, high = 0, len(paths) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if tokenizer.count(_render_list(tag, paths[:middle], len(paths) - middle)) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return _render_list(tag, paths[:low], len(paths) - low) if low else ""
+    if not paths or tokenizer.count(_render_list(tag, paths, 0)) <= tokens:
+        return _render_list(tag, paths, 0) if paths else ""
+
+    def count(shown: int) -> int:
+        return tokenizer.count(_render_list(tag, paths[:shown], len(paths) - shown))
+
+    most = bisect_right(range(1, len(paths)), tokens, key=count)
+    return _render_list(tag, paths[:most], len(paths) - most) if most else ""
 
 
 def _render_list(tag: str, paths: Iterable[str], missing: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -36,22 +36,12 @@ class CompactingModel(Protocol):
         ...
 
 
-@runtime_checkable
-class WireFormatModel(Protocol):
-    """A model that knows its wire format."""
-
-    @property
-    def api(self) -> str:
-        """`chat`, `responses` or `anthropic`."""
-        ...
-
-
 def get_wire_format(model: object) -> str:
-    """Return the wire format of a model, or an empty text if the model does not tell it.
+    """Return the wire format of a model: `chat`, `responses` or `anthropic`, or an empty text if it has no `api`.
 
     Such a model takes no opaque parts.
     """
-    return model.api if isinstance(model, WireFormatModel) else ""
+    return str(getattr(model, "api", ""))
 
 
 @attrs.frozen(kw_only=True)

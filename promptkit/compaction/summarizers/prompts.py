@@ -24,11 +24,9 @@ from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import (
-    CacheBreakpointPart,
     DocumentPart,
     ImagePart,
     Message,
-    OpaquePart,
     Part,
 )
 from promptkit.pairing import pair_tool_calls
@@ -379,12 +377,8 @@ def _make_portable(message: Message) -> Message:
 
 
 def _replace_part(part: Part) -> str | None:
-    match part:
-        case str():
-            return neutralize_tags(part)
-        case ImagePart():
-            return "[image]"
-        case DocumentPart():
-            return f"[document {neutralize_tags(part.name or part.media_type)}]"
-        case OpaquePart() | CacheBreakpointPart():
-            return None
+    if isinstance(part, DocumentPart):
+        return f"[document {neutralize_tags(part.name or part.media_type)}]"
+    if isinstance(part, ImagePart):
+        return "[image]"
+    return neutralize_tags(part) if isinstance(part, str) else None

@@ -6,6 +6,7 @@ The table `QUIRKS` has a row for each family of models.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -128,7 +129,21 @@ def is_thinking(part: object) -> bool:
 
 def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Remove tool results without a call, and calls whose result does not follow before the next message that is not a tool result."""
-    return tuple(_iter_paired(messages))
+    # for the index of a message, the first result of each of its calls
+    answered: defaultdict[int, dict[str, Message]] = defaultdict(dict)
+    kept: list[Message] = []
+    owner = None
+    for at, message in enumerate(messages):
+        call_id = message.tool_call_id
+        if message.role != "tool":
+            owner = at
+        elif owner is not None and any(call.id == call_id for call in messages[owner].tool_calls):
+            answered[owner].setdefault(call_id or "", message)
+    for at, message in enumerate(messages):
+        if message.role != "tool":
+            unanswered = {call.id for call in message.tool_calls} - answered[at].keys()
+            kept += [*_without_hidden([message], unanswered), *answered[at].values()]
+    return tuple(kept)
 
 
 def remove_calls(messages: Sequence[Message], names: str | None) -> tuple[Message, ...]:
@@ -145,26 +160,6 @@ def remove_calls(messages: Sequence[Message], names: str | None) -> tuple[Messag
         if re.search(names, call.name, re.IGNORECASE)
     }
     return tuple(_without_hidden(messages, hidden))
-
-
-def _iter_paired(messages: Sequence[Message]) -> Iterator[Message]:
-    for start, message in enumerate(messages):
-        if message.role == "tool":
-            continue  # yielded with its call, or omitted
-        results: list[Message] = []
-        at = start + 1
-        while at < len(messages) and messages[at].role == "tool":
-            results.append(messages[at])
-            at += 1
-        calls = {call.id for call in message.tool_calls}
-        answered = {result.tool_call_id for result in results} & calls
-        yield from _without_hidden([message], calls - answered)
-        seen: set[str] = set()
-        for result in results:
-            key = result.tool_call_id
-            if key is not None and key in answered and key not in seen:
-                seen.add(key)
-                yield result
 
 
 def _without_hidden(messages: Sequence[Message], hidden: set[str]) -> Iterator[Message]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
 
+from promptkit.compaction.summarizers.model_summarizers import RESULT_SHARE
 from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request
 from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
-from promptkit.compaction.summarizers.simple import RESULT_SHARE
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage, as_mapping
@@ -90,13 +90,18 @@ class RemoteSummarizer:
                 message.text for message in rendered.messages if message.role != "system"
             ),
         }
-        text = _parse_summary(await self._post(body))
+        content = await self._post(body)
+        if len(content) > MAX_RESPONSE_BYTES:
+            detail = f"the response has more than {MAX_RESPONSE_BYTES:,} bytes."
+            raise SummaryError(reason="too_large", detail=detail)
+        text = as_mapping(_parse_json(content)).get("summary")
+        if not isinstance(text, str):
+            raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
         reply = Reply(
             message=Message(role="assistant", content=(text,)),
             usage=Usage(input_tokens=0),
             finish="stop",
         )
-        sections = find_sections(self.template)
         summary = summary_from_reply(
             reply,
             task,
@@ -104,7 +109,7 @@ class RemoteSummarizer:
             model="remote",
             tokenizer=self.tokenizer,
             require_tags=False,
-            sections=sections,
+            sections=find_sections(self.template),
         )
         return attrs.evolve(summary, model=None, usage=None)
 
@@ -172,22 +177,11 @@ class RemoteSummarizer:
         return urlsplit(self.url).hostname or ""
 
 
-def _parse_summary(body: bytes) -> str:
-    """Return the summary in a response. Raises SummaryError for any other response."""
-    if len(body) > MAX_RESPONSE_BYTES:
-        raise SummaryError(
-            reason="too_large", detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes."
-        )
-    summary = as_mapping(_parse_json(body)).get("summary")
-    if not isinstance(summary, str):
-        raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
-    return summary
-
-
 def _parse_json(body: bytes) -> object:
     """Return a body as JSON, or as text if it is no JSON."""
     text = body.decode("utf-8", "replace")
     try:
-        return cast("object", json.loads(text))  # json.loads returns Any
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         return text
+    return value

@@ -11,12 +11,16 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.summarizers.summarizer import sum_usage
-from promptkit.errors import InvalidArgumentError, SummaryError
+from promptkit.errors import SummaryError
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
+
+PREFIX_SHARE = 5 / 13
+"""Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve beside
+0.8."""
 
 NO_HISTORY = "No prior history."
 HEADING = "\n\n---\n\n**The turn that is cut in two, up to where it goes on below:**\n\n"
@@ -36,18 +40,8 @@ class SplitTurnSummarizer:
     """
 
     summarizer: Summarizer
-    """Summarizes what precedes the turn."""
+    """Writes both summaries."""
     tokenizer: Tokenizer
-    prefix_summarizer: Summarizer | None = None
-    """Summarizes the first part of the turn. None: `summarizer`."""
-    prefix_share: float = 5 / 13
-    """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve
-    beside 0.8."""
-
-    def __attrs_post_init__(self) -> None:
-        if not 0 < self.prefix_share < 1:
-            problem = f"prefix_share={self.prefix_share:g} must be above 0 and below 1."
-            raise InvalidArgumentError(problem)
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Summarize both parts.
@@ -59,11 +53,10 @@ class SplitTurnSummarizer:
         if not task.plan.prefix:
             return await self.summarizer.summarize(task)
         room = task.max_tokens - self.tokenizer.count(HEADING)
-        prefix_tokens = int(room * self.prefix_share)
-        if (
-            self._is_history_unchanged(task)
-            and self.tokenizer.count(self._get_previous(task)) > room - prefix_tokens
-        ):
+        prefix_tokens = int(room * PREFIX_SHARE)
+        history_tokens = room - prefix_tokens
+        kept = self._keep_history(task)
+        if kept is not None and self.tokenizer.count(kept) > history_tokens:
             # The previous summary leaves no room for a second one, so both parts get one summary.
             merged_plan = attrs.evolve(
                 task.plan, dropped=(*task.plan.dropped, *task.plan.prefix), prefix=()
@@ -74,7 +67,7 @@ class SplitTurnSummarizer:
                 reason="does_not_fit",
                 detail=f"{task.max_tokens:,} tokens are too few for a summary in two parts.",
             )
-        first = asyncio.ensure_future(self._summarize_history(task, room - prefix_tokens))
+        first = asyncio.ensure_future(self._summarize_history(task, history_tokens))
         second = asyncio.ensure_future(self._summarize_prefix(task, prefix_tokens))
         try:
             history, prefix = await asyncio.gather(first, second)
@@ -90,21 +83,20 @@ class SplitTurnSummarizer:
         )
 
     async def _summarize_history(self, task: SummaryTask, tokens: int) -> Summary:
-        plan = task.plan
-        if self._is_history_unchanged(task):
-            return Summary(text=self._get_previous(task), mode="kept")
+        kept = self._keep_history(task)
+        if kept is not None:
+            return Summary(text=kept, mode="kept")
         # Without the last request: it shows the whole conversation, so a summary asked for after it
         # would cover both parts.
-        plan_part = attrs.evolve(plan, prefix=())
+        plan_part = attrs.evolve(task.plan, prefix=())
         return await self.summarizer.summarize(
             attrs.evolve(task, plan=plan_part, max_tokens=tokens, last_request=None, check=None)
         )
 
-    def _is_history_unchanged(self, task: SummaryTask) -> bool:
-        """Tell whether there is nothing new before the turn."""
-        return all(map(is_summary, task.plan.dropped))
-
-    def _get_previous(self, task: SummaryTask) -> str:
+    def _keep_history(self, task: SummaryTask) -> str | None:
+        """Return the summary before the turn if there is nothing new before it, else None."""
+        if not all(map(is_summary, task.plan.dropped)):
+            return None
         return NO_HISTORY if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
     async def _summarize_prefix(self, task: SummaryTask, tokens: int) -> Summary:
@@ -120,4 +112,4 @@ class SplitTurnSummarizer:
             facts={},
             check=None,
         )
-        return await (self.prefix_summarizer or self.summarizer).summarize(subtask)
+        return await self.summarizer.summarize(subtask)

@@ -327,7 +327,7 @@ def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer
         return _ExtractedAnswer(summarizer=summarizer, model=model)
     inner = {
         name: each
-        for name in ("summarizer", "prefix_summarizer")
+        for name in ("summarizer",)
         if (each := getattr(summarizer, name, None)) is not None
     }
     if not inner:

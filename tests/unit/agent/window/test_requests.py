@@ -28,7 +28,7 @@ from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window.requests import RequestBuilder, find_adaptation
 from promptkit.compaction import Events
 from promptkit.compaction.recall.tool import RECALL
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.elements.from_message import element_from_message
 from promptkit.errors import BudgetExceededError

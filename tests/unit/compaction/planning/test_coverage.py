@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.planning.coverage import find_covered_entries, find_covered_items
+from promptkit.compaction.planning.blocks import find_covered_entries, find_covered_items
 from tests.conversations import ConversationBuilder
 
 

@@ -39,8 +39,6 @@ def plan(
     keep: Keep | None = None,
     *,
     split: bool = False,
-    room: int | None = None,
-    pin_first: bool = False,
 ) -> Plan:
     return select(
         talk.view,
@@ -48,8 +46,6 @@ def plan(
         tokenizer=TOKENIZER,
         keep=keep,
         split=split,
-        max_kept_tokens=room,
-        pin_first=pin_first,
     )
 
 
@@ -257,12 +253,6 @@ def test_a_request_that_was_answered_is_not_said_again() -> None:
     assert entries(plan(talk, KeepNothing())).keys() == {"dropped"}
 
 
-def test_replaying_can_be_left_off() -> None:
-    talk = conversation(0, 2)
-    made = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, replay=False)
-    assert entries(made) == {"dropped": "e1 e2 e3", "kept": "e4 e5"}
-
-
 # -- blocks
 
 
@@ -360,15 +350,6 @@ def test_a_last_message_larger_than_the_budget_does_not_leave_an_empty_tail() ->
     assert plan(talk, KeepRecentTokens(tokens=500)).oversized_tokens is None
 
 
-def test_an_oversized_block_is_reported_where_there_is_nothing_else() -> None:
-    talk = ConversationBuilder()
-    talk.user(words(500))
-    made = plan(talk, KeepRecentTokens(tokens=100))
-    assert (made.is_empty, made.oversized_tokens) == (True, 500)
-    assert plan(talk, KeepLastRound(), room=499).oversized_tokens == 500
-    assert plan(talk, KeepLastRound(), room=500).oversized_tokens is None
-
-
 @pytest.mark.spec("E17")
 def test_where_everything_fits_there_is_nothing_to_do() -> None:
     talk = conversation(2, 2)
@@ -430,7 +411,7 @@ def test_where_no_turn_starts_none_is_split() -> None:
 # -- pinned
 
 
-def test_system_messages_stay_and_so_does_the_first_request_if_asked_for() -> None:
+def test_system_messages_stay() -> None:
     talk = ConversationBuilder()
     talk.system("be brief")
     talk.user("first")
@@ -440,11 +421,6 @@ def test_system_messages_stay_and_so_does_the_first_request_if_asked_for() -> No
     talk.answer("no")
     talk.user("third")
     assert entries(plan(talk)) == {"dropped": "e2 e3 e5 e6", "kept": "e7", "pinned": "e1 e4"}
-    assert entries(plan(talk, pin_first=True)) == {
-        "dropped": "e3 e5 e6",
-        "kept": "e7",
-        "pinned": "e1 e2 e4",
-    }
 
 
 def test_what_is_pinned_takes_its_block_with_it() -> None:
@@ -465,7 +441,7 @@ def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
     made = select(
         talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing(), pin=lambda _: True
     )
-    assert (made.is_empty, made.kept) == (True, talk.view.items)
+    assert (made.is_empty, made.kept, made.oversized_tokens) == (True, talk.view.items, None)
 
 
 # -- user messages only

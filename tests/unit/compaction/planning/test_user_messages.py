@@ -65,17 +65,13 @@ def test_a_cut_never_ends_inside_a_character_of_any_script() -> None:
 
 
 @pytest.mark.spec("E69")
-def test_earlier_summaries_reminders_and_injected_context_are_not_collected() -> None:
+def test_earlier_summaries_and_reminders_are_not_collected() -> None:
     talk = ConversationBuilder()
     talk.checkpoint("the summary before")
     talk.reminder("mind the gap")
     talk.branch("a branch")
-    talk.user("<environment>Linux</environment>")
     talk.user("the request")
-    assert kept(talk, VerbatimUserMessages(injected_prefixes=("<environment>",))) == (
-        ["the request"],
-        0,
-    )
+    assert kept(talk, VerbatimUserMessages()) == (["the request"], 0)
 
 
 def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> (

@@ -3,12 +3,6 @@ from __future__ import annotations
 import pytest
 
 from promptkit import ContextBudget
-from promptkit.compaction.policy.least import (
-    LeastSize,
-    compacts_overflow,
-    count_newest,
-    describe_largest,
-)
 from promptkit.compaction.policy.rules import (
     compact_on_demand,
     default_policy,
@@ -16,6 +10,12 @@ from promptkit.compaction.policy.rules import (
     first_match,
     render_pruned_on,
     require_messages,
+)
+from promptkit.compaction.policy.usage import (
+    LeastSize,
+    compacts_overflow,
+    count_newest,
+    describe_largest,
 )
 from promptkit.errors import ContextWindowFullError
 from promptkit.messages import Message
@@ -125,7 +125,4 @@ def test_the_largest_messages_are_named_with_the_tool_of_a_result() -> None:
     ]
     assert describe_largest(messages, TOKENIZER) == (
         "The largest messages: result of read_file 301, user 71, user 51. Shorten them, or use a larger window or model."
-    )
-    assert describe_largest(messages, TOKENIZER, count=1).startswith(
-        "The largest messages: result of read_file 301. "
     )

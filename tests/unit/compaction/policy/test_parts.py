@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from promptkit.compaction.policy.parts import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.tokenizer import count_message

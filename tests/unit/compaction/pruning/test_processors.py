@@ -1,4 +1,4 @@
-"""`truncate_history`, the last resort of every preset: examples.
+"""Processors of requests, above all `truncate_history`, the last resort of every preset: examples.
 
 The laws: tests/behaviour/test_reduction.py.
 """
@@ -9,10 +9,15 @@ from itertools import pairwise
 
 import pytest
 
-from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
+from promptkit.compaction.pruning.processors import (
+    RequestLimits,
+    cap_tool_results,
+    remove_images,
+    truncate_history,
+)
 from promptkit.fitting import describe_omitted
 from promptkit.fitting.shorten import CUT_MARKER
-from promptkit.messages import Message
+from promptkit.messages import ImagePart, Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.view import build_summary_message
 from tests.conversations import (
@@ -25,6 +30,7 @@ from tests.conversations import (
 )
 
 TOKENIZER = WordTokenizer()
+IMAGE = ImagePart(url="https://example.com/x.png")
 MARKER = TOKENIZER.count(describe_omitted(1))
 
 
@@ -147,3 +153,49 @@ def test_a_truncation_leaves_the_transcript_as_it_was() -> None:
     truncate(list(talk.view.messages), 50)
     assert list(talk.path) == before
     assert len(talk.view.messages) == 60
+
+
+def without_images(messages: list[Message], *, per_image: int = 100) -> list[Message]:
+    tokenizer = WordTokenizer(per_image=per_image)
+    limits = RequestLimits(limit=1, fixed_tokens=0, tokenizer=tokenizer, pruned=True)
+    return [*remove_images()(messages, limits)]
+
+
+@pytest.mark.spec("E110")
+def test_images_are_replaced_by_their_number() -> None:
+    talk = [
+        Message(role="user", content=("look", IMAGE, "and", IMAGE)),
+        assistant_message("I see"),
+        call_message("a"),
+        Message(role="tool", content=(IMAGE,), tool_call_id="a"),
+        assistant_message("ok"),
+        Message(role="user", content=("and here", IMAGE)),
+    ]
+    done = without_images(talk)
+    assert done[0].content == ("look", "[2 images were here]", "and")
+    assert done[3].content == ("[1 image was here]",)
+    assert done[5] == talk[5]  # the last request
+
+
+def test_an_image_that_the_model_has_not_seen_yet_stays() -> None:
+    talk = [
+        user_message("look"),
+        call_message("a"),
+        Message(role="tool", content=(IMAGE,), tool_call_id="a"),
+    ]
+    assert without_images(talk) == talk
+    assert without_images([*talk, assistant_message("I see")])[2].content == ("[1 image was here]",)
+
+
+def test_an_image_that_costs_less_than_the_word_stays() -> None:
+    image = Message(role="user", content=(IMAGE,))
+    talk = [image, assistant_message("I see"), user_message("on")]
+    assert without_images(talk, per_image=4) == talk
+    assert without_images(talk, per_image=5) != talk
+
+
+def test_only_tool_results_are_capped() -> None:
+    talk = [user_message(words(99)), assistant_message(words(99)), *rounds("a", words(99))]
+    limits = RequestLimits(limit=None, fixed_tokens=0, tokenizer=TOKENIZER)
+    done = cap_tool_results(50)(talk, limits)
+    assert [at for at, message in enumerate(done) if message is not talk[at]] == [3]

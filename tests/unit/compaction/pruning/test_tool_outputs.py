@@ -11,13 +11,11 @@ import attrs
 import pytest
 
 from promptkit.compaction.presets.oh_my_pi import oh_my_pi
-from promptkit.compaction.pruning.messages import drop_images
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
     Pruning,
     ReduceToolResults,
     ResultLimits,
-    edits_from_reduction,
     prune_outputs,
 )
 from promptkit.errors import InvalidArgumentError
@@ -206,19 +204,13 @@ def test_a_result_that_was_never_written_has_no_entry_to_prune() -> None:
 
 def test_what_has_no_entry_after_the_checkpoint_is_not_edited() -> None:
     talk = ConversationBuilder()
-    talk.user("look", IMAGE)
+    talk.round("a", words(500))
+    talk.round("b", words(500))
+    talk.checkpoint("S", first_kept="e3")
+    talk.round("c", words(500))
+    talk.round("d", words(1))
     talk.answer("yes")
-    talk.checkpoint("S", first_kept="e1")
-    talk.user("look", IMAGE)
-    talk.calls("a", "b")
-    talk.result("a", IMAGE)
-    talk.answer("yes")
-    talk.user("on")
-    done = drop_images(talk.view.messages, tokenizer=TOKENIZER)
-    assert len(done.changes) == 3
-    edits = edits_from_reduction(talk.path, talk.view, done, reason="images")
-    assert [(edit.target, edit.reason) for edit in edits] == [("e4", "images"), ("e6", "images")]
-    assert talk.log.append(*edits)
+    assert pruned(prune(talk, protect=0)) == ["e7"]
 
 
 def called(*calls: tuple[str, str, int]) -> ConversationBuilder:

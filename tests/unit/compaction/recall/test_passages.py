@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from promptkit.compaction.recall.passages import (
-    answer_from_transcript,
-    build_excerpt,
-    find_passages,
-)
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.errors import SummaryError
+from promptkit.compaction.recall.passages import build_excerpt, find_passages
 from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
-from tests.unit.compaction.summarizers.writers import Writer
 
 TOKENIZER = WordTokenizer()
 
@@ -83,59 +74,3 @@ def test_long_lines_are_cut() -> None:
     talk = ConversationBuilder()
     talk.user("kumquat " + "x" * 10_000)
     assert len(build_excerpt(talk.path, "kumquat", max_tokens=100, tokenizer=TOKENIZER)) < 500
-
-
-def test_a_summarizer_is_given_the_blocks_that_match_and_the_question() -> None:
-    writer = Writer(text="It timed out.")
-    talk = other()
-    before = len(talk.log)
-    told = asyncio.run(
-        answer_from_transcript(
-            talk.path, "session_store.py timeout", summarizer=writer, max_tokens=50
-        )
-    )
-    assert told == "It timed out."
-    (task,) = writer.tasks
-    assert [item.entry_id for item in task.plan.dropped] == ["e2", "e3", "e4"]
-    assert task.instructions is not None
-    assert task.instructions.endswith("session_store.py timeout")
-    assert len(talk.log) == before
-    everything = asyncio.run(
-        answer_from_transcript(
-            talk.path, "nothing", summarizer=writer, max_tokens=50, only_matching=False
-        )
-    )
-    assert everything == told
-    assert len(writer.tasks[1].plan.dropped) == 6
-
-
-def test_it_works_without_a_model() -> None:
-    summarizer = ExtractiveSummarizer(tokenizer=TOKENIZER)
-    assert "login" in asyncio.run(
-        answer_from_transcript(other().path, "login", summarizer=summarizer, max_tokens=200)
-    )
-
-
-def test_where_nothing_is_found_nobody_is_asked() -> None:
-    writer = Writer()
-    with pytest.raises(SummaryError) as caught:
-        asyncio.run(
-            answer_from_transcript(other().path, "kumquat", summarizer=writer, max_tokens=50)
-        )
-    assert (caught.value.reason, writer.tasks) == ("nothing", [])
-
-
-def test_secrets_are_taken_out() -> None:
-    writer = Writer(text="SECRET")
-    talk = other()
-    told = asyncio.run(
-        answer_from_transcript(
-            talk.path,
-            "login",
-            summarizer=writer,
-            max_tokens=50,
-            redactor=lambda text: text.replace("SECRET", "-").replace("login", "-"),
-        )
-    )
-    assert told == "-"
-    assert "login" not in writer.tasks[0].plan.dropped[0].message.text

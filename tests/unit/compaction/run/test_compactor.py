@@ -11,9 +11,9 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from promptkit.compaction.planning.file_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.run.events import (
     CompactionCommitted,
@@ -26,8 +26,8 @@ from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.compaction.summarizers.sections import SECTIONS
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.expand.sizing import Sizer

@@ -9,7 +9,7 @@ import pytest
 
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.run.handoff import PARENT_SETTING, Handoff, handoff
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition

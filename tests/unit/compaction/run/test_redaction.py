@@ -14,12 +14,14 @@ from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.run.replacement import Replacement
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.inline import InlineSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import (
+    ChunkedSummarizer,
+    FullSummarizer,
+    InlineSummarizer,
+    SimpleSummarizer,
+)
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.log.entries import Checkpoint

@@ -17,8 +17,11 @@ from promptkit.compaction.run.reset import (
     is_reset_due,
     reset,
 )
-from promptkit.compaction.storage.memory_extraction import StatedMemoryExtractor
-from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
+from promptkit.compaction.storage.memories import (
+    MemoryDirectory,
+    StatedMemoryExtractor,
+    parse_memories,
+)
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 from promptkit.transcript.log.entries import Reset
 from promptkit.transcript.log.transcript import Transcript

@@ -1,4 +1,4 @@
-"""Memories are extracted once from what a checkpoint covers, and a chunk that fails does not lose the others."""
+"""Memories are extracted once from what a checkpoint covers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import pytest
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.storage.memory_extraction import (
-    MEMORIES_TEMPLATE,
+from promptkit.compaction.storage.memories import (
+    MemoryDirectory,
     MemoryExtractionHook,
     StatedMemoryExtractor,
     SummarizingMemoryExtractor,
+    parse_memories,
 )
-from promptkit.compaction.storage.memory_files import MemoryDirectory, parse_memories
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.errors import SummaryError
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.writers import Writer
 
@@ -29,25 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.transcript.log.view import ViewItem
 
 TOKENIZER = WordTokenizer()
 NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)
-
-
-@attrs.define
-class Listing:
-    """Lists the first word of each stretch; fails for those that say so."""
-
-    tasks: list[SummaryTask] = attrs.field(factory=list[SummaryTask])
-
-    async def summarize(self, task: SummaryTask) -> Summary:
-        self.tasks.append(task)
-        text = task.plan.dropped[0].message.text
-        if text.startswith("fail"):
-            raise SummaryError(reason="empty", detail="nothing came.")
-        return Summary(text=f"- {text.split()[0]}\n- the same", mode="test")
 
 
 @attrs.define
@@ -82,69 +69,28 @@ def test_without_a_model_it_is_what_the_user_says_to_remember() -> None:
     assert extracted(StatedMemoryExtractor(), talk) == ("I prefer tabs.", "Always run the tests!")
 
 
-@pytest.mark.spec("E109")
-def test_a_chunk_that_fails_does_not_lose_the_others_and_one_too_large_is_passed_over() -> None:
-    talk = spoken("one", "fail", "two")
-    talk.user("large " + words(99))
-    listing = Listing()
-    extractor = SummarizingMemoryExtractor(
-        summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
-    )
-    assert extracted(extractor, talk) == ("one", "the same", "two")
-    assert len(listing.tasks) == 3
-
-
-def test_if_every_chunk_fails_that_is_an_error() -> None:
-    with pytest.raises(SummaryError):
-        extracted(
-            SummarizingMemoryExtractor(
-                summarizer=Listing(), tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
-            ),
-            spoken("fail", "fail"),
-        )
-
-
-def test_calls_and_their_results_are_read_together() -> None:
+def test_a_model_lists_the_memories_of_every_chunk() -> None:
+    answer = summary_answer("S") + "\n<memories>\n- Memory {}.\n- none\n</memories>"
     talk = ConversationBuilder()
-    talk.user(words(9))
-    talk.round("c1", words(9))
-    listing = Listing()
-    with pytest.raises(IndexError):  # the call has no first word
-        extracted(
-            SummarizingMemoryExtractor(
-                summarizer=listing, tokenizer=TOKENIZER, chunk_tokens=10, max_chunk_tokens=50
-            ),
-            talk,
-        )
-    assert [len(task.plan.dropped) for task in listing.tasks] == [1, 2]
+    for _ in range(2):
+        talk.user(words(400))
+    with ScriptedModel([answer.format(1), answer.format(2)]) as model:
+        summarizer = ChunkedSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)
+        extractor = SummarizingMemoryExtractor(summarizer=summarizer, max_tokens=200)
+        assert extracted(extractor, talk) == ("Memory 1.", "Memory 2.")
 
 
-def test_a_model_is_asked_for_a_list_and_not_for_a_summary() -> None:
-    with ScriptedModel(["<summary>\n- Likes tabs.\n- none\n</summary>"]) as model:
-        summarizer = SimpleSummarizer(
-            model=model, window=1_000, tokenizer=TOKENIZER, template=MEMORIES_TEMPLATE
-        )
-        extractor = SummarizingMemoryExtractor(
-            summarizer=summarizer,
-            tokenizer=TOKENIZER,
-            chunk_tokens=250,
-            max_chunk_tokens=500,
-            max_tokens=100,
-        )
-        assert extracted(extractor, spoken("I like tabs")) == ("Likes tabs.",)
-    assert "should be remembered in other conversations" in model.requests[0].messages[0].text
-    assert "Continuation Plan" not in model.requests[0].messages[0].text
+def test_if_no_model_answers_that_is_an_error() -> None:
+    summarizer = FallbackSummarizer([])
+    with pytest.raises(SummaryError):
+        extracted(SummarizingMemoryExtractor(summarizer=summarizer), spoken("one"))
 
 
 def test_secrets_are_not_remembered() -> None:
     extractor = SummarizingMemoryExtractor(
-        summarizer=Listing(),
-        tokenizer=TOKENIZER,
-        chunk_tokens=10,
-        max_chunk_tokens=50,
-        redactor=lambda text: text.replace("hunter2", "-"),
+        summarizer=Lister("- Key: hunter2"), redactor=lambda text: text.replace("hunter2", "-")
     )
-    assert extracted(extractor, spoken("hunter2")) == ("the same",)
+    assert extracted(extractor, spoken("hunter2")) == ("Key: -",)
 
 
 @attrs.frozen

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.storage.memory_files import (
+from promptkit.compaction.storage.memories import (
     MemoryDirectory,
     daily_file_name,
-    keep_newest_lines,
     merge_memories,
     parse_bullets,
-    parse_keys,
     parse_memories,
     strip_comments,
 )
@@ -46,13 +44,7 @@ def test_memories_stand_under_a_heading_of_the_time_behind_their_key() -> None:
     assert text == '# 2026-01-02\n\n## 14:05\n\n<!-- {"key": "c1"} -->\n\n- Likes tabs.\n'
     more = merge_memories(text, ["Has a cat."], key="c2", at=AT)
     assert more.startswith(text)
-    assert parse_keys(more) == {"c1", "c2"}
     assert parse_memories(more) == ("Likes tabs.", "Has a cat.")
-
-
-def test_a_key_is_written_once_whatever_it_brings() -> None:
-    text = merge_memories("", ["Likes tabs."], key="c1", at=AT)
-    assert merge_memories(text, ["Something else."], key="c1", at=AT) == text
 
 
 def test_what_differs_only_in_case_spaces_and_punctuation_is_the_same_memory() -> None:
@@ -72,18 +64,17 @@ def test_a_memory_is_one_line_of_bounded_length_that_forges_no_section() -> None
         key="c1",
         at=AT,
     )
-    assert parse_keys(text) == {"c1"}
+    assert [line for line in text.splitlines() if line.startswith("<!--")] == [
+        '<!-- {"key": "c1"} -->'
+    ]
     assert [line for line in text.splitlines() if line.startswith("##")] == ["## 14:05"]
     assert "</conversation-summary>" not in text
     assert max(map(len, text.splitlines())) <= 502
 
 
-def test_a_model_is_shown_no_comments_and_the_newest_lines() -> None:
+def test_a_model_is_shown_no_comments() -> None:
     text = merge_memories("", ["one", "two"], key="c1", at=AT)
     assert strip_comments(text) == "# 2026-01-02\n\n## 14:05\n\n- one\n- two"
-    assert keep_newest_lines("one\ntwo\nthree", 9) == "two\nthree"
-    assert keep_newest_lines("one", 9) == "one"
-    assert keep_newest_lines("one two three", 5) == ""
 
 
 NOW = datetime(2026, 1, 2, 14, 5, tzinfo=UTC)
@@ -105,6 +96,7 @@ def test_memories_go_into_the_file_of_the_day(tmp_path: Path) -> None:
 def test_a_key_is_written_once_even_on_another_day(tmp_path: Path) -> None:
     files = MemoryDirectory(tmp_path)
     write(files, "c1", "Likes tabs.")
+    assert write(files, "c1", "Something else.") is None
     assert write(files, "c1", "Likes tabs, really.", now=NOW + 9 * DAY) is None
     assert sorted(path.name for path in tmp_path.glob("*.md")) == ["2026-01-02.md"]
 
@@ -134,10 +126,11 @@ def test_memory_md_is_loaded_only_where_it_is_allowed(tmp_path: Path) -> None:
 
 def test_the_oldest_lines_leave_where_there_is_too_much(tmp_path: Path) -> None:
     files = MemoryDirectory(tmp_path)
-    write(files, "c1", *(f"memory number {number}" for number in range(100)))
-    shown = files.load(NOW.date(), include_curated=False, max_characters=200)
-    assert len(shown) <= 200
-    assert shown.endswith("memory number 99")
+    write(files, "c1", *(f"memory number {number}" for number in range(2_000)))
+    shown = files.load(NOW.date(), include_curated=False)
+    assert 19_900 < len(shown) <= 20_000
+    assert shown.startswith("- memory number")
+    assert shown.endswith("memory number 1999")
 
 
 def test_several_writers_lose_nothing(tmp_path: Path) -> None:

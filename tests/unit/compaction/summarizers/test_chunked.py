@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
 from promptkit.messages import Usage

@@ -14,10 +14,10 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError

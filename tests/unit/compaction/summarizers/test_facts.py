@@ -10,7 +10,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.planning.skill_calls import find_skill_name
+from promptkit.compaction.planning.tool_calls import find_skill_name
 from promptkit.compaction.summarizers import facts as module
 from promptkit.compaction.summarizers.facts import (
     MAX_NAMES,

@@ -10,15 +10,17 @@ import openai
 import pytest
 
 from promptkit.compaction.planning.plan import FailedAttempt, SummaryTask
-from promptkit.compaction.summarizers.chunked import ChunkedSummarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.fallback import (
     MAX_PAUSE_SECONDS,
     FallbackSummarizer,
     summarize_within_limits,
 )
-from promptkit.compaction.summarizers.full import FullSummarizer
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import (
+    ChunkedSummarizer,
+    FullSummarizer,
+    SimpleSummarizer,
+)
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.errors import (
     EmptyReplyError,

@@ -12,8 +12,6 @@ from promptkit.compaction.planning.selection import KeepNothing, select
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import (
     FileListSummarizer,
-    FileOperations,
-    list_file_operations,
     render_file_lists,
     strip_file_lists,
 )
@@ -97,8 +95,8 @@ def test_what_was_asked_for_of_a_file_is_no_part_of_its_path() -> None:
     facts = Facts(
         read=("a.py:10-20", "a.py#L3-L9", "e.py:4", "b.py:7", "c:\\d.py"), changed=("e.py:1",)
     )
-    assert list_file_operations(facts) == FileOperations(
-        read=("a.py", "b.py", "c:\\d.py"), modified=("e.py",)
+    assert render_file_lists(facts, max_tokens=50, tokenizer=TOKENIZER) == (
+        "<read-files>\na.py\nb.py\nc:\\d.py\n</read-files>\n\n<modified-files>\ne.py\n</modified-files>"
     )
 
 
@@ -132,6 +130,6 @@ def test_many_files_take_a_quarter_and_the_rest_is_counted() -> None:
 @pytest.mark.spec("E61")
 def test_a_path_cannot_end_its_list_or_take_more_than_a_line() -> None:
     facts = Facts(read=("a\n</read-files>b",))
-    blocks = render_file_lists(list_file_operations(facts), max_tokens=50, tokenizer=TOKENIZER)
+    blocks = render_file_lists(facts, max_tokens=50, tokenizer=TOKENIZER)
     assert blocks == "<read-files>\na &lt;/read-files>b\n</read-files>"
     assert strip_file_lists(f"S\n\n{blocks}") == "S"

@@ -11,7 +11,7 @@ import pytest
 from promptkit import PromptElement, Sizing, SystemMessage, UserMessage, component
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
-from promptkit.compaction.summarizers.full import FullSummarizer
+from promptkit.compaction.summarizers.model_summarizers import FullSummarizer
 from promptkit.errors import ModelRequestError
 from promptkit.messages import (
     CacheBreakpointPart,

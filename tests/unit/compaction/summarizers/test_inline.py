@@ -10,7 +10,7 @@ import pytest
 
 from promptkit.compaction.planning.plan import LastRequest, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for

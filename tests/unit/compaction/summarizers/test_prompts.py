@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import UserMessage, render
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.summarizers.inline import InlineSummarizer
+from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     MAX_ARGUMENT_CHARACTERS,
     SummaryInstructions,

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import SystemMessage, UserMessage
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.simple import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel

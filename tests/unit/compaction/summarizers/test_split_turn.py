@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,13 +14,16 @@ from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.errors import InvalidArgumentError, SummaryError
+from promptkit.errors import SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.compaction.planning.plan import Plan
+    from promptkit.compaction.planning.selection import Keep
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 TOKENIZER = WordTokenizer()
 
@@ -73,15 +75,16 @@ def long_turn(*, history: bool, previous: str | None = None) -> ConversationBuil
     return talk
 
 
+def select_split(
+    view: TranscriptView, *, leaf: str, keep: Keep, tokenizer: Tokenizer = TOKENIZER
+) -> Plan:
+    """Plan with the open request in the part of the turn that is summarized."""
+    plan = select(view, leaf=leaf, tokenizer=tokenizer, keep=keep, split=True)
+    return attrs.evolve(plan, prefix=(*plan.replayed, *plan.prefix), replayed=())
+
+
 def task_of(talk: ConversationBuilder, *, max_tokens: int = 100) -> SummaryTask:
-    plan = select(
-        talk.view,
-        leaf=talk.leaf,
-        tokenizer=TOKENIZER,
-        keep=KeepRecentTokens(tokens=60),
-        split=True,
-        replay=False,
-    )
+    plan = select_split(talk.view, leaf=talk.leaf, keep=KeepRecentTokens(tokens=60))
     return SummaryTask(
         plan=plan,
         max_tokens=max_tokens,
@@ -187,7 +190,7 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
         talk.log,
         summarizer=chain,
         keep=KeepRecentTokens(tokens=60),
-        choose=partial(select, split=True, replay=False),
+        choose=select_split,
         tokenizer=TOKENIZER,
         max_summary_tokens=100,
     )
@@ -196,12 +199,6 @@ def test_a_compactor_that_splits_turns_keeps_the_end_of_a_long_turn() -> None:
     assert "about before" in summary.text
     assert "about wish" in summary.text
     assert call.tool_calls[0].id == result.tool_call_id == "c2"
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_share_of_nothing_or_all_is_refused(share: float) -> None:
-    with pytest.raises(InvalidArgumentError):
-        SplitTurnSummarizer(summarizer=Part(), tokenizer=TOKENIZER, prefix_share=share)
 
 
 def test_the_first_part_of_a_turn_needs_no_headings_since_it_is_asked_for_three_things() -> None:

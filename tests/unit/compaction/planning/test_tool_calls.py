@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.planning.file_calls import FILE_RULES, FileCall, FileRule, find_file_call
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileCall, FileRule, find_file_call
 
 PATCH = "*** Begin Patch\n*** Update File: src/a.py\n*** Move to: src/b.py\n@@\n-x\n+y\n*** Add File: c.py\n+z\n*** End Patch"
 DIFF = "--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n--- a/old.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-a"

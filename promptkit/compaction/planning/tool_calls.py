@@ -1,15 +1,24 @@
-"""Tell which files a tool call reads or changes, by a table of rules for the file tools of the known agents."""
+"""Tell what a tool call does: which files it reads or changes, by a table of rules for the tools of the known agents, and which skill it loads.
+
+A skill is a set of instructions from the host for one kind of work, which the model continues to
+need.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from promptkit.messages import as_mapping, as_sequence
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from promptkit.messages import Json
 
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
 """The use of files by a tool: it reads them, changes them (or deletes, moves and creates them),
@@ -134,6 +143,15 @@ def find_file_call(
     return FileCall(rule.use, paths) if rule else None
 
 
+def parse_arguments(text: str) -> Mapping[str, Json] | None:
+    """Return the arguments of a tool call, or None if they are not a JSON object."""
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, Mapping) else None
+
+
 SERVER_PREFIX = re.compile(r"__|[./:]")
 """The separators between the name of an MCP server, or of a namespace, and the name of its tool."""
 
@@ -170,10 +188,41 @@ def _find_paths(arguments: Mapping[str, object], rule: FileRule) -> tuple[str, .
 def _iter_texts(values: Iterable[object], names: Sequence[str] = ()) -> Iterator[str]:
     """Yield texts: values that are one, items of lists, and in objects the first of the named members."""
     for value in values:
-        items = cast("list[object]", value) if isinstance(value, list) else [value]  # of JSON
-        for item in items:
-            if isinstance(item, Mapping):
-                members = cast("Mapping[str, object]", item)  # of JSON
-                item = next((members[name] for name in names if name in members), None)  # noqa: PLW2901  # the text in the item
-            if isinstance(item, str) and item.strip():
-                yield item
+        for item in as_sequence(value) or (value,):
+            members = as_mapping(item)
+            text = next((members[name] for name in names if name in members), item)
+            if isinstance(text, str) and text.strip():
+                yield text
+
+
+SKILL_TOOLS = frozenset(
+    {"skill", "load_skill", "use_skill", "invoke_skill", "activate_skill", "read_skill"}
+)
+SKILL_ARGUMENTS = ("skill", "name", "command", "skill_name")
+
+
+def is_skill_tool(tool: str) -> bool:
+    """Return whether a tool loads skills, by its name in any case, with or without the prefix of an MCP server.
+
+    >>> is_skill_tool("mcp__host__Load_Skill")
+    True
+    """
+    return SERVER_PREFIX.split(tool)[-1].lower() in SKILL_TOOLS
+
+
+def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
+    """Return the name of the skill that a tool call loads, or None for any other call.
+
+    >>> find_skill_name("Skill", {"command": "pdf"})
+    'pdf'
+    """
+    if not is_skill_tool(tool):
+        return None
+    return next(
+        (
+            text.strip()
+            for name in SKILL_ARGUMENTS
+            if isinstance(text := arguments.get(name), str) and text.strip()
+        ),
+        None,
+    )

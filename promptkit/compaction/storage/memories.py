@@ -1,0 +1,326 @@
+"""Memories: what other conversations should know, extracted from messages that a checkpoint or a reset removes from the view.
+
+They are kept in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits. A
+day's file has one memory per line, in sections. Each section has the key of what its memories were
+extracted from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+from filelock import FileLock
+
+from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
+from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.policy.decisions import WAIT_SECONDS
+from promptkit.compaction.run.hooks import CompactionHooks
+from promptkit.compaction.run.redaction import redact_summary, redact_task
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.prompts import neutralize_tags
+from promptkit.compaction.summarizers.summarizer import MEMORIES
+from promptkit.files import replace_file
+from promptkit.transcript.log.entries import Checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import date, datetime
+    from pathlib import Path
+
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.messages import Json
+    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.log.view import ViewItem
+
+CURATED_FILE = "MEMORY.md"
+"""The file that the user edits."""
+
+MAX_MEMORY_CHARACTERS = 500
+"""Characters of one memory. The end of a longer one is cut."""
+
+MAX_RECENT_CHARACTERS = 20_000
+"""Characters that `MemoryDirectory.load` returns of the two days' files."""
+
+LOCK_SECONDS = 10.0
+"""The longest wait for another process that writes into the same folder."""
+
+LOCK = ".lock"
+DAILY_PATTERN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
+_COMMENT = re.compile(r"\s*<!-- \{[^\n]*\} -->\s*")
+_BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)
+_WORD = re.compile(r"[^\W_]+")
+_EMPTY_ANSWERS = frozenset({"none", "nothing", "n a", "no memories", "nothing to remember"})
+_STATEMENT = re.compile(
+    r"\b(?:remember|always|never|prefer|from now on|keep in mind|do ?n[o']t ever|note for later)\b",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+class MemoryExtractionHook(CompactionHooks):
+    """A hook that writes the memories from what each checkpoint covers to files, once for each checkpoint.
+
+    If the summarizer listed memories in its answer, as GSV's does, these are written. Otherwise the
+    extractor is asked.
+
+    Args:
+        transcript: The conversation.
+        extractor: Extracts the memories of a checkpoint whose summary came without a list. None:
+            nothing is written then.
+        directory: The folder for the memories.
+        now: Returns the current time.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        *,
+        extractor: MemoryExtractor | None = None,
+        directory: MemoryDirectory,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._transcript = transcript
+        self._extractor = extractor
+        self._directory = directory
+        self._now = now
+
+    async def post_compact(self, checkpoint: Entry) -> None:
+        """Extract and write the memories, unless that was done before."""
+        payload, key, directory = checkpoint.payload, checkpoint.id, self._directory
+        if not isinstance(payload, Checkpoint) or await asyncio.to_thread(directory.has, key):
+            return
+        memories = await self._find_memories(checkpoint, payload.facts)
+        if memories:
+            await asyncio.to_thread(directory.append, memories, key=key, now=self._now())
+
+    async def _find_memories(self, checkpoint: Entry, facts: Mapping[str, Json]) -> tuple[str, ...]:
+        listed = facts.get(MEMORIES)
+        if isinstance(listed, str):
+            return parse_bullets(listed)
+        items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
+        return await self._extractor.extract(items) if items and self._extractor is not None else ()
+
+
+class MemoryExtractor(Protocol):
+    """Extracts memories from messages."""
+
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+        """Return the memories, oldest first. May raise any error."""
+        ...
+
+
+@attrs.frozen
+class StatedMemoryExtractor:
+    """Extracts what the user asked to remember, in the user's own words: "always …", "never …", "I prefer …".
+
+    Needs no model.
+    """
+
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+        """Return the sentences."""
+        texts = (item.message.text for item in items if is_user_request(item))
+        sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
+        return tuple(
+            dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence))
+        )
+
+
+@attrs.frozen(kw_only=True)
+class SummarizingMemoryExtractor:
+    """Has a summarizer's model list the memories beside a summary, which is not used.
+
+    >>> SummarizingMemoryExtractor(summarizer=ChunkedSummarizer(model=model, window=128_000))
+    """
+
+    summarizer: Summarizer
+    """Asks the model. A `ChunkedSummarizer` reads conversations of any length."""
+    max_tokens: int = 1_000
+    """Token limit of the summary."""
+    redactor: Redactor | None = None
+    """Removes secrets from what the summarizer gets and from its list."""
+
+    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+        """Return the memories.
+
+        Raises:
+            SummaryError: The summarizer failed.
+        """
+        task = SummaryTask(
+            plan=Plan(leaf=items[-1].entry_id, dropped=tuple(items)),
+            max_tokens=self.max_tokens,
+            memories=True,
+            seconds=WAIT_SECONDS,
+        )
+        redactor = self.redactor
+        summary = await summarize_within_limits(
+            self.summarizer, task if redactor is None else redact_task(task, redactor)
+        )
+        facts = (summary if redactor is None else redact_summary(summary, redactor)).facts
+        return parse_bullets(str(facts.get(MEMORIES, "")))
+
+
+class MemoryDirectory:
+    """A folder of memories. Several processes may share it.
+
+    Args:
+        folder: The folder. It is created when the first memory is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def has(self, key: str) -> bool:
+        """Return whether memories with this key were written, on any day. Raises OSError."""
+        return any(
+            _format_key(key) in _read(path).splitlines() for path in self.folder.glob(DAILY_PATTERN)
+        )
+
+    def append(self, memories: Sequence[str], *, key: str, now: datetime) -> Path | None:
+        """Write new memories into the day's file.
+
+        Memories in the files of today and yesterday are not written again.
+
+        Args:
+            memories: The memories.
+            key: Identifies what they were taken from. A second call with the same key changes
+                nothing.
+            now: The current time.
+
+        Returns:
+            The day's file, or None if there was nothing new.
+
+        Raises:
+            OSError: The file could not be written. It is unchanged.
+        """
+        if not memories:
+            return None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / LOCK, timeout=LOCK_SECONDS):
+            if self.has(key):
+                return None
+            path = self.folder / daily_file_name(now.date())
+            text = _read(path)
+            yesterday = _read(self.folder / daily_file_name(now.date() - timedelta(days=1)))
+            new = merge_memories(text, memories, key=key, at=now, known=parse_memories(yesterday))
+            if new == text:
+                return None
+            content = new.encode("utf-8", "backslashreplace")
+            replace_file(path, lambda file: file.write(content), locked=True)
+        return path
+
+    def load(self, today: date, *, include_curated: bool) -> str:
+        """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.
+
+        Of the files of both days, the newest lines of at most 20,000 characters are returned.
+
+        Args:
+            today: The current day.
+            include_curated: Include MEMORY.md in full. It may contain private facts about one user,
+                so include it only in conversations with that user.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
+        files = (strip_comments(_read(self.folder / name)) for name in days)
+        recent = "\n\n".join(filter(None, files))
+        if len(recent) > MAX_RECENT_CHARACTERS:
+            recent = recent[-MAX_RECENT_CHARACTERS - 1 :].partition("\n")[2]
+        curated = strip_comments(_read(self.folder / CURATED_FILE)) if include_curated else ""
+        return "\n\n".join(filter(None, (curated, recent)))
+
+
+def daily_file_name(day: date) -> str:
+    """Return the name of a day's file.
+
+    >>> daily_file_name(date(2026, 1, 2))
+    '2026-01-02.md'
+    """
+    return f"{day:%Y-%m-%d}.md"
+
+
+def parse_bullets(text: str) -> tuple[str, ...]:
+    """Return the items of a list, each in one line.
+
+    An item that only says that there is nothing is ignored.
+    """
+    points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
+    return tuple(
+        point
+        for point in points
+        if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS
+    )
+
+
+def parse_memories(text: str) -> tuple[str, ...]:
+    """Return the memories in a day's file."""
+    return tuple(line[2:] for line in text.splitlines() if line.startswith("- "))
+
+
+def merge_memories(
+    text: str, memories: Sequence[str], *, key: str, at: datetime, known: Iterable[str] = ()
+) -> str:
+    """Add memories to a day's file, under a heading with the time.
+
+    The text is returned unchanged if no memory is new. Memories that differ only in case, spaces
+    and punctuation are the same.
+
+    Args:
+        text: The day's file; may be empty.
+        memories: The memories to add.
+        key: Identifies what the memories were taken from.
+        at: The time.
+        known: Memories of other files, which are not added again.
+    """
+    seen = set(map(_normalize, (*parse_memories(text), *known)))
+    new: dict[str, str] = {}
+    for line in map(_format_memory, memories):
+        new.setdefault(_normalize(line), line)
+    lines = [f"- {line}" for same, line in new.items() if same and same not in seen]
+    if not lines:
+        return text
+    section = "\n".join([f"## {at:%H:%M}", "", _format_key(key), "", *lines])
+    return f"{text.rstrip() or f'# {at:%Y-%m-%d}'}\n\n{section}\n"
+
+
+def strip_comments(text: str) -> str:
+    """Remove the comments, which the model is not shown."""
+    lines = [line for line in text.splitlines() if not _COMMENT.fullmatch(line)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+def _format_memory(text: str) -> str:
+    """Return a memory in one line, with its tags neutralized."""
+    line = neutralize_tags(" ".join(text.split()))
+    return line if len(line) <= MAX_MEMORY_CHARACTERS else f"{line[: MAX_MEMORY_CHARACTERS - 1]}…"
+
+
+def _normalize(memory: str) -> str:
+    return " ".join(_WORD.findall(memory.casefold()))
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file, or an empty text if it does not exist."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _format_key(key: str) -> str:
+    r"""Write a key as an HTML comment in one line.
+
+    Two hyphens in the key are escaped, so that they cannot end the comment.
+
+    >>> _format_key("--> a")
+    '<!-- {"key": "-\\u002d> a"} -->'
+    """
+    text = json.dumps({"key": key}).replace("--", "-\\u002d")
+    return f"<!-- {text} -->"

@@ -1,0 +1,442 @@
+"""Summaries that a model writes: asked for at the end of the conversation, over a copy of its messages, over the conversation as text, or chunk by chunk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import attrs
+
+from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.prompts import (
+    SummaryInstructions,
+    SummaryOfMessages,
+    SummaryOfText,
+    render_summary_request,
+    serialize_message,
+    suggest_word_count,
+)
+from promptkit.compaction.summarizers.quirks import find_quirks
+from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
+from promptkit.compaction.summarizers.summarizer import (
+    MEMORIES,
+    collect_dropped_items,
+    collect_dropped_messages,
+    get_previous_summary,
+    limit_output,
+    sum_usage,
+    summary_from_reply,
+)
+from promptkit.elements.chat import UserMessage
+from promptkit.errors import (
+    ContextLengthExceededError,
+    EmptyReplyError,
+    ModelRequestError,
+    SummaryError,
+)
+from promptkit.fitting.choose import split_blocks
+from promptkit.messages import Message
+from promptkit.providers.model import with_options
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.renderer import render_async
+from promptkit.tokens.models import tokenizer_for
+from promptkit.transcript.log.redaction import redact_message
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from promptkit.compaction.planning.plan import SummaryTask
+    from promptkit.elements.element import Child
+    from promptkit.messages import Json, ToolDefinition, Usage
+    from promptkit.providers.model import Model, Reply
+    from promptkit.rendering.result.rendered import Rendered
+    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.transcript.log.view import ViewItem
+
+SAFETY = 0.9
+"""Share of what tool definitions leave that messages may take: tool definitions are counted less
+reliably than text."""
+
+ROUND_SHARE = 2
+"""In a copy of the messages, the tool results of one round may take half of the window."""
+
+RESULT_SHARE = 8
+"""In the conversation as text, a tool result may take an eighth of the window: its first 40 % and
+its last 60 %."""
+
+CHUNK_SHARE = 0.25
+"""Share of the window that a chunk of the conversation may take, if there is room for it."""
+
+
+@attrs.frozen(kw_only=True)
+class InlineSummarizer:
+    """Asks for the summary at the end of the conversation itself, in the same request format and with the same tools.
+
+    Tools are offered but must not be called. Leaving them out, or forbidding them by an option,
+    would invalidate the provider's prompt cache. Messages that were added since the last request
+    and are to be summarized stand between that request and the question. Source: VS Code's
+    background summaries.
+    """
+
+    model: Model
+    """The conversation's model, whose prompt cache holds the last request."""
+    window: int | None = None
+    """Context window of the model in tokens, input and output together. None if it is unknown."""
+    tokenizer: Tokenizer | None = None
+    """None: the model's tokenizer."""
+    template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """Send the last request again, with the question after it.
+
+        Raises:
+            SummaryError: No request was sent yet, the question and the summary do not fit after the
+                conversation, or the reply is not a summary.
+            ModelError: The request failed.
+        """
+        dropped = collect_dropped_messages(task)
+        if task.last_request is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="no request was sent yet that the question could follow.",
+            )
+        tokenizer = self.tokenizer or tokenizer_for(self.model.name)
+        sent, tools = task.last_request.messages, task.last_request.tools
+        # The plan's messages are redacted, so the request's messages must be redacted to be
+        # compared with them.
+        redacted = (
+            sent
+            if task.redactor is None
+            else [redact_message(message, task.redactor) for message in sent]
+        )
+        added, question = _messages_after(redacted, dropped), await self._ask(task, tokenizer)
+        messages = (*sent, *added, question)
+        room = None
+        if self.window is not None:
+            system = next((message.text for message in messages if message.role == "system"), False)
+            taken = (
+                sum(map(Sizer(tokenizer).count_message, messages))
+                + tokenizer.count_overhead(tools, system=system).tokens
+            )
+            room = self.window - taken
+            if task.max_tokens > room:
+                needed = taken + task.max_tokens
+                detail = f"the conversation, the question and the summary need {needed:,} tokens; the window has {self.window:,}."
+                raise SummaryError(reason="does_not_fit", detail=detail)
+        reply = await limit_output(self.model, task, room=room).complete(messages, tools=tools)
+        return summary_from_reply(
+            reply,
+            task,
+            mode="live",
+            model=self.model.name,
+            tokenizer=tokenizer,
+            require_tags=True,
+            sections=find_sections(self.template),
+        )
+
+    async def _ask(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
+        """Return the question, a user message."""
+        question = SummaryInstructions(
+            instructions=task.instructions,
+            live=True,
+            words=suggest_word_count(task),
+            memories=task.memories,
+            say_no_tools=find_quirks(self.model.name).say_no_tools,
+            template=self.template,
+        )
+        (message,) = (await render_async(UserMessage()[question], tokenizer=tokenizer)).messages
+        return message
+
+
+def _messages_after(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Message]:
+    """Return the dropped messages after a request, from the model's reply on.
+
+    Returns nothing if none of the dropped messages was in the request, since a prompt may reword
+    them.
+    """
+    calls = {call.id for message in sent for call in message.tool_calls}
+    texts = Counter((message.role, message.text) for message in sent if not message.tool_calls)
+    last: int | None = None
+    for at, message in enumerate(dropped):
+        key = (message.role, message.text)
+        if any(call.id in calls for call in message.tool_calls) or (
+            not message.tool_calls and texts[key] > 0
+        ):
+            last = at
+            texts[key] -= 1
+    after = () if last is None else dropped[last + 1 :]
+    first = next(
+        (at for at, message in enumerate(after) if message.role == "assistant"), len(after)
+    )
+    return after[first:]
+
+
+@attrs.frozen(kw_only=True)
+class _CopySummarizer:
+    """A summarizer whose request has a copy of the conversation."""
+
+    model: Model
+    """The summarizing model."""
+    window: int
+    """Context window of the model in tokens, input and output together."""
+    tokenizer: Tokenizer | None = None
+    """None: the model's tokenizer."""
+    template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
+    prompt: Callable[[SummaryTask], Child] | None = None
+    """Makes another prompt than promptkit's own."""
+
+    async def _render(
+        self,
+        own: Child,
+        task: SummaryTask,
+        tokenizer: Tokenizer,
+        tools: Sequence[ToolDefinition] = (),
+    ) -> Rendered:
+        """Render the request with the prompt `own`, or with the one that the program makes."""
+        tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
+        budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
+        return await render_summary_request(
+            own if self.prompt is None else self.prompt(task),
+            budget,
+            tools=tools,
+            tokenizer=tokenizer,
+            marks_new=self.prompt is None,
+        )
+
+    def _read(self, reply: Reply, task: SummaryTask, tokenizer: Tokenizer, mode: str) -> Summary:
+        """Return the summary in a reply. Raises SummaryError."""
+        sections = find_sections(self.template) if self.prompt is None else ()
+        return summary_from_reply(
+            reply,
+            task,
+            mode=mode,
+            model=self.model.name,
+            tokenizer=tokenizer,
+            require_tags=bool(sections),
+            sections=sections,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class FullSummarizer(_CopySummarizer):
+    """Sends the dropped messages as real messages.
+
+    If they do not fit the window, the oldest are removed.
+
+    The request contains the conversation's tools, because some providers refuse tool calls without
+    their definitions. It forbids calling them.
+    """
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """Ask the model for the summary.
+
+        Raises:
+            SummaryError: There is nothing to summarize, not one message fits the window, or the
+                reply is not a summary.
+            ModelError: The request failed.
+        """
+        tokenizer = self.tokenizer or tokenizer_for(self.model.name)
+        tools = tuple(task.tools) or (task.last_request.tools if task.last_request else ())
+        prompt = SummaryOfMessages(
+            task=task,
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=max(1, self.window // ROUND_SHARE),
+            template=self.template,
+        )
+        rendered = await self._render(prompt, task, tokenizer, tools)
+        model = limit_output(self.model, task, room=self.window - rendered.tokens)
+        forbidding = with_options(model, tool_choice="none") if tools else model
+        try:
+            reply = await forbidding.complete(rendered.messages, tools=tools)
+        except ModelRequestError as error:
+            if error.param != "tool_choice" or not tools:
+                raise
+            reply = await model.complete(rendered.messages, tools=tools)
+        return self._read(reply, task, tokenizer, "full")
+
+
+@attrs.frozen(kw_only=True)
+class SimpleSummarizer(_CopySummarizer):
+    """Sends the conversation as text and asks for its summary.
+
+    For any model and any window, and after other summarizers have failed. The request has no tools and no pictures, so no provider can refuse it.
+    """
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """Ask the model for the summary.
+
+        Raises:
+            SummaryError: There is nothing to summarize, no message fits the window, or the reply is
+                not a summary.
+            ModelError: The request failed.
+        """
+        tokenizer = self.tokenizer or tokenizer_for(self.model.name)
+        prompt = SummaryOfText(
+            task=task,
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=max(1, self.window // RESULT_SHARE),
+            template=self.template,
+        )
+        rendered = await self._render(prompt, task, tokenizer)
+        model = limit_output(self.model, task, room=self.window - rendered.tokens)
+        return self._read(await model.complete(rendered.messages), task, tokenizer, "simple")
+
+
+@attrs.frozen(kw_only=True)
+class ChunkedSummarizer:
+    """Summarizes chunk by chunk, oldest first.
+
+    Each request contains the summary so far; the last reply is the summary.
+
+    Nothing is omitted except the middle of long tool results, at the price of one request for each
+    chunk. A chunk that the model does not summarize is replaced by a note of its size. If the
+    provider is not reachable, the summarizer gives up. It makes no retries.
+    """
+
+    limits_time: ClassVar[bool] = True
+    """The task's time limit is that of each request."""
+
+    model: Model
+    """The summarizing model."""
+    window: int
+    """Context window of the model in tokens, input and output together."""
+    max_chunk_share: float | None = None
+    """Share of the window. A larger chunk is replaced by a note of its size, without a request.
+    None: what does not fit of such a chunk is omitted from its request.
+
+    GSV's three tiers are a `FallbackSummarizer` of one without this limit, one with 0.5, and a
+    `PlaceholderSummarizer`."""
+    memories: bool = False
+    """Whether each answer also lists memories, as GSV's do. Together they become the fact
+    `memories` of the summary."""
+    tokenizer: Tokenizer | None = None
+    """None: the model's tokenizer."""
+    template: str | os.PathLike[str] = TEMPLATE
+    """The template of the instructions."""
+
+    async def summarize(self, task: SummaryTask) -> Summary:
+        """Summarize all chunks.
+
+        Raises:
+            SummaryError: No chunk was summarized, or the summary with its notes is too large.
+            ModelError: The provider is not reachable or refuses the request.
+        """
+        tokenizer = self.tokenizer or tokenizer_for(self.model.name)
+        writer = SimpleSummarizer(
+            model=self.model, window=self.window, tokenizer=tokenizer, template=self.template
+        )
+        task = attrs.evolve(task, memories=self.memories or task.memories)
+        summary = get_previous_summary(task)
+        memories: list[str] = []
+        usages: list[Usage | None] = []
+        failures: list[str] = []
+        done = 0
+        for chunk, tokens in self._split(
+            task, await self._compute_chunk_limit(task, tokenizer), tokenizer
+        ):
+            if self.max_chunk_share is not None and tokens > self.window * self.max_chunk_share:
+                failures.append(f"a chunk of {tokens:,} tokens is too large.")
+                summary = _append_note(
+                    summary,
+                    chunk,
+                    f"of about {tokens:,} tokens followed, too large to be summarized",
+                )
+                continue
+            plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
+            try:
+                part = await summarize_within_limits(
+                    writer, attrs.evolve(task, plan=plan, facts={}, check=None)
+                )
+            except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
+                failures.append(str(error))
+                usages.append(getattr(error, "usage", None))
+                summary = _append_note(summary, chunk, "that followed could not be summarized")
+                continue
+            done += 1
+            usages.append(part.usage)
+            summary = part.text
+            memories.append(str(part.facts.get(MEMORIES, "")))
+        if summary is None or not done:
+            raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
+        if tokenizer.count(summary) > task.max_tokens:
+            detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
+            raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
+        facts: Mapping[str, Json] = (
+            {MEMORIES: "\n".join(filter(None, memories))} if task.memories else {}
+        )
+        return Summary(
+            text=summary,
+            mode="chunked",
+            model=self.model.name,
+            usage=sum_usage(usages),
+            facts=facts,
+        )
+
+    async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:
+        """Return the token limit of a chunk: its share of the window, or less if the summary so far needs the room.
+
+        Raises SummaryError if none is left.
+        """
+        sample = attrs.evolve(
+            collect_dropped_items(task)[0], message=Message(role="user", content=(".",))
+        )  # the rest of the request is measured with it
+        plan = Plan(leaf=task.plan.leaf, dropped=(sample,))
+        request = SummaryOfText(
+            task=attrs.evolve(task, plan=plan),
+            quirks=find_quirks(self.model.name),
+            max_result_tokens=1,
+            template=self.template,
+        )
+        rendered = await render_summary_request(
+            request, self.window, tokenizer=tokenizer, marks_new=True
+        )
+        before = max(task.max_tokens, tokenizer.count(get_previous_summary(task) or ""))
+        room = self.window - rendered.tokens - rendered.reserved - before
+        if room <= 0:
+            detail = f"{self.window:,} tokens cannot hold the instructions and two summaries of {task.max_tokens:,} tokens."
+            raise SummaryError(reason="does_not_fit", detail=detail)
+        return min(max(1, int(self.window * CHUNK_SHARE)), room)
+
+    def _split(
+        self, task: SummaryTask, limit: int, tokenizer: Tokenizer
+    ) -> Iterator[tuple[tuple[ViewItem, ...], int]]:
+        """Yield chunks of at most `limit` tokens, each with its tokens.
+
+        A call with its results, or a single message, may be larger.
+        """
+        items = collect_dropped_items(task)
+        chunk: list[ViewItem] = []
+        chunk_tokens = 0
+        for start, end in split_blocks([item.message for item in items]):
+            tokens = self._count_serialized(items[start:end], tokenizer)
+            if chunk and chunk_tokens + tokens > limit:
+                yield tuple(chunk), chunk_tokens
+                chunk, chunk_tokens = [], 0
+            chunk.extend(items[start:end])
+            chunk_tokens += tokens
+        if chunk:
+            yield tuple(chunk), chunk_tokens
+
+    def _count_serialized(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
+        """Count the tokens of a block as text."""
+        result_limit = max(1, self.window // RESULT_SHARE)
+        names = {call.id: call.name for item in items for call in item.message.tool_calls}
+        tokens = 0
+        for item in items:
+            for tag, attributes, text in serialize_message(item.message, names):
+                attribute_text = "".join(f' {name}="{value}"' for name, value in attributes.items())
+                size = tokenizer.count(text)
+                tokens += min(result_limit, size) if tag == "result" else size
+                tokens += tokenizer.count(f"<{tag}{attribute_text}>\n") + tokenizer.count(
+                    f"\n</{tag}>\n"
+                )
+        return tokens
+
+
+def _append_note(summary: str | None, chunk: Sequence[ViewItem], what: str) -> str:
+    note = f"[{len(chunk):,} message{'' if len(chunk) == 1 else 's'} {what}]"
+    return note if summary is None else f"{summary}\n\n{note}"
