@@ -8,7 +8,7 @@ import click
 
 from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b

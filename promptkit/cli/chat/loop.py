@@ -14,23 +14,22 @@ from typing import TYPE_CHECKING, TypeVar
 import attrs
 import click
 
-from promptkit.cli.chat.notices import CompactionNotices
+from promptkit import PromptKitError
 from promptkit.cli.chat.sandbox import Folder
-from promptkit.cli.chat.screen import PROMPT, Screen
+from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
 from promptkit.cli.chat.session import WINDOW, open_session
 from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.run.events import Events
-from promptkit.errors import NoPendingMessageError, PromptKitError
+from promptkit.errors import NoPendingMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.agent.session.session import AgentSession
+    from promptkit import AgentSession, Usage
     from promptkit.cli.chat.session import ChatSession
-    from promptkit.messages import Usage
 
 T = TypeVar("T")
 

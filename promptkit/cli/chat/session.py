@@ -7,25 +7,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from promptkit.agent.session.session import AgentSession
-from promptkit.agent.sync import SyncSession
+from promptkit import AgentSession, ContextBudget, JsonlStore, SyncSession, Transcript
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
 from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.compaction import ExtractiveSummarizer
+from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.session.turns import TurnResult
+    from promptkit import TurnResult
     from promptkit.cli.chat.sandbox import Folder
-    from promptkit.compaction.run.events import Events
-    from promptkit.providers.model import Model
+    from promptkit.compaction import Events
+    from promptkit.providers import Model
 
 T = TypeVar("T")
 

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from promptkit.cli.commands.export import (
-    check_output,
     encode_messages,
     find_path,
     read_transcript,
-    write_output,
 )
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+from promptkit.cli.output.files import check_new, write_json
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.fitting.fit import Fitted
-    from promptkit.messages import Json, Message
+    from promptkit import Fitted, Message
+    from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -129,7 +127,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
             "give --budget, such as --budget 8k, or --model, whose window is then the budget."
         )
     if _is_corpus(files, output):
-        from promptkit.lab.corpus.jobs import FitJob
+        from promptkit.lab.corpus import FitJob
 
         if leaf is not None:
             usage_error(
@@ -169,7 +167,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
 
 def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     """Return whether a row is written for each conversation, and not the messages of one."""
-    from promptkit.lab.corpus.inputs import is_pattern
+    from promptkit.lab.corpus import is_pattern
 
     check_inputs(files)
     rows = output is not None and (
@@ -199,12 +197,11 @@ def _fit_one(  # noqa: PLR0913  # keywords
     fit: Callable[[Sequence[Message]], Fitted[Message]],
 ) -> None:
     """Write the messages of one conversation."""
-    from promptkit.lab.recordings.exporting import messages_from_entries
+    from promptkit.lab.recordings import messages_from_entries, open_source
     from promptkit.lab.recordings.importing import detect_format
-    from promptkit.lab.recordings.reading.source import open_source
-    from promptkit.transcript.log.entries import CustomEntry
+    from promptkit.transcript import CustomEntry
 
-    check_output(output, force=force)
+    check_new(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with open_source(file) as source:
             try:
@@ -229,5 +226,5 @@ def _fit_one(  # noqa: PLR0913  # keywords
             escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True
         )
     fitted = fit(messages)
-    write_output(output, encode_messages(fitted.messages, to=to))
+    write_json(output, encode_messages(fitted.messages, to=to))
     click.echo(escape_control_chars(fitted.explain()), err=True)

@@ -13,13 +13,17 @@ import click
 
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import ADDRESS
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
+from promptkit.cli.output.terminal import (
+    echo_wrapped,
+    escape_control_chars,
+    print_json,
+    usage_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from promptkit.lab.recordings.importing import ImportResult
+    from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -104,7 +108,7 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
     OpenAI chat messages and Anthropic messages. Lines that cannot be read are kept unchanged,
     counted, and reported with their line numbers.
     """
-    from promptkit.lab.corpus.inputs import is_pattern
+    from promptkit.lab.corpus import is_pattern
 
     if force and output is None and rows is None:
         usage_error("--force needs --output OUT, the file to replace.")
@@ -132,7 +136,7 @@ def _import_one(
 ) -> None:
     import attrs
 
-    from promptkit.lab.recordings.importing import import_recording
+    from promptkit.lab.recordings import import_recording
 
     with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
         result = import_recording(
@@ -158,9 +162,7 @@ def _import_all(  # noqa: PLR0913  # keywords
     state: Path | None,
 ) -> bool:
     """Import several files, print the sum of their counts, and return whether all could be read."""
-    from promptkit.lab.corpus.inputs import find_root
-    from promptkit.lab.corpus.jobs import ImportJob
-    from promptkit.lab.corpus.run import find_state
+    from promptkit.lab.corpus import ImportJob, find_root, find_state
 
     check_inputs(files)
     state = state or find_state(rows or output or "import")

@@ -19,13 +19,12 @@ from promptkit.cli.corpus_run import (
     show_bar,
 )
 from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
 if TYPE_CHECKING:
-    from promptkit.lab.corpus.run import CorpusSummary
-    from promptkit.lab.replay.results import FailedFile, FileResult
-    from promptkit.lab.replay.runner import ReplayOptions
+    from promptkit.lab.corpus import CorpusSummary
+    from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -198,12 +197,14 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
-    from promptkit.lab.replay.policies.registry import parse_policy_names
-    from promptkit.lab.replay.prompt_cache import cache_rule_for
-    from promptkit.lab.replay.results import FailedFile
-    from promptkit.lab.replay.runner import ReplayOptions
-    from promptkit.lab.replay.simulate import ReplayRules
-    from promptkit.tokens.prices import read_prices
+    from promptkit.lab.replay import (
+        FailedFile,
+        ReplayOptions,
+        ReplayRules,
+        cache_rule_for,
+        parse_policy_names,
+    )
+    from promptkit.tokens import read_prices
 
     windows = _check_windows(windows, several=give_advice)
     policy_names = parse_policy_names(policies)
@@ -248,9 +249,9 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(failures[0].describe())
     _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
-        from promptkit.lab.replay.plot import draw_timeline
+        from promptkit.lab.replay import draw_timeline
 
-        _write(plot, draw_timeline(results, plot.suffix))
+        write_file(plot, draw_timeline(results, plot.suffix), mode=0o666)
     for failure in failures:
         click.echo(f"promptkit: {escape_control_chars(failure.describe())}", err=True)
     if failures:
@@ -328,7 +329,7 @@ def _write_rows(  # noqa: PLR0913  # keywords
 ) -> CorpusSummary:
     """Write the rows, and print the table of all files together."""
     from promptkit.cli.output.replay_table import print_replay
-    from promptkit.lab.corpus.jobs import ReplayJob
+    from promptkit.lab.corpus import ReplayJob
     from promptkit.lab.replay.runner import sum_results
 
     total: FileResult | None = None
@@ -366,7 +367,7 @@ def _play(
 ) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.lab.engines import open_engine
-    from promptkit.lab.replay.runner import replay as play
+    from promptkit.lab.replay import replay as play
 
     if engine == "local":
         workers = min(workers or os.cpu_count() or 1, len(files))
@@ -390,7 +391,7 @@ def _show(
     each: bool,
     json_file: Path | None,
 ) -> None:
-    from promptkit.lab.replay.results import results_to_json
+    from promptkit.lab.replay import results_to_json
     from promptkit.lab.replay.runner import sum_results
 
     total = sum_results(
@@ -404,7 +405,7 @@ def _show(
 
     print_replay(results, total, options, each=each)
     if json_file:
-        _write(json_file, text.encode())
+        write_file(json_file, text.encode(), mode=0o666)
 
 
 def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path | None) -> None:
@@ -428,16 +429,4 @@ def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path |
             path is plot and json_file and path.resolve() == json_file.resolve()
         ):
             usage_error(f"{path} is also an input or another output: name another file.")
-        if path.is_dir():
-            usage_error(f"cannot write {path}: it is a folder.")
-        if not path.resolve().parent.is_dir():
-            usage_error(f"cannot write {path}: there is no folder {path.parent}.")
-
-
-def _write(path: Path, content: bytes) -> None:
-    from promptkit.files import write_output
-
-    try:
-        write_output(path, lambda file: file.write(content), mode=0o666)
-    except OSError as error:
-        usage_error(f"cannot write {path}: {error.strerror}.")
+        check_place(path)

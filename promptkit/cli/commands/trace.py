@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import show_spinner
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import show_spinner, usage_error
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -55,14 +54,12 @@ def trace(
     2 then.
     """
     import promptkit
+    from promptkit import BudgetExceededError
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
-    from promptkit.errors import BudgetExceededError
-    from promptkit.tracing import trace_to_html
-    from promptkit.tracing.trace import Trace
+    from promptkit.tracing import Trace, trace_to_html
 
-    if str(output) != "-" and not output.resolve().parent.is_dir():
-        usage_error(f"cannot write {output}: there is no folder {output.parent}.")
+    check_place(output)
     element = load_target(source, read_props(props))
     with show_spinner(f"Rendering {source}"):
         try:
@@ -76,7 +73,7 @@ def trace(
             # a token limit inside the prompt cannot be met, so there is no complete trace
             raise failure or AssertionError
         page = trace_to_html(record, title=source)
-    _write(page, output)
+    write_file(output, page.encode())
     if failure:
         usage_error(
             f"{failure} {'The page' if str(output) == '-' else output} shows what is required."
@@ -86,15 +83,3 @@ def trace(
         click.echo(
             f"{output}: {record.counts[record.state]:,} of {record.budget:,} tokens, {removed:,} of {len(record.removals):,} removals"
         )
-
-
-def _write(page: str, output: Path) -> None:
-    from promptkit.files import write_output
-
-    if str(output) == "-":
-        sys.stdout.buffer.write(page.encode())
-        return
-    try:
-        write_output(output, lambda file: file.write(page.encode()))
-    except OSError as error:
-        usage_error(f"cannot write {output}: {error.strerror}.")

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
+from promptkit.cli.output.terminal import (
+    clip,
+    escape_control_chars,
+    print_json,
+    show_spinner,
+    usage_error,
+)
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.messages import Message
+    from promptkit import Message
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -92,8 +97,8 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error:
     the next writer removes it.
     """
+    from promptkit.transcript import find_problems
     from promptkit.transcript.stores.addresses import StoreReader, open_reader
-    from promptkit.transcript.stores.jsonl.validate import find_problems
 
     reader = open_reader(_check_exists(file))
     name = escape_control_chars(str(file))
@@ -203,9 +208,10 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     from promptkit.cli.commands.transcript_stats import (
         collect_recording_stats,
         collect_stats,
+        print_requests,
         print_stats,
+        requests_to_json,
     )
-    from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
         try:
@@ -286,7 +292,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
 @JSON
 def list_(*, place: Path | str, as_json: bool) -> None:
     """Print the addresses of the transcripts in a folder, a database or object storage, one on each line."""
-    from promptkit.transcript.stores.addresses import list_transcripts
+    from promptkit.transcript import list_transcripts
 
     if isinstance(place, Path) and not place.is_dir():
         usage_error(f"there is no folder {place}.")
@@ -306,7 +312,7 @@ def _check_exists(file: Path | str) -> Path | str:
 
 def _message_counter(model: str | None) -> Callable[[Message], int]:
     from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens.models import tokenizer_for
+    from promptkit.tokens import tokenizer_for
 
     return Sizer(tokenizer_for(model)).count_message
 

@@ -23,7 +23,7 @@ class Size(click.ParamType[int]):
         if isinstance(value, int):
             return value
         from promptkit.errors import InvalidArgumentError
-        from promptkit.tokens.budget import parse_tokens
+        from promptkit.tokens import parse_tokens
 
         try:
             return parse_tokens(str(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -10,18 +9,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.cli.input.props import convert_prop, resolve_hints
-from promptkit.cli.output.errors import usage_error
-from promptkit.elements.chat import (
+from promptkit import (
     AssistantMessage,
+    Child,
+    PromptElement,
+    Sizing,
     SystemMessage,
+    Template,
     ToolMessage,
     ToolRound,
     UserMessage,
+    component,
 )
-from promptkit.elements.component import component
-from promptkit.elements.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.template.template import Template
+from promptkit.cli.input.props import convert_prop, resolve_hints, suggest
+from promptkit.cli.output.terminal import usage_error
+from promptkit.elements.element import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -111,7 +113,7 @@ def _lookup(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
         known = list(_components(module))
         usage_error(
-            f"{place} has no {name}.{_suggestion(name, known)}{_listed('Its components', known)}"
+            f"{place} has no {name}.{suggest(name, known)}{_listed('Its components', known)}"
         )
     value: object = getattr(module, name)
     return value
@@ -152,7 +154,7 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
             )
             own = [each for each in names if each not in layout]
             usage_error(
-                f"{source} has no prop {name!r}.{_suggestion(name, names)}{_listed('Its props', own or names)}"
+                f"{source} has no prop {name!r}.{suggest(name, names)}{_listed('Its props', own or names)}"
             )
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
@@ -161,11 +163,6 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
     return function(
         **{name: convert_prop(value, hints.get(name), name) for name, value in props.items()}
     )
-
-
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _listed(title: str, names: Iterable[str]) -> str:

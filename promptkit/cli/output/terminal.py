@@ -1,4 +1,4 @@
-"""Terminal output: escaped and clipped text, a spinner, and JSON."""
+"""What all commands print with: escaped and clipped text, tables, bars, a spinner, JSON, and the error that ends a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 DANGEROUS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+
+def usage_error(message: str) -> NoReturn:
+    """End the command with exit status 2 and a one-line message on stderr."""
+    raise click.UsageError(message)
+
+
+def count_nouns(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return a number with its noun: `1 file`, `1,200 files`. `nouns` is a plural that does not end with s alone."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def escape_control_chars(text: str) -> str:
