@@ -134,14 +134,24 @@ def report_failures(summary: CorpusSummary) -> None:
 
 
 @contextmanager
-def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
-    """Show how many files are done, their rate and the time that is left, on stderr if it is a terminal."""
+def show_bar(title: str, *, of_bytes: bool = False) -> Generator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr if it is a terminal, with the time that is left.
+
+    Args:
+        title: The text before the bar.
+        of_bytes: Whether the bar counts bytes. By default it counts files, and shows their rate.
+
+    Yields:
+        A function that takes what is done and the whole.
+    """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import (
         BarColumn,
+        DownloadColumn,
         MofNCompleteColumn,
         Progress,
         ProgressColumn,
@@ -160,14 +170,13 @@ def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        RateColumn(),
+        *((DownloadColumn(),) if of_bytes else (MofNCompleteColumn(), RateColumn())),
         TimeRemainingColumn(),
     )
     with Progress(
         *columns, console=Console(stderr=True), transient=True, speed_estimate_period=30
     ) as bar:
-        task = bar.add_task(title, total=None)
+        task = bar.add_task(escape(title), total=None)
         started = False
 
         def update(done: int, total: int) -> None:

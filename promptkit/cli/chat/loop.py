@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from promptkit import AgentSession, Usage
     from promptkit.cli.chat.session import ChatSession
-
-T = TypeVar("T")
 
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
@@ -163,7 +161,7 @@ class _ChatLoop:
             for entry in messages[-SHOWN_MESSAGES:]:
                 role = entry.message.role if entry.message else ""
                 screen.print_note(f"  {role:<9}  {shorten_entry(entry, screen.console.width - 13)}")
-            if self._chat.inspect(_is_interrupted):
+            if self._chat.call(_is_interrupted):
                 screen.print_note(
                     "The last turn was interrupted: /resume continues it, or send another message.",
                     "yellow",
@@ -247,7 +245,7 @@ class _ChatLoop:
         self._meter(turn.usage[-1])
 
     def _meter(self, usage: Usage | None = None) -> None:
-        tokens, base = self._chat.inspect(
+        tokens, base = self._chat.call(
             lambda session: (session.compaction.usage().tokens, session.compaction.budget.base)
         )
         cached = (

@@ -179,8 +179,8 @@ class Folder:
             file.seek(0)
             yield file
 
-    def write(self, path: str, text: str, *, new: bool = False) -> None:
-        """Write a file atomically. With `new`, the file must not exist yet. Raises RefusedError."""
+    def write(self, path: str, text: str) -> None:
+        """Write a file atomically. Raises RefusedError."""
         data = text.encode(errors="replace")
         if len(data) > MAX_WRITTEN_BYTES:
             refuse(
@@ -199,8 +199,8 @@ class Folder:
                 mode = None
                 with suppress(FileNotFoundError):
                     status = os.stat(steps[-1], dir_fd=folder, follow_symlinks=False)
-                    if new or not stat.S_ISREG(status.st_mode):
-                        refuse(f"{path} already exists." if new else _not_a_file(path))
+                    if not stat.S_ISREG(status.st_mode):
+                        refuse(_not_a_file(path))
                     mode = stat.S_IMODE(status.st_mode)
                 _replace(folder, steps[-1], data, mode)
         except OSError as error:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 
+STARTED, NEEDED = 0.65, 0.9
+"""Shares of the context window at about which a summary is started, and is needed."""
+
 BAR = 20
 """Columns of the bar that shows how full the context window is."""
 
@@ -113,7 +116,7 @@ class Screen:
         full, empty = "█░" if self.console.encoding.startswith("utf") else "#."
         share = tokens / base
         filled = min(BAR, round(BAR * share))
-        style = "green" if share < 0.65 else "yellow" if share < 0.9 else "red"  # noqa: PLR2004  # about where a summary is started, and where it is needed
+        style = "green" if share < STARTED else "yellow" if share < NEEDED else "red"
         line = Text.assemble(
             ("context ", "bright_black"),
             (full * filled, style),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from promptkit.cli.chat.sandbox import Folder
     from promptkit.compaction import Events
     from promptkit.providers import Model
-
-T = TypeVar("T")
 
 WINDOW = 6_000
 """The context window of the scripted model in tokens: small, so that a summary is made soon."""
@@ -112,7 +110,7 @@ def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, obje
 
 
 class ChatSession(SyncSession):
-    """A session with turns that Ctrl-C can stop, and whose state can be inspected between turns."""
+    """A session with turns that Ctrl-C can stop, and the connections of its model."""
 
     def __init__(
         self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
@@ -128,10 +126,6 @@ class ChatSession(SyncSession):
         return (
             self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
         )
-
-    def inspect(self, work: Callable[[AgentSession], T]) -> T:
-        """Call a function with the session, in the session's thread, and return the result."""
-        return self.call(work)
 
     def wait_for_summary(self) -> None:
         """Wait until the background summary is ready or has failed."""

@@ -69,9 +69,7 @@ class SlashCommands:
                 self._show_context()
             case "receipt":
                 self._lines(
-                    self._talk.inspect(
-                        lambda session: _receipt(session, self._screen.console.width)
-                    )
+                    self._talk.call(lambda session: _receipt(session, self._screen.console.width))
                 )
             case "compact":
                 self._compact(rest)
@@ -95,7 +93,7 @@ class SlashCommands:
         )
         self._lines(draw_context(usage, width=console.width, colours=colours))
         self._screen.print_line("")
-        self._lines(self._wrapped(self._talk.inspect(lambda session: _context(session, usage))))
+        self._lines(self._wrapped(self._talk.call(lambda session: _context(session, usage))))
 
     def _lines(self, lines: Sequence[str | Text]) -> None:
         for line in lines:
@@ -120,7 +118,7 @@ class SlashCommands:
         self._screen.print_line(
             "there is no summary to revert."
             if undone is None
-            else f"Summary reverted: {self._talk.inspect(format_usage)}"
+            else f"Summary reverted: {self._talk.call(format_usage)}"
         )
 
     def _rewind(self, count: str) -> None:
@@ -136,7 +134,7 @@ class SlashCommands:
                 "/rewind needs a number of your messages, such as /rewind 2.", "red"
             )
             return
-        path = self._talk.inspect(lambda session: session.transcript.path())
+        path = self._talk.call(lambda session: session.transcript.path())
         asked = [
             entry for entry in path if entry.message is not None and entry.message.role == "user"
         ]
@@ -146,7 +144,7 @@ class SlashCommands:
             )
             return
         first = asked[-wanted]
-        parent = self._talk.inspect(lambda session: session.transcript.parent(first.id))
+        parent = self._talk.call(lambda session: session.transcript.parent(first.id))
         self._talk.rewind(None if parent is None else parent.id)
         self._screen.print_line(
             f"back to before: {shorten_entry(first, self._screen.console.width - 17)}"
@@ -168,7 +166,7 @@ class SlashCommands:
                 "red",
             )
             return
-        copied = self._talk.inspect(lambda session: len(session.transcript.fork(JsonlStore(path))))
+        copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
         self._screen.print_line(
             f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
         )

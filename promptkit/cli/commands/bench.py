@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
+from promptkit.cli.input.params import SHARE, SHARE_OR_OFF, props_option
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import show_spinner, usage_error
 
@@ -40,12 +40,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
 @click.argument("target", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
-@click.option(
-    "--props",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="The component's props as a JSON object; - reads stdin.",
-)
+@props_option
 @click.option(
     "--budgets",
     type=Budgets(),

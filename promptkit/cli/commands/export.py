@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import ADDRESS
+from promptkit.cli.input.params import force_option, leaf_option, read_address, redact_option
 from promptkit.cli.output.files import check_new, write_json
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
 
@@ -28,32 +28,24 @@ Examples:
 
 
 @click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
-@click.argument("file", type=ADDRESS, metavar="FILE")
+@click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",
     type=click.Choice(["openai", "anthropic", "promptkit"]),
     required=True,
     help="The format to write.",
 )
-@click.option(
-    "--leaf",
-    metavar="ID|LABEL",
-    help="The entry that the conversation ends with. By default the last entry written.",
-)
+@leaf_option
 @click.option(
     "--full",
     is_flag=True,
     help="Write all messages, as if nothing had been compacted; with --to promptkit, all branches.",
 )
+@redact_option
 @click.option(
-    "--redact",
-    is_flag=True,
-    help="Remove secrets of common shapes, such as API keys and access tokens.",
+    "-o", "--output", type=read_address, metavar="OUT", help="Write to a file instead of stdout."
 )
-@click.option(
-    "-o", "--output", type=ADDRESS, metavar="OUT", help="Write to a file instead of stdout."
-)
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@force_option
 def export(  # noqa: PLR0913  # one argument for each option of the command
     *,
     file: Path | str,

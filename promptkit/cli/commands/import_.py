@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
-from promptkit.cli.input.params import ADDRESS
+from promptkit.cli.corpus_run import (
+    check_inputs,
+    engine_options,
+    report_failures,
+    run_on_files,
+    show_bar,
+)
+from promptkit.cli.input.params import force_option, json_option, read_address
 from promptkit.cli.output.terminal import (
     echo_wrapped,
     escape_control_chars,
@@ -21,7 +26,7 @@ from promptkit.cli.output.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Sequence
 
     from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
@@ -59,11 +64,11 @@ MAX_KEPT_KINDS = 8
     short_help="Read a recording of another agent, and write it as a transcript.",
     epilog=EXAMPLES,
 )
-@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "-o",
     "--output",
-    type=ADDRESS,
+    type=read_address,
     metavar="OUT",
     help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. Of several files: a folder, or a URL without #. By "
     "default only the counts are printed.",
@@ -75,11 +80,11 @@ MAX_KEPT_KINDS = 8
     show_default=True,
     help="The format of the file; auto detects it.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@force_option
+@json_option
 @click.option(
     "--rows",
-    type=ADDRESS,
+    type=read_address,
     metavar="ROWS",
     help="Write the counts of each file: a file or URL, .jsonl or .parquet.",
 )
@@ -138,7 +143,7 @@ def _import_one(
 
     from promptkit.lab.recordings import import_recording
 
-    with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
+    with show_bar(f"Reading {escape_control_chars(_name(file))}", of_bytes=True) as progress:
         result = import_recording(
             file, output, format_name=codec, overwrite=force, progress=progress
         )
@@ -217,27 +222,6 @@ def _import_all(  # noqa: PLR0913  # keywords
 
 def _name(file: Path | str) -> str:
     return file if isinstance(file, str) else file.name
-
-
-@contextmanager
-def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
-    """Show a progress bar on stderr if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(title), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _warn(file: Path | str, result: ImportResult) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from promptkit.cli.input.params import SIZE
+from promptkit.cli.input.params import SIZE, redact_option
 from promptkit.cli.output.terminal import usage_error
 from promptkit.errors import TranscriptError
 
@@ -36,11 +36,7 @@ Examples:
 @click.argument(
     "files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True
 )
-@click.option(
-    "--redact",
-    is_flag=True,
-    help="Remove secrets of common shapes, such as API keys and access tokens.",
-)
+@redact_option
 @click.option(
     "--max-tokens",
     type=SIZE,

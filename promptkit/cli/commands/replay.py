@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from promptkit.cli.corpus_run import (
     run_on_files,
     show_bar,
 )
-from promptkit.cli.input.params import ADDRESS, SIZE
+from promptkit.cli.input.params import SIZE, force_option, read_address
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
@@ -47,7 +48,7 @@ MIN_WINDOW = 1_000
 """Smallest context window in tokens."""
 
 
-def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's signature of a callback
+def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: object) -> None:
     """Print the policies and end the command, before its arguments are looked at."""
     if wanted:
         from promptkit.lab.replay.policies.registry import describe_policies
@@ -66,7 +67,7 @@ def _check_ttl(
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--policy",
     "policies",
@@ -158,11 +159,11 @@ def _check_ttl(
 @click.option(
     "-o",
     "--output",
-    type=ADDRESS,
+    type=read_address,
     metavar="OUT",
     help="Write a row for each conversation and policy: a file or URL, .jsonl or .parquet. For any number of files.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@force_option
 @engine_options
 @click.pass_context
 def replay(  # noqa: PLR0913  # one argument for each option of the command
@@ -333,16 +334,16 @@ def _write_rows(  # noqa: PLR0913  # keywords
     from promptkit.lab.replay.runner import sum_results
 
     total: FileResult | None = None
-    count = 0
+    numbers = count(1)
 
     def add(totals: Json) -> None:
-        nonlocal total, count
-        count += 1
+        nonlocal total
+        number = next(numbers)
         result = ReplayJob.read_totals(totals)
         total = sum_results(
             [result] if total is None else [total, result],
             options,
-            file=result.file if count == 1 else f"{count:,} files",
+            file=result.file if number == 1 else f"{number:,} files",
         )
 
     summary = run_on_files(
@@ -372,15 +373,14 @@ def _play(
     if engine == "local":
         workers = min(workers or os.cpu_count() or 1, len(files))
     with show_bar("Replaying") as update, open_engine(engine, workers=workers) as executor:
-        done = 0
-
-        def tell(_file: Path | str) -> None:
-            nonlocal done
-            done += 1
-            update(done, len(files))
-
+        done = count(1)
         update(0, len(files))
-        return play(files, options, executor=executor, on_file_done=tell)
+        return play(
+            files,
+            options,
+            executor=executor,
+            on_file_done=lambda _: update(next(done), len(files)),
+        )
 
 
 def _show(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from promptkit import DocumentPart, ImagePart, OpaquePart
-from promptkit.cli.output.terminal import count_nouns, print_legend, show_text
+from promptkit import OpaquePart
+from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ BAR = 40
 LIST_LINES = 6
 """Lines of a list that are printed before the rest is folded. As many are printed at the end of a
 list of messages."""
+
+MAX_STEPS = 3
+"""Steps of an element's path that are printed. Of a longer one, only the last two are."""
 
 REASONS = {
     "budget": "removed to fit the budget",
@@ -167,7 +170,7 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
 
 def _short_path(label: str) -> str:
     steps = label.split(" > ")
-    return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
+    return " > ".join(["…", *steps[-2:]] if len(steps) > MAX_STEPS else steps)
 
 
 def _first_line(message: Message, console: Console) -> str:
@@ -186,17 +189,9 @@ def _calls(message: Message, console: Console) -> list[str]:
 
 
 def _part_text(part: Part) -> str:
-    match part:
-        case str(text):
-            return text
-        case ImagePart(url=url):
-            return f"[image {url[:60]}]"
-        case DocumentPart(name=name, media_type=kind):
-            return f"[document {name or kind}]"
-        case OpaquePart(value=value):
-            return f"[{json.dumps(value)[:60]}]"
-        case _:
-            return ""
+    return (
+        f"[{json.dumps(part.value)[:60]}]" if isinstance(part, OpaquePart) else describe_part(part)
+    )
 
 
 def _escape_for(console: Console, text: str) -> str:

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.text import Text
 
+    from promptkit import Part
+
 # Control characters except tab and line feed; line and paragraph separators; characters that
 # override or isolate the direction of writing; lone surrogates, which no encoding can write.
 DANGEROUS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+
+LAST_BYTE = 0xFF
 
 
 def usage_error(message: str) -> NoReturn:
@@ -62,7 +67,22 @@ def show_json(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004  # one byte
+    return f"\\x{code:02x}" if code <= LAST_BYTE else f"\\u{code:04x}"
+
+
+def describe_part(part: Part) -> str:
+    """Return the text of a part of a message, or a name for an image or a document; nothing for any other part."""
+    from promptkit import DocumentPart, ImagePart
+
+    match part:
+        case str(text):
+            return text
+        case ImagePart(url=url):
+            return f"[image {url[:60]}]"
+        case DocumentPart(name=name, media_type=kind):
+            return f"[document {name or kind}]"
+        case _:
+            return ""
 
 
 def clip(text: str, width: int) -> str:

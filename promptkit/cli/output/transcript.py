@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptkit import DocumentPart, ImagePart, OpaquePart
-from promptkit.cli.output.terminal import clip, escape_control_chars, read_width, usage_error
+from promptkit import OpaquePart
+from promptkit.cli.output.terminal import (
+    clip,
+    describe_part,
+    escape_control_chars,
+    read_width,
+    usage_error,
+)
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
@@ -292,17 +298,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: Part) -> str:
-    match part:
-        case str(text):
-            return text
-        case ImagePart(url=url):
-            return f"[image {url[:60]}]"
-        case DocumentPart(name=name, media_type=kind):
-            return f"[document {name or kind}]"
-        case OpaquePart(value=value):
-            return _json(value)
-        case _:
-            return ""
+    return _json(part.value) if isinstance(part, OpaquePart) else describe_part(part)
 
 
 def _json(value: Json) -> str:

@@ -24,17 +24,18 @@ from zlib import crc32
 
 import attrs
 
-from promptkit.messages import ImagePart, ToolDefinition
+from promptkit import ImagePart, ToolDefinition
+from promptkit.messages import as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
-from promptkit.testing.server.validation import as_mapping, as_sequence, extract_text
+from promptkit.testing.server.validation import extract_text
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.encodings import get_encoding
-from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tool_schemas import format_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
@@ -171,7 +172,7 @@ def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as 
     return ToolDefinition(
         name=str(function.get("name", "")),
         description=description if isinstance(description, str) else None,
-        parameters=as_mapping(parameters) or None,
+        parameters=parameters if isinstance(parameters, dict) and parameters else None,
     )
 
 
