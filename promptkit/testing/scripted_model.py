@@ -273,15 +273,13 @@ class _WithOptions:
         return reply
 
 
+@attrs.define(eq=False)
 class _PrefixNode:
     """A node in the tree of request prefixes: the tools at a root, a message below it, with its tokens and what followed it."""
 
-    __slots__ = ("children", "tokens", "value")
-
-    def __init__(self, value: object, tokens: int) -> None:
-        self.value = value
-        self.tokens = tokens
-        self.children: list[_PrefixNode] = []
+    value: object
+    tokens: int
+    children: list[_PrefixNode] = attrs.field(factory=list["_PrefixNode"])
 
 
 def _read_step(step: Step) -> Message | Reply | BaseException | Callable[[Request], object]:

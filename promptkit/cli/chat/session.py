@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from promptkit import TurnResult
     from promptkit.cli.chat.sandbox import Folder
     from promptkit.compaction import Events
-    from promptkit.providers import Model
 
 WINDOW = 6_000
 """The context window of the scripted model in tokens: small, so that a summary is made soon."""
@@ -89,7 +88,9 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         tools=[tool.definition for tool in tools],
         window=window,
     )
-    chosen, close = _model(model)
+    chosen, close = (
+        (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
+    )
     session = AgentSession(
         model=chosen,
         transcript=transcript,
@@ -102,11 +103,6 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
     )
     return ChatSession(session, close)
-
-
-def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, object, None]] | None]:
-    """Return the model, and the function that closes its connections."""
-    return (ScriptedChatModel(tokenizer_for(None)), None) if name is None else open_model(name)
 
 
 class ChatSession(SyncSession):

@@ -192,14 +192,11 @@ class _SummaryWriter:
         model, self._close = open_model(options.model)
         window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
-        if dropped_tokens + self.max_tokens + MARGIN <= window:
-            self.summarizer = FallbackSummarizer(
-                (FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
-            )
-        else:
-            self.summarizer = FallbackSummarizer(
-                (ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
-            )
+        fits = dropped_tokens + self.max_tokens + MARGIN <= window
+        first = (FullSummarizer if fits else ChunkedSummarizer)(
+            model=model, window=window, tokenizer=tokenizer
+        )
+        self.summarizer = FallbackSummarizer((first, simple))
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,7 +11,9 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, read_width
+from promptkit.lab.replay import LogOptions, log_conversation, log_path
 from promptkit.lab.replay.request_log import PARTS
+from promptkit.tokens import read_prices
 from promptkit.transcript import build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
 from promptkit.transcript.stores.addresses import open_reader
@@ -89,9 +91,6 @@ def collect_recording_stats(
     Raises:
         TranscriptError: The file is no recording that promptkit can import.
     """
-    from promptkit.lab.replay import LogOptions, log_conversation
-    from promptkit.tokens import read_prices
-
     log = log_conversation(file, LogOptions(prices=read_prices(), model=model))
     return {
         "file": str(file),
@@ -106,9 +105,6 @@ def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog |
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
     if not 0 < replies <= MAX_REQUESTS:
         return None
-    from promptkit.lab.replay import LogOptions, log_path
-    from promptkit.tokens import read_prices
-
     return log_path(path, LogOptions(prices=read_prices(), model=model))
 
 

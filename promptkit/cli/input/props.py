@@ -77,7 +77,9 @@ def convert_prop(value: object, hint: object, where: str) -> object:
     try:
         return _converter.get_structure_hook(hint)(value, hint)
     except cattrs.BaseValidationError as error:
-        first = cattrs.transform_error(error, path=where, format_exception=_explain)[0]
+        problems = cattrs.transform_error(error, path=where, format_exception=_explain)
+        # A field that is missing is often the one that is misspelt.
+        first = min(problems, key=lambda each: not each.startswith("unknown field"))
         problem, _, place = first.rpartition(" @ ")
         usage_error(f"{place}: {problem.removesuffix('.')}.")
 

@@ -113,6 +113,10 @@ def test_what_no_annotation_speaks_about_stays_as_it_is() -> None:
             [{"role": "user"}, {"role": "user", "contents": "x"}],
             r"^history\[1\]: unknown field 'contents'\. Did you mean 'content'\? Use role, content",
         ),
+        (
+            [{"rol": "user"}],
+            r"^history\[0\]: unknown field 'rol'\. Did you mean 'role'\? Use role, content",
+        ),
         ([{"content": "Hi"}], r"^history\[0\].role: the field is missing\.$"),
         (
             [{"role": "user", "content": 5}],
