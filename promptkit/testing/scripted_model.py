@@ -282,7 +282,7 @@ class _PrefixNode:
     children: list[_PrefixNode] = attrs.field(factory=list["_PrefixNode"])
 
 
-def _read_step(step: Step) -> Message | Reply | BaseException | Callable[[Request], object]:
+def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Request], object]:
     if isinstance(step, Reply | BaseException) or callable(step):
         return step
     message = read_message(step)
