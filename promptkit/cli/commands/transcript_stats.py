@@ -1,4 +1,4 @@
-"""Collect and print the figures of `promptkit transcript stats`."""
+"""Collect and print the figures of `promptkit transcript stats`, and its table of requests with a bar for each: its size by part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay a recorded conversation in a session with a small context window.
+"""Replay a recorded conversation in a session with a small context window, and print its requests, its last summary and its breadcrumb.
 
 No model is called: the replies are the recorded ones.
 """

@@ -44,7 +44,7 @@ def load_target(source: str, props: Props) -> PromptElement:
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
     if source.endswith(TEMPLATE_SUFFIXES):
-        return _from_template(source, props)
+        return TemplatePrompt(template=Template(file=_find_file(source), values=props))
     place, name = _split(source)
     module = _module(place)
     value = _lookup(module, name, place) if name else _only_component(module, place)
@@ -65,10 +65,6 @@ def load_target(source: str, props: Props) -> PromptElement:
 def _split(source: str) -> tuple[str, str]:
     place, _, name = source.rpartition(":")
     return (place, name) if place and name.isidentifier() else (source, "")
-
-
-def _from_template(source: str, props: Props) -> PromptElement:
-    return TemplatePrompt(template=Template(file=_find_file(source), values=props))
 
 
 def _find_file(source: str) -> Path:
