@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Mapping
 from threading import Condition, Event, Lock
@@ -74,7 +75,7 @@ class HttpResponse:
 class Backend:
     """Answers requests without sockets. For many threads at once."""
 
-    def __init__(  # noqa: PLR0913  # the settings of a server
+    def __init__(  # the settings of a server
         self,
         *,
         window: int | Mapping[str, int] | None,
@@ -82,7 +83,6 @@ class Backend:
         rules: Iterable[Rule],
         after: Callable[[Exchange], Answer] | None,
         faults: Faults,
-        clock: Callable[[], float],
     ) -> None:
         self.closing = Event()
         self.queue = RequestQueue()
@@ -92,7 +92,6 @@ class Backend:
         self._rules = tuple(rules)
         self._after = after
         self._faults = faults
-        self._clock = clock
         self._cache = PromptCache()
         self._breakpoints = BreakpointCache()
         self._lock = Lock()
@@ -131,7 +130,7 @@ class Backend:
             return _http_response(overflow, exchange)
         if exchange.path == COMPACT:
             exchange.usage = self._count_usage(exchange, tokens, tokens // 10)
-            return json_response(encode_compaction(exchange, exchange.usage, int(self._clock())))
+            return json_response(encode_compaction(exchange, exchange.usage, int(time.time())))
         return self._respond(exchange, self._next_answer(exchange), tokens)
 
     def refuse(
@@ -256,7 +255,7 @@ class Backend:
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
-            created=int(self._clock()),
+            created=int(time.time()),
             model=model,
             message=message,
             finish=finish,

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 512
 """Open connections. Beyond it the newest are closed without an answer."""
 
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes that a request's body may have."""
+
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
 BLOCK = 65_536  # bytes that are read at once
@@ -60,11 +63,9 @@ class Listener(ThreadingHTTPServer):
         *,
         models: tuple[str, ...],
         max_recorded: int,
-        max_body: int,
     ) -> None:
         self.backend = backend
         self.models = models
-        self.max_body = max_body
         self._journal: deque[Exchange] = deque(maxlen=max_recorded)
         self._number = 0
         self._open: set[Connection] = set()
@@ -229,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         None if it cannot be read; the client has been answered then, or is gone.
         """
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > self._listener.max_body:
+        if not length.isdecimal() or int(length) > MAX_BODY:
             exchange = self._record(b"")
             self._listener.backend.queue.remove(exchange.number)
             status, problem = (

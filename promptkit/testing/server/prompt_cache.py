@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
+MAX_BLOCKS = 1_000_000
+"""Blocks to remember, some 100 bytes each. Beyond it the least recently used ones are forgotten."""
+
 _LOOK_BACK = 20  # blocks before a cache breakpoint
 
 START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
@@ -50,15 +53,9 @@ _CHARACTERS_AT_ONCE = 65_536
 
 
 class PromptCache:
-    """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it.
+    """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it."""
 
-    Args:
-        max_blocks: Blocks to remember, some 100 bytes each. Beyond it the least recently used ones
-            are forgotten.
-    """
-
-    def __init__(self, *, max_blocks: int = 1_000_000) -> None:
-        self._max_blocks = max_blocks
+    def __init__(self) -> None:
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
 
@@ -78,7 +75,7 @@ class PromptCache:
             for digest in reversed(digests):
                 self._known[digest] = None
                 self._known.move_to_end(digest)
-            while len(self._known) > self._max_blocks:
+            while len(self._known) > MAX_BLOCKS:
                 self._known.popitem(last=False)
         return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= MIN_CACHED_TOKENS else 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from ipaddress import ip_address
 from threading import Thread
 from typing import TYPE_CHECKING, Self
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from promptkit.testing.server.replies import Answer, Fault, Rule, Step
 
 
-MEBIBYTE = 1024 * 1024
-
-
 def serve(  # noqa: PLR0913  # the settings of a server
     *,
     window: int | Mapping[str, int] | None = None,
@@ -34,8 +30,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
     allow_remote: bool = False,
     models: Iterable[str] = ("gpt-4.1",),
     max_recorded: int = 10_000,
-    max_body: int = 64 * MEBIBYTE,
-    clock: Callable[[], float] = time.time,
 ) -> Server:
     """Start a server that answers OpenAI's API and Anthropic's until `close()` or the end of its `with` block.
 
@@ -58,8 +52,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
             answers every client.
         models: Names for the list of models.
         max_recorded: Requests that `Server.requests` holds; older ones are forgotten.
-        max_body: Bytes that a request's body may have.
-        clock: Returns the time, in seconds since 1970, that answers show.
 
     Raises:
         ValueError: `host` is no loopback address, and `allow_remote` is not set.
@@ -79,7 +71,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
         rules=known_rules,
         after=after,
         faults=faults or {},
-        clock=clock,
     )
     return Server(
         Listener(
@@ -87,7 +78,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
             backend,
             models=tuple(models),
             max_recorded=max_recorded,
-            max_body=max_body,
         )
     )
 
