@@ -301,9 +301,13 @@ def read_message(answer: object) -> Message | None:
             return Message(role="assistant", content=answer)
         case ToolCall():
             return Message(role="assistant", tool_calls=(answer,))
-        case Sequence() if calls := [call for call in answer if isinstance(call, ToolCall)]:
+        case Sequence():
+            items: Sequence[object] = answer
+            calls = [call for call in items if isinstance(call, ToolCall)]
             return (
-                Message(role="assistant", tool_calls=calls) if len(calls) == len(answer) else None
+                Message(role="assistant", tool_calls=calls)
+                if calls and len(calls) == len(items)
+                else None
             )
         case _:
             return None

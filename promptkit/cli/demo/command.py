@@ -28,18 +28,22 @@ class Demo(Protocol):
     @property
     def title(self) -> str:
         """A heading of one line."""
+        ...
 
     @property
     def prompt(self) -> PromptElement:
         """The prompt that contains the conversation."""
+        ...
 
     @property
     def conversation(self) -> Sequence[Message]:
         """The recorded messages, in order."""
+        ...
 
     @property
     def budgets(self) -> Sequence[int]:
         """The budgets to render at, in tokens."""
+        ...
 
 
 @click.command(

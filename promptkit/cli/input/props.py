@@ -49,11 +49,12 @@ def read_props(path: Path | None) -> Mapping[str, object]:
         usage_error(f"{path}:{error.lineno}:{error.colno}: invalid JSON: {error.msg}.")
     except RecursionError:
         usage_error(f"{path}: the JSON is nested too deeply.")
+    fields = as_mapping(props)
     if not isinstance(props, dict):
         usage_error(
             f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.'
         )
-    return as_mapping(props)
+    return fields
 
 
 def convert_prop(value: object, hint: object, where: str) -> object:
@@ -150,6 +151,11 @@ def _keep(value: object, _: object) -> object:
     return value
 
 
+def _only(kind: type, convert: Callable[[object], object]) -> _Hook:
+    """Return a hook that converts the values of one type of JSON, and keeps all others."""
+    return lambda value, _: convert(value) if isinstance(value, kind) else value
+
+
 def _has_items(hint: object, kind: type) -> bool:
     """Return whether a hint is for a kind of containers, and says of what."""
     origin = get_origin(hint)
@@ -158,13 +164,13 @@ def _has_items(hint: object, kind: type) -> bool:
 
 def _make_list_hook(hint: type, converter: cattrs.Converter) -> _Hook:
     structure = list_structure_factory(hint, converter)
-    build = list if get_origin(hint) is list else tuple
-    return lambda value, _: build(structure(value, hint)) if isinstance(value, list) else value
+    build: Callable[[Iterable[object]], object] = list if get_origin(hint) is list else tuple
+    return _only(list, lambda value: build(structure(value, hint)))
 
 
 def _make_mapping_hook(hint: object, converter: cattrs.Converter) -> _Hook:
     structure = converter.gen_structure_mapping(hint)
-    return lambda value, _: structure(value, hint) if isinstance(value, dict) else value
+    return _only(dict, lambda value: structure(as_mapping(value), hint))
 
 
 def _make_union_hook(hint: object, converter: cattrs.Converter) -> _Hook:
@@ -182,7 +188,7 @@ def _make_object_hook(kind: type[attrs.AttrsInstance], converter: cattrs.Convert
         return _keep
     structure = converter.gen_structure_attrs_fromdict(kind)
     read = _unwrap if kind in (ToolCall, ToolDefinition) else as_mapping
-    return lambda value, _: structure(read(value), kind) if isinstance(value, dict) else value
+    return _only(dict, lambda value: structure(read(value), kind))
 
 
 def _unwrap(written: object) -> Mapping[str, object]:

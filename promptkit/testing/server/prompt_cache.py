@@ -165,11 +165,11 @@ def _encode_text(encoding: str, text: str) -> array[int]:
 
 
 def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as above
-    description, parameters = function.get("description"), function.get("parameters")
+    description = function.get("description")
     return ToolDefinition(
         name=str(function.get("name", "")),
         description=description if isinstance(description, str) else None,
-        parameters=parameters if isinstance(parameters, dict) and parameters else None,
+        parameters=function.get("parameters") or None,
     )
 
 
