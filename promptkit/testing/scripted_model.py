@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack, cast
 
 import attrs
 
@@ -301,13 +301,16 @@ def read_message(answer: object) -> Message | None:
             return Message(role="assistant", content=answer)
         case ToolCall():
             return Message(role="assistant", tool_calls=(answer,))
-        case Sequence():
-            items: Sequence[object] = answer
-            calls = [call for call in items if isinstance(call, ToolCall)]
+        case _ if _is_sequence(answer):
+            calls = [call for call in answer if isinstance(call, ToolCall)]
             return (
                 Message(role="assistant", tool_calls=calls)
-                if calls and len(calls) == len(items)
+                if calls and len(calls) == len(answer)
                 else None
             )
         case _:
             return None
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence)

@@ -164,8 +164,12 @@ def _has_items(hint: object, kind: type) -> bool:
 
 def _make_list_hook(hint: type, converter: cattrs.Converter) -> _Hook:
     structure = list_structure_factory(hint, converter)
-    build: Callable[[Iterable[object]], object] = list if get_origin(hint) is list else tuple
-    return _only(list, lambda value: build(structure(value, hint)))
+
+    def convert(value: object) -> object:
+        items: list[object] = structure(value, hint)
+        return items if get_origin(hint) is list else tuple(items)
+
+    return _only(list, convert)
 
 
 def _make_mapping_hook(hint: object, converter: cattrs.Converter) -> _Hook:
