@@ -35,7 +35,6 @@ for _name in (
     "xdist.remote",
     "promptkit.testing.bench_fixture",
     "promptkit.testing.network_guard_plugin",
-    "promptkit.testing.snapshots.fixtures",
     "promptkit.testing.snapshots.plugin",
     "promptkit.testing.snapshots.snapshot",
     # the command line
@@ -52,7 +51,7 @@ for _name in (
     "promptkit.cli.chat.session",
     "promptkit.cli.main",
     "promptkit.cli.output.transcript",
-    "promptkit.testing.snapshots.budgets",
+    "promptkit.testing.snapshots.documents",
 ):
     importlib.import_module(_name)
 

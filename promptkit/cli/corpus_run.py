@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from promptkit.lab.corpus.jobs import CorpusJob
-    from promptkit.lab.corpus.run import CorpusSummary
+    from promptkit.lab.corpus import CorpusJob, CorpusSummary
     from promptkit.messages import Json
 
 Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
@@ -51,7 +49,7 @@ def engine_options(command: Command) -> Command:
 
 def check_inputs(files: Sequence[Path | str]) -> None:
     """End the command with a sentence if a file that is named does not exist."""
-    from promptkit.lab.corpus.inputs import is_pattern
+    from promptkit.lab.corpus import is_pattern
 
     for file in files:
         if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
@@ -68,7 +66,7 @@ def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
 
     A file that is named twice is there once.
     """
-    from promptkit.lab.corpus.inputs import is_pattern, list_inputs
+    from promptkit.lab.corpus import is_pattern, list_inputs
 
     found = [
         each
@@ -94,7 +92,7 @@ def run_on_files(  # noqa: PLR0913  # keywords
 
     An interrupt says how to go on.
     """
-    from promptkit.lab.corpus.run import find_state, run_job
+    from promptkit.lab.corpus import find_state, run_job
     from promptkit.lab.engines import open_engine
 
     place = state or find_state(output or "promptkit")
@@ -136,14 +134,24 @@ def report_failures(summary: CorpusSummary) -> None:
 
 
 @contextmanager
-def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
-    """Show how many files are done, their rate and the time that is left, on stderr if it is a terminal."""
+def show_bar(title: str, *, of_bytes: bool = False) -> Generator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr if it is a terminal, with the time that is left.
+
+    Args:
+        title: The text before the bar.
+        of_bytes: Whether the bar counts bytes. By default it counts files, and shows their rate.
+
+    Yields:
+        A function that takes what is done and the whole.
+    """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import (
         BarColumn,
+        DownloadColumn,
         MofNCompleteColumn,
         Progress,
         ProgressColumn,
@@ -162,14 +170,13 @@ def show_bar(title: str) -> Generator[Callable[[int, int], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        RateColumn(),
+        *((DownloadColumn(),) if of_bytes else (MofNCompleteColumn(), RateColumn())),
         TimeRemainingColumn(),
     )
     with Progress(
         *columns, console=Console(stderr=True), transient=True, speed_estimate_period=30
     ) as bar:
-        task = bar.add_task(title, total=None)
+        task = bar.add_task(escape(title), total=None)
         started = False
 
         def update(done: int, total: int) -> None:

@@ -23,9 +23,8 @@ from promptkit.cli.commands.export import export
 from promptkit.cli.commands.fit import fit
 from promptkit.cli.commands.import_ import import_
 from promptkit.cli.commands.mcp import mcp
-from promptkit.cli.commands.render import render
+from promptkit.cli.commands.render import render, trace
 from promptkit.cli.commands.replay import replay
-from promptkit.cli.commands.trace import trace
 from promptkit.cli.commands.transcript import transcript
 from promptkit.cli.demo.command import demo
 

@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 
 import attrs
 
-from promptkit.errors import BudgetExceededError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit import BudgetExceededError, DocumentPart, ImagePart, OpaquePart, Rendered, Renderer
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
-from promptkit.rendering.renderer import Renderer
 from promptkit.rendering.result.assemble import assemble_messages
-from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from promptkit.elements.element import Child
-    from promptkit.messages import Message, Part, ToolDefinition
-    from promptkit.rendering.prune.removals import PrunedTree, Removal
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.models import NamedModel
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit import Child, ContextBudget, Message, Part, ToolDefinition
+    from promptkit.rendering import Removal
+    from promptkit.rendering.prune.removals import PrunedTree
+    from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.tools import AnyTool
 
 
@@ -134,19 +129,7 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         )
         _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
-        found = _find_elements_or_fail(rendered, path)
-        dropped = [element.path for element in found if element.outcome == "dropped"]
-        if dropped:
-            headline = f"Of {path!r}, {len(dropped):,} of {len(found):,} {_was_or_were(len(dropped))} dropped:"
-            _fail(headline, "", _describe_removals(dropped, rendered), rendered)
-        empty = [element.path for element in found if element.outcome == "empty"]
-        if empty:
-            _fail(
-                f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing to begin with:",
-                "",
-                empty,
-                rendered,
-            )
+        _check_outcomes(rendered, path, wrong="dropped", empty="rendered nothing to begin with")
 
 
 def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> None:
@@ -190,23 +173,9 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
             headline = f"{_quote(text)} was never in the prompt, so nothing dropped it."
             _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
-        found = _find_elements_or_fail(rendered, path)
-        kept = [element.path for element in found if element.outcome == "kept"]
-        if kept:
-            _fail(
-                f"Of {path!r}, {len(kept):,} of {len(found):,} {_was_or_were(len(kept))} kept:",
-                "",
-                kept,
-                rendered,
-            )
-        empty = [element.path for element in found if element.outcome == "empty"]
-        if empty:
-            _fail(
-                f"Of {path!r}, {len(empty):,} of {len(found):,} rendered nothing, so nothing dropped it:",
-                "",
-                empty,
-                rendered,
-            )
+        _check_outcomes(
+            rendered, path, wrong="kept", empty="rendered nothing, so nothing dropped it"
+        )
 
 
 def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int) -> None:
@@ -296,6 +265,18 @@ def _check_arguments(function: str, texts: Sequence[str], path: str | None) -> N
         raise TypeError(problem)
 
 
+def _check_outcomes(rendered: Rendered, path: str, *, wrong: Outcome, empty: str) -> None:
+    """Fail if an element at a path has the wrong outcome, or rendered nothing."""
+    __tracebackhide__ = True
+    found = _find_elements_or_fail(rendered, path)
+    for outcome in (wrong, "empty"):
+        paths = [element.path for element in found if element.outcome == outcome]
+        said = empty if outcome == "empty" else f"{'was' if len(paths) == 1 else 'were'} {wrong}"
+        lines = _describe_removals(paths, rendered) if outcome == "dropped" else paths
+        if paths:
+            _fail(f"Of {path!r}, {len(paths):,} of {len(found):,} {said}:", "", lines, rendered)
+
+
 def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
     lines = [
@@ -383,10 +364,6 @@ def _count_equal(one: Sequence[object], other: Sequence[object]) -> int:
 
 def _quote(text: str) -> str:
     return shorten(repr(text))
-
-
-def _was_or_were(count: int) -> str:
-    return "was" if count == 1 else "were"
 
 
 def _get_tools(rendered: Rendered) -> tuple[ToolDefinition, ...]:

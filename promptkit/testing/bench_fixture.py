@@ -15,9 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.bench.baseline import Comparison
-    from promptkit.bench.results import Run
-    from promptkit.elements.element import Child
+    from promptkit import Child
+    from promptkit.bench import Comparison, Run
 
 MARKER = "prompt_bench"
 OPTION = "--prompt-bench-update"
@@ -142,8 +141,7 @@ def _read_marker(request: pytest.FixtureRequest) -> _MarkerOptions:
 
 
 def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
-    from promptkit.bench.budget_ranges import parse_budgets
-    from promptkit.bench.sweep import measure
+    from promptkit.bench import measure, parse_budgets
 
     budgets = (
         parse_budgets(options.budgets)
@@ -161,7 +159,7 @@ def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
 
 
 def _write(path: Path, run: Run) -> None:
-    from promptkit.bench.results import run_to_json
+    from promptkit.bench import run_to_json
     from promptkit.files import write_output
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,9 +169,14 @@ def _write(path: Path, run: Run) -> None:
 def _compare_with_baseline(
     run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest
 ) -> None:
-    from promptkit.bench.baseline import BaselineMismatchError, compare, format_comparison
-    from promptkit.bench.results import UnreadableRunError, read_run
-    from promptkit.errors import PromptKitError
+    from promptkit import PromptKitError
+    from promptkit.bench import (
+        BaselineMismatchError,
+        UnreadableRunError,
+        compare,
+        format_comparison,
+        read_run,
+    )
 
     __tracebackhide__ = True
     found: Comparison | PromptKitError

@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import currentframe
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 from threading import Lock, current_thread
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
@@ -161,7 +162,7 @@ _MAX_CALLS = 4
 
 def _innermost_calls() -> tuple[str, ...]:
     """List the innermost calls, up to pytest; calls inside the standard library are left out."""
-    here = f"{os.getcwd()}{os.sep}"  # noqa: PTH109  # a prefix of text
+    here = f"{Path.cwd()}{os.sep}"
     places: list[str] = []
     for frame, line in walk_stack(currentframe()):
         module = str(frame.f_globals.get("__name__", ""))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack, cast
 
 import attrs
 
+from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.sections import SECTIONS
-from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-from promptkit.providers.model import ModelOptions, Reply
+from promptkit.providers import ModelOptions, Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from promptkit.providers.model import Model
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.providers import Model
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)
@@ -135,7 +135,9 @@ class ScriptedModel:
         self.name = name
         self.requests: list[Request] = []
         """The requests so far, in order. One that no step was left for is included."""
-        self._steps: tuple[Step, ...] = tuple(map(_check_step, steps))
+        self._steps: tuple[Step, ...] = tuple(steps)
+        for step in self._steps:
+            _read_step(step)
         self._sizer = Sizer(tokenizer or WordTokenizer())
         self._usage = usage
         self._prefixes: list[_PrefixNode] = []
@@ -164,26 +166,22 @@ class ScriptedModel:
         number = len(self.requests)
         if number > len(self._steps):
             raise NoStepLeftError(request, len(self._steps))
-        step = self._steps[number - 1]
+        step = _read_step(self._steps[number - 1])
         # before anything is awaited, so that requests are remembered in their order
         read, cached = self._count_input(request)
-        if callable(step):
+        while callable(step):
             answer = step(request)
-            step = _check_step(await answer if inspect.isawaitable(answer) else answer)
+            step = _read_step(await answer if inspect.isawaitable(answer) else answer)
         if isinstance(step, BaseException):
             raise step
         if isinstance(step, Reply):
             return step
-        # _check_step lets nothing else pass
-        message = _message_from_answer(cast("str | ToolCall | Sequence[ToolCall] | Message", step))
         usage = self._usage or Usage(
             input_tokens=read,
-            output_tokens=self._sizer.count_message(message),
+            output_tokens=self._sizer.count_message(step),
             cached_tokens=cached,
         )
-        return Reply(
-            message=message, usage=usage, finish="tool_calls" if message.tool_calls else "stop"
-        )
+        return Reply(message=step, usage=usage, finish="tool_calls" if step.tool_calls else "stop")
 
     def check(self) -> None:
         """Check that the script was used up, where no `with` block does it.
@@ -275,36 +273,44 @@ class _WithOptions:
         return reply
 
 
+@attrs.define(eq=False)
 class _PrefixNode:
     """A node in the tree of request prefixes: the tools at a root, a message below it, with its tokens and what followed it."""
 
-    __slots__ = ("children", "tokens", "value")
-
-    def __init__(self, value: object, tokens: int) -> None:
-        self.value = value
-        self.tokens = tokens
-        self.children: list[_PrefixNode] = []
+    value: object
+    tokens: int
+    children: list[_PrefixNode] = attrs.field(factory=list["_PrefixNode"])
 
 
-def _check_step(step: Step) -> Step:
-    if isinstance(step, str | Reply | BaseException) or callable(step):
+def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Request], object]:
+    if isinstance(step, Reply | BaseException) or callable(step):
         return step
-    if isinstance(step, Message) and step.role == "assistant":
-        return step
-    calls: object = [step] if isinstance(step, ToolCall) else step
-    if isinstance(calls, Sequence) and calls:
-        items = cast("Sequence[object]", calls)  # callers may be unchecked
-        if all(isinstance(call, ToolCall) for call in items):
-            return step
-    problem = f"a step is text, a ToolCall or several, an assistant Message, a Reply, an error, or a function of the request, not {step!r}."
-    raise TypeError(problem)
+    message = read_message(step)
+    if message is None:
+        problem = f"a step is text, a ToolCall or several, an assistant Message, a Reply, an error, or a function of the request, not {step!r}."
+        raise TypeError(problem)
+    return message
 
 
-def _message_from_answer(answer: str | ToolCall | Sequence[ToolCall] | Message) -> Message:
-    if isinstance(answer, Message):
-        return answer
-    if isinstance(answer, str):
-        return Message(role="assistant", content=(answer,) if answer else ())
-    return Message(
-        role="assistant", tool_calls=(answer,) if isinstance(answer, ToolCall) else tuple(answer)
-    )
+def read_message(answer: object) -> Message | None:
+    """Return the assistant message that an answer stands for: text, a tool call or several, or the message itself. None for anything else."""
+    match answer:
+        case Message(role="assistant"):
+            return answer
+        case str():
+            return Message(role="assistant", content=answer)
+        case ToolCall():
+            return Message(role="assistant", tool_calls=(answer,))
+        case _ if _is_sequence(answer):
+            calls = [call for call in answer if isinstance(call, ToolCall)]
+            return (
+                Message(role="assistant", tool_calls=calls)
+                if calls and len(calls) == len(answer)
+                else None
+            )
+        case _:
+            return None
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence)

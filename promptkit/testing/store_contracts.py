@@ -17,14 +17,15 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from promptkit import Message, ToolCall, Transcript
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.messages import Message, ToolCall
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
+    ArchivingStore,
     Checkpoint,
     CustomEntry,
     Edit,
@@ -32,19 +33,19 @@ from promptkit.transcript.log.entries import (
     Label,
     MessageEntry,
     Observation,
+    PagedStore,
     Reset,
+    SearchableStore,
     Setting,
+    build_view,
+    extract_words,
 )
-from promptkit.transcript.log.search import extract_words, list_lines
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.log.view import build_view
-from promptkit.transcript.stores.store import ArchivingStore, PagedStore, SearchableStore
+from promptkit.transcript.log.search import list_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.transcript.log.entries import EntryPayload
-    from promptkit.transcript.stores.store import TranscriptStore
+    from promptkit.transcript import EntryPayload, TranscriptStore
 
 THREADS, APPENDS = 3, 6
 """Writers at the same time, and what each appends."""
@@ -216,27 +217,16 @@ class StoreContract:
 
         Nothing is lost, nothing is there twice, and no branch is made.
         """
-        failures: list[BaseException] = []
 
-        def write(name: str) -> None:
-            try:
-                transcript = Transcript(open_store())
-                for number in range(APPENDS):
-                    transcript.append_messages(
-                        Message(role="user", name=name, content=(str(number),))
-                    )
-            except BaseException as error:  # noqa: BLE001  # raised again in the test's own thread
-                failures.append(error)
+        def write(number: int) -> None:
+            transcript = Transcript(open_store())
+            for at in range(APPENDS):
+                transcript.append_messages(
+                    Message(role="user", name=f"w{number}", content=(str(at),))
+                )
 
-        threads = [
-            threading.Thread(target=write, args=(f"w{number}",)) for number in range(THREADS)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
+        with ThreadPoolExecutor(THREADS) as pool:
+            list(pool.map(write, range(THREADS)))
         messages = _check_line(open_store())
         for number in range(THREADS):
             assert [message.text for message in messages if message.name == f"w{number}"] == [

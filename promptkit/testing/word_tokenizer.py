@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import ImagePart, OpaquePart
-from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
+from promptkit import ImagePart, OpaquePart
+from promptkit.tokens import Count, Tokenizer
+from promptkit.tokens.tokenizer import count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import DocumentPart, Role, ToolCall
+    from promptkit import DocumentPart, ToolCall
+    from promptkit.messages import Role
 
 _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")
 

@@ -100,8 +100,6 @@ SMALL = 80
 SMALL_WITH_ONE_IMPORTER = {
     "promptkit.compaction.presets.*": "one file for each agent's way to compact",
     "promptkit.lab.recordings.formats.*": "one file for each format",
-    "promptkit.testing.snapshots.plugin": "pytest loads it by its entry point",
-    "promptkit.cli.chat.protected_paths": "a list of names, which grows by itself",
 }
 """Modules (or patterns of modules) that may be small and have one importer, each with the
 reason."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
+from promptkit.cli.input.params import window_option
+from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -49,11 +49,7 @@ Examples:
     show_default=True,
     help="The model, over OpenAI's API, Anthropic's for Claude, or one like OpenAI's at OPENAI_BASE_URL.",
 )
-@click.option(
-    "--window",
-    type=SIZE,
-    help="The context window in tokens, input and output together. By default that of the model.",
-)
+@window_option
 @click.option(
     "--instructions", metavar="TEXT", help="The system message, instead of the default one."
 )

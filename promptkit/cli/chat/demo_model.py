@@ -9,16 +9,16 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from promptkit import Message, ToolCall, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.messages import Message, ToolCall, Usage
-from promptkit.providers.model import Reply
+from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import ToolDefinition
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit import ToolDefinition
+    from promptkit.tokens import Tokenizer
 
 SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""

@@ -9,30 +9,27 @@ import sys
 import tempfile
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 import click
 
-from promptkit.cli.chat.notices import CompactionNotices
+from promptkit import PromptKitError
 from promptkit.cli.chat.sandbox import Folder
-from promptkit.cli.chat.screen import PROMPT, Screen
+from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
 from promptkit.cli.chat.session import WINDOW, open_session
 from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.run.events import Events
-from promptkit.errors import NoPendingMessageError, PromptKitError
+from promptkit.errors import NoPendingMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.agent.session.session import AgentSession
+    from promptkit import AgentSession, Usage
     from promptkit.cli.chat.session import ChatSession
-    from promptkit.messages import Usage
-
-T = TypeVar("T")
 
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
@@ -164,7 +161,7 @@ class _ChatLoop:
             for entry in messages[-SHOWN_MESSAGES:]:
                 role = entry.message.role if entry.message else ""
                 screen.print_note(f"  {role:<9}  {shorten_entry(entry, screen.console.width - 13)}")
-            if self._chat.inspect(_is_interrupted):
+            if self._chat.call(_is_interrupted):
                 screen.print_note(
                     "The last turn was interrupted: /resume continues it, or send another message.",
                     "yellow",
@@ -248,7 +245,7 @@ class _ChatLoop:
         self._meter(turn.usage[-1])
 
     def _meter(self, usage: Usage | None = None) -> None:
-        tokens, base = self._chat.inspect(
+        tokens, base = self._chat.call(
             lambda session: (session.compaction.usage().tokens, session.compaction.budget.base)
         )
         cached = (

@@ -10,15 +10,13 @@ import os
 import posixpath
 import secrets
 import stat
-from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import attrs
 
-from promptkit.cli.chat.protected_paths import explain_protection
-
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
 MAX_READ_BYTES = 64_000_000
@@ -59,6 +57,11 @@ class RefusedError(ValueError):
     """
 
 
+def refuse(why: str) -> NoReturn:
+    """Refuse a tool call."""
+    raise RefusedError(why)
+
+
 @attrs.frozen
 class FolderEntry:
     """An entry of a folder. `kind` is `file`, `folder`, `link` or `other`; `size` is in bytes."""
@@ -94,8 +97,7 @@ class Folder:
         Raises RefusedError for a path outside the folder.
         """
         if "\0" in path:
-            why = "a path must not contain NUL characters."
-            raise RefusedError(why)
+            refuse("a path must not contain NUL characters.")
         named = posixpath.normpath(path.strip() or ".")
         root = self.root.as_posix()
         if named == root:
@@ -103,11 +105,11 @@ class Folder:
         if named.startswith("/"):
             prefix = root.rstrip("/") + "/"
             if not named.startswith(prefix):
-                raise RefusedError(_outside(path))
+                refuse(_outside(path))
             named = named[len(prefix) :]
         steps = [] if named == "." else named.split("/")
         if ".." in steps:
-            raise RefusedError(_outside(path))
+            refuse(_outside(path))
         return steps
 
     def list_entries(self, path: str) -> list[FolderEntry]:
@@ -160,45 +162,45 @@ class Folder:
         else:
             steps = self.split_path(path)
             if not steps:
-                raise RefusedError(_not_a_file(path))
+                refuse(_not_a_file(path))
             with self._folder(steps[:-1], path) as folder:
                 descriptor = self._open(steps[-1], folder, path)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise RefusedError(_not_a_file(path))
+            refuse(_not_a_file(path))
         with os.fdopen(descriptor, "rb") as file:
             if status.st_size > MAX_READ_BYTES:
-                why = f"{path} is too large: it has {status.st_size:,} bytes, and at most {MAX_READ_BYTES:,} are read."
-                raise RefusedError(why)
+                refuse(
+                    f"{path} is too large: it has {status.st_size:,} bytes, and at most {MAX_READ_BYTES:,} are read."
+                )
             if b"\0" in file.read(SNIFFED):
-                why = f"{path} is not a text file: it contains NUL bytes."
-                raise RefusedError(why)
+                refuse(f"{path} is not a text file: it contains NUL bytes.")
             file.seek(0)
             yield file
 
-    def write(self, path: str, text: str, *, new: bool = False) -> None:
-        """Write a file atomically. With `new`, the file must not exist yet. Raises RefusedError."""
+    def write(self, path: str, text: str) -> None:
+        """Write a file atomically. Raises RefusedError."""
         data = text.encode(errors="replace")
         if len(data) > MAX_WRITTEN_BYTES:
-            why = f"the text is too large: it has {len(data):,} bytes, and at most {MAX_WRITTEN_BYTES:,} are written."
-            raise RefusedError(why)
+            refuse(
+                f"the text is too large: it has {len(data):,} bytes, and at most {MAX_WRITTEN_BYTES:,} are written."
+            )
         steps = self.split_path(path)
         protected = explain_protection(steps, [self.split_path(each) for each in self.allowed])
         if protected is not None:
-            why = f"{path} must not be written: it is or is in {protected}, which runs by itself. Tell the user what you wanted to change."
-            raise RefusedError(why)
+            refuse(
+                f"{path} must not be written: it is or is in {protected}, which runs by itself. Tell the user what you wanted to change."
+            )
         try:
             if not steps or self._is_transcript_or_lock(steps):
-                why = f"{path} must not be written."
-                raise RefusedError(why)
+                refuse(f"{path} must not be written.")
             with self._folder(steps[:-1], path) as folder:
                 mode = None
                 with suppress(FileNotFoundError):
                     status = os.stat(steps[-1], dir_fd=folder, follow_symlinks=False)
-                    if new or not stat.S_ISREG(status.st_mode):
-                        why = f"{path} already exists." if new else _not_a_file(path)
-                        raise RefusedError(why)
+                    if not stat.S_ISREG(status.st_mode):
+                        refuse(_not_a_file(path))
                     mode = stat.S_IMODE(status.st_mode)
                 _replace(folder, steps[-1], data, mode)
         except OSError as error:
@@ -241,22 +243,16 @@ class Folder:
             if current >= 0:
                 os.close(current)
             raise RefusedError(_explain_error(path, error)) from error
-        with closing(_Open(current)):
+        try:
             yield current
+        finally:
+            os.close(current)
 
     def _open(self, name: str, folder: int | None, path: str) -> int:
         try:
             return os.open(name, _FILE, dir_fd=folder)
         except OSError as error:
             raise RefusedError(_explain_error(path, error)) from error
-
-
-@attrs.frozen
-class _Open:
-    descriptor: int
-
-    def close(self) -> None:
-        os.close(self.descriptor)
 
 
 def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
@@ -299,3 +295,60 @@ def _explain_error(path: str, error: OSError) -> str:
     if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}:
         return f"{path} leads through a file or a link. Links are not followed."
     return f"{path}: {error.strerror}."
+
+
+# Paths that a model may not write, because a program runs what stands in them without being asked.
+_FOLDERS = {
+    "a version control folder": (".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "cvs"),
+    "a folder of hooks": (".husky", ".githooks", ".lefthook"),
+    "an editor's or an agent's folder": (
+        ".vscode", ".idea", ".fleet", ".zed", ".vs", ".vim", ".nvim", ".emacs.d", ".devcontainer",
+        ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi",
+    ),
+    "a folder of settings": (".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".direnv", "autostart"),
+}  # fmt: skip
+_FILES = {
+    "a file that version control reads": (".gitmodules", ".gitconfig", ".hgrc", ".pre-commit-config.yaml", "lefthook.yml"),
+    "a start-up file of a shell": (
+        ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".logout", ".cshrc", ".tcshrc",
+        ".kshrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".envrc", ".xinitrc", ".xprofile", ".xsession",
+        ".xsessionrc", ".tmux.conf", ".screenrc", ".mise.toml",
+    ),
+    "a start-up file of an editor": (
+        ".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".lvimrc", ".emacs", ".dir-locals.el", ".nanorc", ".sublime-project",
+    ),
+    "a start-up file of a program": (
+        ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".netrc", ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".irbrc", ".pryrc", ".mcp.json",
+        "sitecustomize.py", "usercustomize.py",
+    ),
+}  # fmt: skip
+_FOLDER_KINDS = {name: kind for kind, names in _FOLDERS.items() for name in names}
+_FILE_KINDS = {name: kind for kind, names in _FILES.items() for name in names}
+
+
+def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = ()) -> str | None:
+    """Return what a protected path is, such as `a version control folder`; None for a path that may be written.
+
+    Names are compared as file systems that ignore case do, and Windows, which ignores dots and
+    spaces at the end and knows short names.
+
+    Args:
+        steps: The names that lead from the folder to the file.
+        allowed: Paths that the user named, as names likewise. They may be written, and all below
+            them.
+    """
+    if any(list(steps[: len(each)]) == list(each) for each in allowed):
+        return None
+    plain = [_normalize(step) for step in steps]
+    for name in plain:
+        if kind := _FOLDER_KINDS.get(name):
+            return kind
+    name = plain[-1] if plain else ""
+    return "a start-up file of a program" if name.endswith(".pth") else _FILE_KINDS.get(name)
+
+
+def _normalize(name: str) -> str:
+    # HFS+ ignores some invisible characters
+    visible = "".join(each for each in name.casefold() if each.isprintable())
+    plain = visible.split(":")[0].rstrip(". ")  # a stream of NTFS
+    return ".git" if plain.startswith("git~") else plain

@@ -1,7 +1,8 @@
-"""The output of `promptkit chat`: the model's text as it is streamed, and notes between its lines."""
+"""The output of `promptkit chat`: the model's text as it is streamed, and notes between its lines, such as what happens to the context window."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import sys
@@ -12,12 +13,26 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.output.terminal import count_nouns, escape_control_chars
+from promptkit.compaction.run.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    DecisionMade,
+    SummaryDiscarded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from promptkit.compaction import Event
+    from promptkit.compaction.run.background import Background
+
 PROMPT = "> "
+
+STARTED, NEEDED = 0.65, 0.9
+"""Shares of the context window at about which a summary is started, and is needed."""
 
 BAR = 20
 """Columns of the bar that shows how full the context window is."""
@@ -101,7 +116,7 @@ class Screen:
         full, empty = "█░" if self.console.encoding.startswith("utf") else "#."
         share = tokens / base
         filled = min(BAR, round(BAR * share))
-        style = "green" if share < 0.65 else "yellow" if share < 0.9 else "red"  # noqa: PLR2004  # about where a summary is started, and where it is needed
+        style = "green" if share < STARTED else "yellow" if share < NEEDED else "red"
         line = Text.assemble(
             ("context ", "bright_black"),
             (full * filled, style),
@@ -162,3 +177,79 @@ def _line_begun() -> bool:
     """Return True if the user has started a line, which a note above the prompt would split."""
     readline = sys.modules.get("readline")
     return readline is None or bool(readline.get_line_buffer())
+
+
+NOTICE_STYLE = "magenta"
+
+TRIGGERS = {
+    "background": "in the background",
+    "manual": "as you asked",
+    "foreground": "now, because the request does not fit",
+}
+
+
+class CompactionNotices:
+    """An event subscriber that prints a line for each step of a compaction.
+
+    Call `watch_background` with the session's background before the first turn, so that a summary
+    is announced when it is ready.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._background: Background | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ready = True
+
+    def watch_background(self, background: Background) -> None:
+        """Set the background whose summaries are announced when they are ready."""
+        self._background = background
+
+    def announce_ready(self) -> None:
+        """Announce a background summary that is ready, once."""
+        if not self._ready and self._background is not None and self._background.state == "ready":
+            self._ready = True
+            self._note("the summary is ready and will be used in the next request")
+
+    def __call__(self, event: Event) -> None:
+        """Print an event."""
+        match event:
+            case CompactionStarted(trigger=trigger, messages=messages):
+                self._note(
+                    f"summarizing {count_nouns(messages, 'message')}, {TRIGGERS.get(trigger, f'now ({trigger})')}"
+                )
+                if trigger == "background":
+                    self._wait_for_it()
+            case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
+                self._ready = True
+                self._note(
+                    f"summary applied ({mode}): {before:,} → {after:,} tokens; /undo reverts it"
+                )
+            case CompactionFailed(trigger="manual"):
+                pass  # the command reports the error
+            case CompactionFailed(detail=detail):
+                self._note(f"no summary was made: {detail.removeprefix('no summary: ')}")
+            case CompactionCancelled():
+                self._note("the summary was cancelled")
+            case SummaryDiscarded(reason=reason):
+                self._note(f"the summary was discarded: {reason}")
+            case DecisionMade(decision="RenderPruned", reason=reason):
+                self._note(
+                    f"the oldest messages were removed from this request (/receipt lists them): {reason}"
+                )
+            case _:
+                pass
+
+    def _wait_for_it(self) -> None:
+        self._ready = False
+        task = asyncio.get_running_loop().create_task(self._tell_later())
+        self._tasks.add(task)  # the event loop keeps only weak references to tasks
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell_later(self) -> None:
+        if self._background is not None:
+            await self._background.wait()
+            self.announce_ready()
+
+    def _note(self, text: str) -> None:
+        self._screen.print_note(f"  ~ {text}", NOTICE_STYLE)

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.session.session import AgentSession
-from promptkit.agent.sync import SyncSession
+from promptkit import AgentSession, ContextBudget, JsonlStore, SyncSession, Transcript
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
 from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.compaction import ExtractiveSummarizer
+from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.session.turns import TurnResult
+    from promptkit import TurnResult
     from promptkit.cli.chat.sandbox import Folder
-    from promptkit.compaction.run.events import Events
-    from promptkit.providers.model import Model
-
-T = TypeVar("T")
+    from promptkit.compaction import Events
 
 WINDOW = 6_000
 """The context window of the scripted model in tokens: small, so that a summary is made soon."""
@@ -95,7 +88,9 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         tools=[tool.definition for tool in tools],
         window=window,
     )
-    chosen, close = _model(model)
+    chosen, close = (
+        (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
+    )
     session = AgentSession(
         model=chosen,
         transcript=transcript,
@@ -110,13 +105,8 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     return ChatSession(session, close)
 
 
-def _model(name: str | None) -> tuple[Model, Callable[[], Coroutine[object, object, None]] | None]:
-    """Return the model, and the function that closes its connections."""
-    return (ScriptedChatModel(tokenizer_for(None)), None) if name is None else open_model(name)
-
-
 class ChatSession(SyncSession):
-    """A session with turns that Ctrl-C can stop, and whose state can be inspected between turns."""
+    """A session with turns that Ctrl-C can stop, and the connections of its model."""
 
     def __init__(
         self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
@@ -132,10 +122,6 @@ class ChatSession(SyncSession):
         return (
             self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
         )
-
-    def inspect(self, work: Callable[[AgentSession], T]) -> T:
-        """Call a function with the session, in the session's thread, and return the result."""
-        return self.call(work)
 
     def wait_for_summary(self) -> None:
         """Wait until the background summary is ready or has failed."""

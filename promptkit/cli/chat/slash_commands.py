@@ -6,26 +6,25 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from promptkit.cli.chat.context_bar import draw_context
-from promptkit.cli.output.terminal import clip, escape_control_chars
+import attrs
+from rich.text import Text
+
+from promptkit import JsonlStore
+from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import Checkpoint, Edit
-from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.transcript import Checkpoint, Edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rich.text import Text
-
-    from promptkit.agent.session.session import AgentSession
-    from promptkit.agent.window.usage import ContextUsage
+    from promptkit import AgentSession, Message
+    from promptkit.agent import ContextUsage
     from promptkit.cli.chat.screen import Screen
     from promptkit.cli.chat.session import ChatSession
-    from promptkit.messages import Message
-    from promptkit.rendering.prune.removals import Removal
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.rendering import Removal
+    from promptkit.transcript import Entry
 
 MAX_ROWS = 8
 """Rows of a list of messages or removals that are printed."""
@@ -70,9 +69,7 @@ class SlashCommands:
                 self._show_context()
             case "receipt":
                 self._lines(
-                    self._talk.inspect(
-                        lambda session: _receipt(session, self._screen.console.width)
-                    )
+                    self._talk.call(lambda session: _receipt(session, self._screen.console.width))
                 )
             case "compact":
                 self._compact(rest)
@@ -96,7 +93,7 @@ class SlashCommands:
         )
         self._lines(draw_context(usage, width=console.width, colours=colours))
         self._screen.print_line("")
-        self._lines(self._wrapped(self._talk.inspect(lambda session: _context(session, usage))))
+        self._lines(self._wrapped(self._talk.call(lambda session: _context(session, usage))))
 
     def _lines(self, lines: Sequence[str | Text]) -> None:
         for line in lines:
@@ -121,7 +118,7 @@ class SlashCommands:
         self._screen.print_line(
             "there is no summary to revert."
             if undone is None
-            else f"Summary reverted: {self._talk.inspect(format_usage)}"
+            else f"Summary reverted: {self._talk.call(format_usage)}"
         )
 
     def _rewind(self, count: str) -> None:
@@ -137,7 +134,7 @@ class SlashCommands:
                 "/rewind needs a number of your messages, such as /rewind 2.", "red"
             )
             return
-        path = self._talk.inspect(lambda session: session.transcript.path())
+        path = self._talk.call(lambda session: session.transcript.path())
         asked = [
             entry for entry in path if entry.message is not None and entry.message.role == "user"
         ]
@@ -147,7 +144,7 @@ class SlashCommands:
             )
             return
         first = asked[-wanted]
-        parent = self._talk.inspect(lambda session: session.transcript.parent(first.id))
+        parent = self._talk.call(lambda session: session.transcript.parent(first.id))
         self._talk.rewind(None if parent is None else parent.id)
         self._screen.print_line(
             f"back to before: {shorten_entry(first, self._screen.console.width - 17)}"
@@ -169,7 +166,7 @@ class SlashCommands:
                 "red",
             )
             return
-        copied = self._talk.inspect(lambda session: len(session.transcript.fork(JsonlStore(path))))
+        copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
         self._screen.print_line(
             f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
         )
@@ -214,7 +211,7 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
         ),
         (
             "contents",
-            f"{_pluralize(asked, 'user message')}, {_pluralize(answers, 'assistant message')}, {_pluralize(results, 'tool result')}{summary}",
+            f"{count_nouns(asked, 'user message')}, {count_nouns(answers, 'assistant message')}, {count_nouns(results, 'tool result')}{summary}",
         ),
         ("summary", _summary(session, usage.threshold)),
         (
@@ -222,10 +219,6 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
             f"{len(session.transcript):,} entries in {session.transcript.store.address}",
         ),
     ]
-
-
-def _pluralize(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _summary(session: AgentSession, threshold: int | None) -> str:
@@ -253,7 +246,7 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
         ]
         if before:
             lines.append(
-                f"removed or shortened before rendering, in this order: {_pluralize(len(before), 'message')}, {sum(sizes):,} tokens"
+                f"removed or shortened before rendering, in this order: {count_nouns(len(before), 'message')}, {sum(sizes):,} tokens"
             )
             lines += _limit_rows(
                 [
@@ -263,7 +256,7 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
             )
         if gone:
             lines.append(
-                f"removed, in this order: {_pluralize(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens"
+                f"removed, in this order: {count_nouns(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens"
             )
             lines += _limit_rows([_removal_row(each, width) for each in gone])
     path = session.transcript.path()
@@ -309,3 +302,122 @@ def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> st
     before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
     writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
     return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (reverted)' if undone else ''}"
+
+
+MIN_WIDTH, MAX_WIDTH = 20, 72
+"""Columns of the bar, on narrow and on wide terminals."""
+
+MUTED = "bright_black"
+
+
+@attrs.frozen
+class _Part:
+    """A part of the window."""
+
+    name: str
+    tokens: int
+    letter: str
+    """Fills the bar where there are no colours."""
+    style: str
+    block: str = "█"
+
+
+def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text]:
+    """Draw a bar with a cell for each share of the window, a mark where the preset compacts next, and a legend.
+
+    Args:
+        usage: What fills the window.
+        width: Columns of the terminal.
+        colours: Draw coloured blocks. Otherwise each part has a letter.
+
+    Returns:
+        The lines, with the sizes in tokens.
+    """
+    parts = _list_parts(usage)
+    whole = sum(part.tokens for part in parts)
+    cells = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
+    filled = zip(parts, split_cells([part.tokens for part in parts], cells), strict=True)
+    lines = [
+        Text("tokens of the next request:"),
+        Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled)),
+    ]
+    if usage.threshold is not None and usage.threshold <= whole:
+        at = min(cells - 1, usage.threshold * cells // whole)
+        lines += _draw_mark(
+            f"compacts at {usage.threshold:,}", at, cells, mark="▲" if colours else "^"
+        )
+    names, digits = (
+        max(len(part.name) for part in parts),
+        max(len(f"{part.tokens:,}") for part in parts),
+    )
+    lines += [
+        Text.assemble(
+            _draw_cells(part, 1, colours=colours),
+            f" {part.name:<{names}}  {part.tokens:>{digits},}  ",
+            (f"{part.tokens / whole:>6.1%}" if whole else "", MUTED),
+        )
+        for part in parts
+    ]
+    return lines
+
+
+def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
+    """Split the cells of a bar in proportion to tokens.
+
+    A part with tokens has at least one cell, as far as there are cells.
+
+    The cells that rounding leaves go to the parts with the largest remainders, and those of small
+    parts come from the largest part.
+    """
+    whole = sum(tokens)
+    if not whole:
+        return [0] * len(tokens)
+    counts = [each * cells // whole for each in tokens]
+    remainders = sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))
+    for at in remainders[: cells - sum(counts)]:
+        counts[at] += 1
+    for at, each in enumerate(tokens):
+        largest = max(range(len(tokens)), key=counts.__getitem__)
+        if each and not counts[at] and counts[largest] > 1:
+            counts[at], counts[largest] = 1, counts[largest] - 1
+    return counts
+
+
+def _list_parts(usage: ContextUsage) -> list[_Part]:
+    """Return the parts of the window. Where it is unknown, only those of the request."""
+    sizes = usage.parts
+    parts = [
+        _Part("instructions", sizes.system, "i", "cyan"),
+        _Part("tools", sizes.tools, "t", "blue"),
+        _Part("summary", sizes.summary, "s", "magenta"),
+        _Part("messages", sizes.messages, "m", "green"),
+        _Part("tool results", sizes.results, "r", "yellow"),
+    ]
+    if usage.limit is not None:
+        parts.append(_Part("free", max(0, usage.limit - sizes.total), ".", MUTED, "░"))
+        if usage.window is not None and usage.window > usage.limit:
+            parts.append(
+                _Part(
+                    "kept for the reply",
+                    usage.window - max(usage.limit, min(sizes.total, usage.window)),
+                    "-",
+                    MUTED,
+                    "▒",
+                )
+            )
+    return parts
+
+
+def _draw_cells(part: _Part, count: int, *, colours: bool) -> tuple[str, str]:
+    return (part.block * count, part.style) if colours else (part.letter * count, "")
+
+
+def _draw_mark(words: str, cell: int, cells: int, *, mark: str) -> list[Text]:
+    """Draw a mark below a cell of the bar, with words where they have room: before it, behind it, or in a line of their own."""
+    if cell > len(words):
+        lines = [f"{words:>{cell - 1}} {mark}"]
+    elif cell + 2 + len(words) <= cells:
+        lines = [f"{' ' * cell}{mark} {words}"]
+    else:
+        lines = [f"{' ' * cell}{mark}", words]
+    return [Text(line, style=MUTED) for line in lines]

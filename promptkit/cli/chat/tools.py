@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.cli.chat.sandbox import MAX_READ_BYTES, RefusedError
-from promptkit.messages import ToolDefinition
-from promptkit.tools import Tool
+from promptkit import Tool, ToolDefinition
+from promptkit.cli.chat.sandbox import MAX_READ_BYTES, RefusedError, refuse
+from promptkit.cli.output.terminal import count_nouns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +119,7 @@ def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
     ]
     if len(entries) > MAX_NAMES:
         lines.append(f"({len(entries) - MAX_NAMES:,} more)")
-    return path, _pluralize(len(entries), "name"), "\n".join(lines) or "(empty)"
+    return path, count_nouns(len(entries), "name"), "\n".join(lines) or "(empty)"
 
 
 def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
@@ -129,8 +129,7 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
         _number(arguments, "end", None),
     )
     if start is None or start < 1 or (end is not None and end < start):
-        why = "start must be at least 1, and end at least start."
-        raise RefusedError(why)
+        refuse("start must be at least 1, and end at least start.")
     shown: list[str] = []
     left, last, number, rest = most, 0, 0, 0
     with folder.open_text(path) as file:
@@ -146,13 +145,12 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
             left -= len(text) + 1
             last = number
     if not shown and number:
-        why = f"{path} has only {_pluralize(number, 'line')}."
-        raise RefusedError(why)
+        refuse(f"{path} has only {count_nouns(number, 'line')}.")
     notes = [f"line {last} has {rest:,} more characters: search finds text in it"] if rest else []
     if last < min(number, end or number):
         notes.append(f"lines {start} to {last} of {number:,}; read on with start={last + 1}")
     note = f"\n({'; '.join(notes)})" if notes else ""
-    outcome = _pluralize(len(shown), "line") + (f" of {number:,}" if len(shown) < number else "")
+    outcome = count_nouns(len(shown), "line") + (f" of {number:,}" if len(shown) < number else "")
     return path, outcome, "\n".join(shown) + note or "(empty)"
 
 
@@ -160,8 +158,7 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
     text, path = _text(arguments, "text"), _text(arguments, "path", ".")
     wanted = text.casefold()
     if not wanted:
-        why = "text must not be empty."
-        raise RefusedError(why)
+        refuse("text must not be empty.")
     found: list[str] = []
     stopped = ""
     for count, name in enumerate(folder.walk_files(path)):
@@ -195,7 +192,7 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
     what = f"{text!r}" if path == "." else f"{text!r} {path}"
     return (
         what,
-        _pluralize(len(found), "match", "matches"),
+        count_nouns(len(found), "match", "matches"),
         ("\n".join(found)[:most] or "No match.") + stopped,
     )
 
@@ -203,7 +200,7 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
 def _write(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
     path, content = _text(arguments, "path"), _text(arguments, "content")
     folder.write(path, content)
-    lines = _pluralize(len(content.splitlines()), "line")
+    lines = count_nouns(len(content.splitlines()), "line")
     return path, f"{lines} written", f"{path} was written: {lines}."
 
 
@@ -217,8 +214,7 @@ def _edit(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
             raise RefusedError(why) from error
     times = text.count(old) if old else 0
     if times != 1:
-        why = f"old occurs {times:,} times in {path}; it must occur exactly once."
-        raise RefusedError(why)
+        refuse(f"old occurs {times:,} times in {path}; it must occur exactly once.")
     folder.write(path, text.replace(old, new))
     return path, "edited", f"{path} was edited."
 
@@ -226,8 +222,7 @@ def _edit(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
 def _text(arguments: Mapping[str, object], name: str, default: str | None = None) -> str:
     value = arguments.get(name, default)
     if not isinstance(value, str):
-        why = f"{name} must be a string."
-        raise RefusedError(why)
+        refuse(f"{name} must be a string.")
     return value
 
 
@@ -236,8 +231,7 @@ def _number(arguments: Mapping[str, object], name: str, default: int | None) -> 
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
-        why = f"{name} must be a whole number."
-        raise RefusedError(why)
+        refuse(f"{name} must be a whole number.")
     return value
 
 
@@ -247,7 +241,3 @@ def _subject(arguments: Mapping[str, object]) -> str:
 
 def _size(size: int, kind: str) -> str:
     return f"{size:,} bytes" if kind == "file" else f"({kind})"
-
-
-def _pluralize(number: int, noun: str, nouns: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"

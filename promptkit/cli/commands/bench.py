@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import show_spinner
+from promptkit.cli.input.params import SHARE, SHARE_OR_OFF, props_option
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import show_spinner, usage_error
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -30,7 +30,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         """Return the budgets in tokens. Fails with the message of InvalidBudgetsError."""
-        from promptkit.bench.budget_ranges import InvalidBudgetsError, parse_budgets
+        from promptkit.bench import InvalidBudgetsError, parse_budgets
 
         try:
             return parse_budgets(str(value))
@@ -40,12 +40,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
 @click.argument("target", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
-@click.option(
-    "--props",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="The component's props as a JSON object; - reads stdin.",
-)
+@props_option
 @click.option(
     "--budgets",
     type=Budgets(),
@@ -128,9 +123,8 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
     it to that file with --json.
     """
-    from promptkit.bench.baseline import check_comparable, compare, format_comparison
-    from promptkit.bench.results import read_run, run_to_json
-    from promptkit.bench.sweep import measure
+    from promptkit.bench import compare, format_comparison, measure, read_run, run_to_json
+    from promptkit.bench.baseline import check_comparable
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
 
@@ -153,12 +147,12 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
 
         print_run(run)
     if json_file and not piped:
-        _write(json_file, text.encode())
+        write_file(json_file, text.encode(), mode=0o666)
     if plot:
-        from promptkit.bench.plot import draw_run
+        from promptkit.bench import draw_run
 
         with show_spinner(f"Drawing {plot}"):
-            _write(plot, draw_run(run, plot.suffix))
+            write_file(plot, draw_run(run, plot.suffix), mode=0o666)
     if earlier and baseline:
         comparison = compare(run, earlier, tolerance=tolerance, time_tolerance=time_tolerance)
         click.echo(
@@ -185,17 +179,4 @@ def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | Non
         check_drawable(plot.suffix)
         if plot.resolve() in [path.resolve() for path in (json_file, baseline) if path]:
             usage_error(f"--plot and --json or --baseline both name {plot}: name two files.")
-    for path in (json_file, plot):
-        if path and str(path) != "-" and not path.resolve().parent.is_dir():
-            usage_error(f"cannot write {path}: there is no folder {path.parent}.")
-        if path and path.is_dir():
-            usage_error(f"cannot write {path}: it is a folder.")
-
-
-def _write(path: Path, content: bytes) -> None:
-    from promptkit.files import write_output
-
-    try:
-        write_output(path, lambda file: file.write(content), mode=0o666)
-    except OSError as error:
-        usage_error(f"cannot write {path}: {error.strerror}.")
+    check_place(json_file, plot)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
+from promptkit.cli.input.params import json_option, window_option
+from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -34,17 +34,13 @@ NO_KEY = "{key} is not set: the summary is extracted from the transcript, withou
 @click.option(
     "--extractive", is_flag=True, help="Use no model: extract the summary from the transcript."
 )
-@click.option(
-    "--window",
-    type=SIZE,
-    help="The context window in tokens, input and output together. By default that of the model.",
-)
+@window_option
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Show what would be dropped, and the summary. The file is not changed.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@json_option
 def compact(  # noqa: PLR0913  # one argument for each option of the command
     *,
     file: Path,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import click
 
+from promptkit import ContextBudget, JsonlStore, Transcript
 from promptkit.cli.input.model import open_model
-from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import (
     clip,
     echo_wrapped,
@@ -17,37 +17,33 @@ from promptkit.cli.output.terminal import (
     print_json,
     read_width,
     show_spinner,
+    usage_error,
 )
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
-from promptkit.compaction.planning.selection import select
-from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.replacement import Replacement
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.model_summarizers import (
+from promptkit.compaction import (
     ChunkedSummarizer,
+    Compactor,
+    ExtractiveSummarizer,
+    FallbackSummarizer,
     FullSummarizer,
+    Replacement,
     SimpleSummarizer,
 )
+from promptkit.compaction.planning.selection import select
 from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.log.view import build_summary_message, build_view
-from promptkit.transcript.stores.jsonl.records import entry_to_json
-from promptkit.transcript.stores.jsonl.store import JsonlStore
+from promptkit.tokens import tokenizer_for
+from promptkit.transcript import build_summary_message, build_view, entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from promptkit.compaction.planning.plan import Plan
+    from promptkit import Message
+    from promptkit.compaction import Plan, Summarizer
     from promptkit.compaction.run.compactor import DraftSummary
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Message
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Entry
 
 DEFAULT_WINDOW = 128_000
 """Context window in tokens, if none is given and that of the model is unknown."""
@@ -196,14 +192,11 @@ class _SummaryWriter:
         model, self._close = open_model(options.model)
         window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
         simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
-        if dropped_tokens + self.max_tokens + MARGIN <= window:
-            self.summarizer = FallbackSummarizer(
-                (FullSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
-            )
-        else:
-            self.summarizer = FallbackSummarizer(
-                (ChunkedSummarizer(model=model, window=window, tokenizer=tokenizer), simple)
-            )
+        fits = dropped_tokens + self.max_tokens + MARGIN <= window
+        first = (FullSummarizer if fits else ChunkedSummarizer)(
+            model=model, window=window, tokenizer=tokenizer
+        )
+        self.summarizer = FallbackSummarizer((first, simple))
 
     async def __aenter__(self) -> Self:
         return self

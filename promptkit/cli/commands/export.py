@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import ADDRESS
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, show_json, show_spinner
+from promptkit.cli.input.params import force_option, leaf_option, read_address, redact_option
+from promptkit.cli.output.files import check_new, write_json
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit import Message, Transcript
+    from promptkit.transcript import Entry
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -30,32 +28,24 @@ Examples:
 
 
 @click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
-@click.argument("file", type=ADDRESS, metavar="FILE")
+@click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",
     type=click.Choice(["openai", "anthropic", "promptkit"]),
     required=True,
     help="The format to write.",
 )
-@click.option(
-    "--leaf",
-    metavar="ID|LABEL",
-    help="The entry that the conversation ends with. By default the last entry written.",
-)
+@leaf_option
 @click.option(
     "--full",
     is_flag=True,
     help="Write all messages, as if nothing had been compacted; with --to promptkit, all branches.",
 )
+@redact_option
 @click.option(
-    "--redact",
-    is_flag=True,
-    help="Remove secrets of common shapes, such as API keys and access tokens.",
+    "-o", "--output", type=read_address, metavar="OUT", help="Write to a file instead of stdout."
 )
-@click.option(
-    "-o", "--output", type=ADDRESS, metavar="OUT", help="Write to a file instead of stdout."
-)
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@force_option
 def export(  # noqa: PLR0913  # one argument for each option of the command
     *,
     file: Path | str,
@@ -71,25 +61,25 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that
     `promptkit import` reads.
     """
-    from promptkit.transcript.log.redaction import redact_secrets
+    from promptkit.transcript import redact_secrets
 
     if isinstance(output, str):
         usage_error(
             "export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage."
         )
-    check_output(output, force=force)
+    check_new(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)
     chunks = _encode(transcript, path, to=to, full=full, redact=redact_secrets if redact else None)
-    write_output(output, chunks)
+    write_json(output, chunks)
 
 
 def read_transcript(file: Path | str) -> Transcript:
     """Read a transcript or a recording, or end the program with a sentence."""
-    from promptkit.lab.recordings.importing import read_recording
-    from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.stores.store import InMemoryStore
+    from promptkit import Transcript
+    from promptkit.lab.recordings import read_recording
+    from promptkit.transcript import InMemoryStore
 
     entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
     if not entries:
@@ -125,7 +115,7 @@ def _encode(
     full: bool,
     redact: Callable[[str], str] | None,
 ) -> Iterable[bytes]:
-    from promptkit.lab.recordings.exporting import encode_transcript, messages_from_entries
+    from promptkit.lab.recordings import encode_transcript, messages_from_entries
 
     if to == "promptkit":
         return encode_transcript(transcript.entries if full else path, redact=redact)
@@ -134,28 +124,8 @@ def _encode(
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
     """Encode messages as JSON in the format `openai` or `anthropic`."""
-    from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
+    from promptkit.lab.recordings import to_anthropic_json, to_openai_json
 
     converted = to_openai_json(messages) if to == "openai" else to_anthropic_json(messages)
     text = json.dumps(converted, ensure_ascii=False, indent=2)
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]
-
-
-def check_output(output: Path | None, *, force: bool) -> None:
-    """End the program with a sentence if a file exists that may not be replaced."""
-    if output is not None and (output.is_file() or output.is_dir()) and not force:
-        usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
-
-
-def write_output(output: Path | None, chunks: Iterable[bytes]) -> None:
-    """Write to a file, or to stdout, or end the program with a sentence."""
-    if output is None:
-        for chunk in chunks:
-            sys.stdout.write(show_json(chunk.decode("utf-8", errors="surrogatepass")))
-        return
-    from promptkit.files import write_output as write_file
-
-    try:
-        write_file(output, lambda out: out.writelines(chunks))
-    except OSError as error:
-        usage_error(f"cannot write {output}: {error.strerror}.")

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from promptkit.cli.commands.export import (
-    check_output,
     encode_messages,
     find_path,
     read_transcript,
-    write_output,
 )
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
-from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner
+from promptkit.cli.input.params import SIZE, force_option, leaf_option, model_option, read_address
+from promptkit.cli.output.files import check_new, write_json
+from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.fitting.fit import Fitted
-    from promptkit.messages import Json, Message
+    from promptkit import Fitted, Message
+    from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -58,15 +57,13 @@ def _describe_unknown(value: Json) -> str:
 
 
 @click.command(short_help="Write the messages of conversations that fit a budget.", epilog=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--budget",
     type=SIZE,
     help="Tokens that the request may have, such as 8k. By default the model's window decides.",
 )
-@click.option(
-    "--model", help="The model whose context window, tokenizer and message framing are used."
-)
+@model_option
 @click.option(
     "--to",
     type=click.Choice(["openai", "anthropic"]),
@@ -84,19 +81,15 @@ def _describe_unknown(value: Json) -> str:
 @click.option(
     "--whole", is_flag=True, help="Shorten no message: keep rounds whole, or remove them."
 )
-@click.option(
-    "--leaf",
-    metavar="ID|LABEL",
-    help="The entry that the conversation ends with. By default the last entry written.",
-)
+@leaf_option
 @click.option(
     "-o",
     "--output",
-    type=ADDRESS,
+    type=read_address,
     metavar="OUT",
     help="Write to a file instead of stdout. With .jsonl or .parquet, a row for each conversation of all files.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@force_option
 @engine_options
 @click.pass_context
 def fit(  # noqa: PLR0913  # one argument for each option of the command
@@ -124,12 +117,14 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
     and what was kept and removed. Exits with 1 if a file could not be read, or a conversation does
     not fit.
     """
+    import promptkit
+
     if budget is None and model is None:
         usage_error(
             "give --budget, such as --budget 8k, or --model, whose window is then the budget."
         )
     if _is_corpus(files, output):
-        from promptkit.lab.corpus.jobs import FitJob
+        from promptkit.lab.corpus import FitJob
 
         if leaf is not None:
             usage_error(
@@ -163,30 +158,19 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         leaf,
         force=force,
         to=to,
-        fit=_make_fit(budget, model, keep, whole=whole),
+        fit=partial(promptkit.fit, budget=budget, model=model, keep=keep, shorten=not whole),
     )
 
 
 def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     """Return whether a row is written for each conversation, and not the messages of one."""
-    from promptkit.lab.corpus.inputs import is_pattern
+    from promptkit.lab.corpus import is_pattern
 
     check_inputs(files)
     rows = output is not None and (
         isinstance(output, str) or output.suffix in (".jsonl", ".parquet")
     )
     return rows or len(files) > 1 or isinstance(files[0], str) or is_pattern(files[0])
-
-
-def _make_fit(
-    budget: int | None, model: str | None, keep: Literal["newest", "oldest"], *, whole: bool
-) -> Callable[[Sequence[Message]], Fitted[Message]]:
-    def run(messages: Sequence[Message]) -> Fitted[Message]:
-        import promptkit
-
-        return promptkit.fit(messages, budget=budget, model=model, keep=keep, shorten=not whole)
-
-    return run
 
 
 def _fit_one(  # noqa: PLR0913  # keywords
@@ -199,12 +183,11 @@ def _fit_one(  # noqa: PLR0913  # keywords
     fit: Callable[[Sequence[Message]], Fitted[Message]],
 ) -> None:
     """Write the messages of one conversation."""
-    from promptkit.lab.recordings.exporting import messages_from_entries
+    from promptkit.lab.recordings import messages_from_entries, open_source
     from promptkit.lab.recordings.importing import detect_format
-    from promptkit.lab.recordings.reading.source import open_source
-    from promptkit.transcript.log.entries import CustomEntry
+    from promptkit.transcript import CustomEntry
 
-    check_output(output, force=force)
+    check_new(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with open_source(file) as source:
             try:
@@ -229,5 +212,5 @@ def _fit_one(  # noqa: PLR0913  # keywords
             escape_control_chars(f"left out {len(unknown):,} of FILE: {unknown[0]}"), err=True
         )
     fitted = fit(messages)
-    write_output(output, encode_messages(fitted.messages, to=to))
+    write_json(output, encode_messages(fitted.messages, to=to))
     click.echo(escape_control_chars(fitted.explain()), err=True)

@@ -5,21 +5,30 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
-from promptkit.cli.input.params import ADDRESS
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, print_json
+from promptkit.cli.corpus_run import (
+    check_inputs,
+    engine_options,
+    report_failures,
+    run_on_files,
+    show_bar,
+)
+from promptkit.cli.input.params import force_option, json_option, read_address
+from promptkit.cli.output.terminal import (
+    echo_wrapped,
+    escape_control_chars,
+    print_json,
+    usage_error,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Sequence
 
-    from promptkit.lab.recordings.importing import ImportResult
+    from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -55,11 +64,11 @@ MAX_KEPT_KINDS = 8
     short_help="Read a recording of another agent, and write it as a transcript.",
     epilog=EXAMPLES,
 )
-@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "-o",
     "--output",
-    type=ADDRESS,
+    type=read_address,
     metavar="OUT",
     help="Where to write the transcript: a file, or a URL such as sqlite:///talks.db#42. Of several files: a folder, or a URL without #. By "
     "default only the counts are printed.",
@@ -71,11 +80,11 @@ MAX_KEPT_KINDS = 8
     show_default=True,
     help="The format of the file; auto detects it.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@force_option
+@json_option
 @click.option(
     "--rows",
-    type=ADDRESS,
+    type=read_address,
     metavar="ROWS",
     help="Write the counts of each file: a file or URL, .jsonl or .parquet.",
 )
@@ -104,7 +113,7 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
     OpenAI chat messages and Anthropic messages. Lines that cannot be read are kept unchanged,
     counted, and reported with their line numbers.
     """
-    from promptkit.lab.corpus.inputs import is_pattern
+    from promptkit.lab.corpus import is_pattern
 
     if force and output is None and rows is None:
         usage_error("--force needs --output OUT, the file to replace.")
@@ -132,9 +141,9 @@ def _import_one(
 ) -> None:
     import attrs
 
-    from promptkit.lab.recordings.importing import import_recording
+    from promptkit.lab.recordings import import_recording
 
-    with _bar(f"Reading {escape_control_chars(_name(file))}") as progress:
+    with show_bar(f"Reading {escape_control_chars(_name(file))}", of_bytes=True) as progress:
         result = import_recording(
             file, output, format_name=codec, overwrite=force, progress=progress
         )
@@ -158,9 +167,7 @@ def _import_all(  # noqa: PLR0913  # keywords
     state: Path | None,
 ) -> bool:
     """Import several files, print the sum of their counts, and return whether all could be read."""
-    from promptkit.lab.corpus.inputs import find_root
-    from promptkit.lab.corpus.jobs import ImportJob
-    from promptkit.lab.corpus.run import find_state
+    from promptkit.lab.corpus import ImportJob, find_root, find_state
 
     check_inputs(files)
     state = state or find_state(rows or output or "import")
@@ -215,27 +222,6 @@ def _import_all(  # noqa: PLR0913  # keywords
 
 def _name(file: Path | str) -> str:
     return file if isinstance(file, str) else file.name
-
-
-@contextmanager
-def _bar(title: str) -> Generator[Callable[[int, int], None] | None]:
-    """Show a progress bar on stderr if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(escape(title), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def _warn(file: Path | str, result: ImportResult) -> None:

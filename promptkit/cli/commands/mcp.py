@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
+from promptkit.cli.input.params import SIZE, redact_option
+from promptkit.cli.output.terminal import usage_error
 from promptkit.errors import TranscriptError
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
     from promptkit.messages import Json
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript import Entry, Redactor
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -37,11 +36,7 @@ Examples:
 @click.argument(
     "files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True
 )
-@click.option(
-    "--redact",
-    is_flag=True,
-    help="Remove secrets of common shapes, such as API keys and access tokens.",
-)
+@redact_option
 @click.option(
     "--max-tokens",
     type=SIZE,
@@ -56,7 +51,7 @@ def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
     With several files, the tool has an argument that names one of them. The command ends when stdin
     does.
     """
-    from promptkit.transcript.log.redaction import redact_secrets
+    from promptkit.transcript import redact_secrets
 
     if max_tokens < 1:
         usage_error("--max-tokens must be at least 1.")
@@ -94,9 +89,9 @@ class TranscriptFile:
 
         Raises TranscriptError if the file cannot be read.
         """
-        from promptkit.transcript.log.transcript import Transcript
+        from promptkit import Transcript
+        from promptkit.transcript import InMemoryStore
         from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
-        from promptkit.transcript.stores.store import InMemoryStore
 
         try:
             status = self.file.stat()

@@ -1,4 +1,4 @@
-"""`promptkit render`: render a component or a template within a budget."""
+"""`promptkit render` and `promptkit trace`: render a component or a template within a budget, and show it as text, JSON or a page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Literal
 
 import click
 
-from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.terminal import escape_control_chars, print_json, show_spinner
+from promptkit.cli.input.params import budget_option, model_option, props_option
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import (
+    escape_control_chars,
+    print_json,
+    show_spinner,
+    usage_error,
+)
 
 Format = Literal["text", "openai", "responses", "anthropic", "json"]
 
 
 # \b keeps click from joining the lines.
-EXAMPLES = """\b
+RENDER_EXAMPLES = """\b
 Examples:
   promptkit render prompt.py:Review --props props.json --budget 4k
   promptkit render package.prompts:Review --model gpt-5 --format openai
@@ -22,22 +28,11 @@ Examples:
 """
 
 
-@click.command(short_help="Render a component or a template.", epilog=EXAMPLES)
+@click.command(short_help="Render a component or a template.", epilog=RENDER_EXAMPLES)
 @click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
-@click.option(
-    "--props",
-    type=click.Path(path_type=Path),
-    metavar="FILE.json",
-    help="The component's props as a JSON object; - reads stdin.",
-)
-@click.option(
-    "--budget",
-    type=SIZE,
-    help="Tokens that the prompt may have, such as 8k. By default the model's window decides.",
-)
-@click.option(
-    "--model", help="The model whose context window, tokenizer and message framing are used."
-)
+@props_option
+@budget_option
+@model_option
 @click.option(
     "--format",
     "output_format",
@@ -88,3 +83,66 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         print_messages(rendered)
     if explain:
         click.echo(escape_control_chars(rendered.explain()), err=True)
+
+
+TRACE_EXAMPLES = """\b
+Examples:
+  promptkit trace prompt.py:Review --props props.json --budget 4k
+  promptkit trace package.prompts:Review --model gpt-5 -o review.html
+  promptkit trace system.md.j2 --budget 500 -o - > page.html
+"""
+
+
+@click.command(short_help="Write a page that shows what was kept, and why.", epilog=TRACE_EXAMPLES)
+@click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@props_option
+@budget_option
+@model_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("trace.html"),
+    show_default=True,
+    metavar="FILE.html",
+    help="Where to write the page; - writes it to stdout.",
+)
+def trace(
+    *, source: str, props: Path | None, budget: int | None, model: str | None, output: Path
+) -> None:
+    """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
+
+    A slider on the page shows every other budget. The page needs no network and no server. A prompt
+    that does not fit its budget also gives a page, which shows what is required; the exit status is
+    2 then.
+    """
+    import promptkit
+    from promptkit import BudgetExceededError
+    from promptkit.cli.input.props import read_props
+    from promptkit.cli.input.target import load_target
+    from promptkit.tracing import Trace, trace_to_html
+
+    check_place(output)
+    element = load_target(source, read_props(props))
+    with show_spinner(f"Rendering {source}"):
+        try:
+            record, failure = (
+                promptkit.render(element, budget=budget, model=model, trace=True).trace,
+                None,
+            )
+        except BudgetExceededError as error:
+            record, failure = error.trace if isinstance(error.trace, Trace) else None, error
+        if record is None:
+            # a token limit inside the prompt cannot be met, so there is no complete trace
+            raise failure or AssertionError
+        page = trace_to_html(record, title=source)
+    write_file(output, page.encode())
+    if failure:
+        usage_error(
+            f"{failure} {'The page' if str(output) == '-' else output} shows what is required."
+        )
+    if record.state is not None and str(output) != "-":
+        removed = sum(removal.step < record.state for removal in record.removals)
+        click.echo(
+            f"{output}: {record.counts[record.state]:,} of {record.budget:,} tokens, {removed:,} of {len(record.removals):,} removals"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,13 @@ from promptkit.cli.corpus_run import (
     run_on_files,
     show_bar,
 )
-from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars
+from promptkit.cli.input.params import SIZE, force_option, read_address
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
 if TYPE_CHECKING:
-    from promptkit.lab.corpus.run import CorpusSummary
-    from promptkit.lab.replay.results import FailedFile, FileResult
-    from promptkit.lab.replay.runner import ReplayOptions
+    from promptkit.lab.corpus import CorpusSummary
+    from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -48,7 +48,7 @@ MIN_WINDOW = 1_000
 """Smallest context window in tokens."""
 
 
-def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click's signature of a callback
+def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: object) -> None:
     """Print the policies and end the command, before its arguments are looked at."""
     if wanted:
         from promptkit.lab.replay.policies.registry import describe_policies
@@ -67,7 +67,7 @@ def _check_ttl(
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
-@click.argument("files", nargs=-1, required=True, type=ADDRESS, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--policy",
     "policies",
@@ -159,11 +159,11 @@ def _check_ttl(
 @click.option(
     "-o",
     "--output",
-    type=ADDRESS,
+    type=read_address,
     metavar="OUT",
     help="Write a row for each conversation and policy: a file or URL, .jsonl or .parquet. For any number of files.",
 )
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+@force_option
 @engine_options
 @click.pass_context
 def replay(  # noqa: PLR0913  # one argument for each option of the command
@@ -198,12 +198,14 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
-    from promptkit.lab.replay.policies.registry import parse_policy_names
-    from promptkit.lab.replay.prompt_cache import cache_rule_for
-    from promptkit.lab.replay.results import FailedFile
-    from promptkit.lab.replay.runner import ReplayOptions
-    from promptkit.lab.replay.simulate import ReplayRules
-    from promptkit.tokens.prices import read_prices
+    from promptkit.lab.replay import (
+        FailedFile,
+        ReplayOptions,
+        ReplayRules,
+        cache_rule_for,
+        parse_policy_names,
+    )
+    from promptkit.tokens import read_prices
 
     windows = _check_windows(windows, several=give_advice)
     policy_names = parse_policy_names(policies)
@@ -248,9 +250,9 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(failures[0].describe())
     _show(all_results, results, options, each=each, json_file=json_file)
     if plot:
-        from promptkit.lab.replay.plot import draw_timeline
+        from promptkit.lab.replay import draw_timeline
 
-        _write(plot, draw_timeline(results, plot.suffix))
+        write_file(plot, draw_timeline(results, plot.suffix), mode=0o666)
     for failure in failures:
         click.echo(f"promptkit: {escape_control_chars(failure.describe())}", err=True)
     if failures:
@@ -328,20 +330,20 @@ def _write_rows(  # noqa: PLR0913  # keywords
 ) -> CorpusSummary:
     """Write the rows, and print the table of all files together."""
     from promptkit.cli.output.replay_table import print_replay
-    from promptkit.lab.corpus.jobs import ReplayJob
+    from promptkit.lab.corpus import ReplayJob
     from promptkit.lab.replay.runner import sum_results
 
     total: FileResult | None = None
-    count = 0
+    numbers = count(1)
 
     def add(totals: Json) -> None:
-        nonlocal total, count
-        count += 1
+        nonlocal total
+        number = next(numbers)
         result = ReplayJob.read_totals(totals)
         total = sum_results(
             [result] if total is None else [total, result],
             options,
-            file=result.file if count == 1 else f"{count:,} files",
+            file=result.file if number == 1 else f"{number:,} files",
         )
 
     summary = run_on_files(
@@ -366,20 +368,19 @@ def _play(
 ) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
     from promptkit.lab.engines import open_engine
-    from promptkit.lab.replay.runner import replay as play
+    from promptkit.lab.replay import replay as play
 
     if engine == "local":
         workers = min(workers or os.cpu_count() or 1, len(files))
     with show_bar("Replaying") as update, open_engine(engine, workers=workers) as executor:
-        done = 0
-
-        def tell(_file: Path | str) -> None:
-            nonlocal done
-            done += 1
-            update(done, len(files))
-
+        done = count(1)
         update(0, len(files))
-        return play(files, options, executor=executor, on_file_done=tell)
+        return play(
+            files,
+            options,
+            executor=executor,
+            on_file_done=lambda _: update(next(done), len(files)),
+        )
 
 
 def _show(
@@ -390,7 +391,7 @@ def _show(
     each: bool,
     json_file: Path | None,
 ) -> None:
-    from promptkit.lab.replay.results import results_to_json
+    from promptkit.lab.replay import results_to_json
     from promptkit.lab.replay.runner import sum_results
 
     total = sum_results(
@@ -404,7 +405,7 @@ def _show(
 
     print_replay(results, total, options, each=each)
     if json_file:
-        _write(json_file, text.encode())
+        write_file(json_file, text.encode(), mode=0o666)
 
 
 def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path | None) -> None:
@@ -428,16 +429,4 @@ def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path |
             path is plot and json_file and path.resolve() == json_file.resolve()
         ):
             usage_error(f"{path} is also an input or another output: name another file.")
-        if path.is_dir():
-            usage_error(f"cannot write {path}: it is a folder.")
-        if not path.resolve().parent.is_dir():
-            usage_error(f"cannot write {path}: there is no folder {path.parent}.")
-
-
-def _write(path: Path, content: bytes) -> None:
-    from promptkit.files import write_output
-
-    try:
-        write_output(path, lambda file: file.write(content), mode=0o666)
-    except OSError as error:
-        usage_error(f"cannot write {path}: {error.strerror}.")
+        check_place(path)

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import ADDRESS, SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, show_spinner
+from promptkit.cli.input.params import json_option, read_address, window_option
+from promptkit.cli.output.terminal import (
+    clip,
+    escape_control_chars,
+    print_json,
+    show_spinner,
+    usage_error,
+)
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.messages import Message
+    from promptkit import Message
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -31,8 +36,10 @@ Examples:
   promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
 """
 
-FILE = click.argument("file", type=ADDRESS, metavar="FILE")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+MAX_EXCERPT = 200
+"""Columns of the longest line that `grep` prints in full."""
+
+FILE = click.argument("file", type=read_address, metavar="FILE")
 
 
 @click.group(
@@ -66,7 +73,7 @@ def transcript() -> None:
     is_flag=True,
     help="Show all entries with their full text. By default long lists and long texts are shortened.",
 )
-@JSON
+@json_option
 def show(
     *, file: Path | str, leaf: str | None, everything: bool, full: bool, as_json: bool
 ) -> None:
@@ -82,7 +89,7 @@ def show(
 
 @transcript.command(short_help="Check a transcript for errors.")
 @FILE
-@JSON
+@json_option
 @click.pass_context
 def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     """List entries that cannot be read, and references to entries that do not exist.
@@ -92,8 +99,8 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error:
     the next writer removes it.
     """
+    from promptkit.transcript import find_problems
     from promptkit.transcript.stores.addresses import StoreReader, open_reader
-    from promptkit.transcript.stores.jsonl.validate import find_problems
 
     reader = open_reader(_check_exists(file))
     name = escape_control_chars(str(file))
@@ -135,7 +142,7 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     is_flag=True,
     help="Search for the pattern as plain text, not as a regular expression.",
 )
-@JSON
+@json_option
 @click.pass_context
 def grep(  # noqa: PLR0913  # one argument for each option of the command
     ctx: click.Context,
@@ -192,7 +199,7 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
 @transcript.command(short_help="Count entries, messages, tokens and branches.")
 @FILE
 @click.option("--model", help="The model whose tokenizer counts the tokens.")
-@JSON
+@json_option
 def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
 
@@ -203,9 +210,10 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     from promptkit.cli.commands.transcript_stats import (
         collect_recording_stats,
         collect_stats,
+        print_requests,
         print_stats,
+        requests_to_json,
     )
-    from promptkit.cli.output.request_table import print_requests, requests_to_json
 
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
         try:
@@ -243,11 +251,7 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     help="Show the requests of a replay under this policy instead of the recorded ones. Given twice, the page shows both side by side; "
     "`recorded` is one of the names. `promptkit replay --list` prints the others.",
 )
-@click.option(
-    "--window",
-    type=SIZE,
-    help="The context window in tokens, input and output together. By default that of the model.",
-)
+@window_option
 @click.option(
     "--model",
     help="The model whose tokenizer, prices and prompt cache are used. By default that of the recording if it has a price, or gpt-5.",
@@ -282,11 +286,11 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")
-@click.argument("place", type=ADDRESS, metavar="PLACE")
-@JSON
+@click.argument("place", type=read_address, metavar="PLACE")
+@json_option
 def list_(*, place: Path | str, as_json: bool) -> None:
     """Print the addresses of the transcripts in a folder, a database or object storage, one on each line."""
-    from promptkit.transcript.stores.addresses import list_transcripts
+    from promptkit.transcript import list_transcripts
 
     if isinstance(place, Path) and not place.is_dir():
         usage_error(f"there is no folder {place}.")
@@ -306,7 +310,7 @@ def _check_exists(file: Path | str) -> Path | str:
 
 def _message_counter(model: str | None) -> Callable[[Message], int]:
     from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens.models import tokenizer_for
+    from promptkit.tokens import tokenizer_for
 
     return Sizer(tokenizer_for(model)).count_message
 
@@ -314,7 +318,7 @@ def _message_counter(model: str | None) -> Callable[[Message], int]:
 def _excerpt(line: str, regex: re.Pattern[str]) -> str:
     """Return a line, or of a long line the text around the first match."""
     match = regex.search(line)
-    start = max(match.start() - 60, 0) if match and len(line) > 200 else 0  # noqa: PLR2004  # longest line that is printed in full
+    start = max(match.start() - 60, 0) if match and len(line) > MAX_EXCERPT else 0
     return ("…" if start else "") + clip(
-        escape_control_chars(line[start : start + 400]).replace("\t", " "), 200
+        escape_control_chars(line[start : start + 400]).replace("\t", " "), MAX_EXCERPT
     )

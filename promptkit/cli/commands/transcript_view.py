@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner
-from promptkit.files import write_output
-from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_conversation
-from promptkit.lab.replay.conversation_page import conversation_to_html
-from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.tokens.prices import read_prices
+from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.terminal import (
+    count_nouns,
+    escape_control_chars,
+    show_spinner,
+    usage_error,
+)
+from promptkit.lab.replay import LogOptions, conversation_to_html, find_policy, log_conversation
+from promptkit.lab.replay.conversation_log import RECORDED
+from promptkit.tokens import read_prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +54,9 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
     for name in names:
         if name != RECORDED:
             find_policy(name)
-    _check_output(file, output)
+    check_place(output)
+    if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
+        usage_error(f"{output} is the recording itself: name another file.")
     options = LogOptions(
         prices=read_prices(), sources=names, model=model, window=window, branch=branch
     )
@@ -60,7 +64,7 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
     with show_spinner(f"Reading {shown}"):
         log = log_conversation(file, options)
         page = conversation_to_html(log, title=Path(file).name if isinstance(file, Path) else file)
-    _write(page, output)
+    write_file(output, page.encode())
     if str(output) == "-":
         return
     for each in log.logs:
@@ -73,31 +77,7 @@ def write_view(  # noqa: PLR0913  # one argument for each option of the command
         )
         checkpoints = sum(request.checkpoint for request in each.requests)
         click.echo(
-            f"{output}: {each.name}: {_count(len(each.requests), 'request')}, {_count(checkpoints, 'checkpoint')}{price}"
+            f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {count_nouns(checkpoints, 'checkpoint')}{price}"
         )
     if log.branches > 1:
         click.echo(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _check_output(file: Path | str, output: Path) -> None:
-    """Check, before anything is read, that the page can be written."""
-    if str(output) == "-":
-        return
-    if not output.resolve().parent.is_dir():
-        usage_error(f"cannot write {output}: there is no folder {output.parent}.")
-    if isinstance(file, Path) and output.resolve() == file.resolve():
-        usage_error(f"{output} is the recording itself: name another file.")
-
-
-def _write(page: str, output: Path) -> None:
-    if str(output) == "-":
-        sys.stdout.buffer.write(page.encode())
-        return
-    try:
-        write_output(output, lambda file: file.write(page.encode()))
-    except OSError as error:
-        usage_error(f"cannot write {output}: {error.strerror}.")

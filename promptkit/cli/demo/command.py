@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from promptkit.cli.input.params import SIZE
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import print_json, show_spinner
+from promptkit.cli.output.terminal import print_json, show_spinner, usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +99,7 @@ def demo(
         else _replay(demo_data, WINDOW if window is None else window)
     )
     if report:
-        from promptkit.cli.demo.report import replay_to_json
+        from promptkit.cli.demo.replay import replay_to_json
 
         figures = [
             {
@@ -127,7 +126,7 @@ def demo(
             everything=everything,
         )
     if replayed is not None:
-        from promptkit.cli.demo.report import print_replay
+        from promptkit.cli.demo.replay import print_replay
 
         if renders:
             click.echo()

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from promptkit.cli.output.errors import usage_error
+from promptkit.cli.output.terminal import usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from promptkit.providers.model import Model
+    from promptkit.providers import Model
 
 OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 ANTHROPIC = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -48,7 +48,7 @@ def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object,
         return _open_anthropic(name, key or "none")
     from openai import AsyncOpenAI
 
-    from promptkit.providers.openai.client import OpenAIModel
+    from promptkit import OpenAIModel
 
     client = AsyncOpenAI(api_key=key or "none")
     # Most servers have only the older of OpenAI's two endpoints.
@@ -58,7 +58,7 @@ def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object,
 def _open_anthropic(
     name: str, key: str
 ) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
-    from promptkit.providers.anthropic.client import AnthropicModel
+    from promptkit.providers import AnthropicModel
 
     try:
         from anthropic import AsyncAnthropic

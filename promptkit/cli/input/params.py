@@ -1,4 +1,4 @@
-"""Parameter types of the command line: token counts such as `8k`, shares such as `5%`, and addresses of transcripts."""
+"""Parameter types of the command line, such as token counts (`8k`) and shares (`5%`), and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Size(click.ParamType[int]):
         if isinstance(value, int):
             return value
         from promptkit.errors import InvalidArgumentError
-        from promptkit.tokens.budget import parse_tokens
+        from promptkit.tokens import parse_tokens
 
         try:
             return parse_tokens(str(value))
@@ -58,22 +58,44 @@ class ShareOrOff(click.ParamType[float | None]):
         return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
 
 
-class Address(click.ParamType["Path | str"]):
-    """The path of a file, or the URL of a conversation: `talk.jsonl`, `sqlite:///talks.db#42`, `s3://bucket/talks#42`."""
-
-    name = "address"
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,  # noqa: ARG002  # click's signature
-        ctx: click.Context | None,  # noqa: ARG002  # as above
-    ) -> Path | str:
-        """Return a Path, or the URL as a string. Never fails."""
-        return str(value) if "://" in str(value) else Path(str(value))
+def read_address(value: str) -> Path | str:
+    """Return the path of a file, or the URL of a conversation as a string: `talk.jsonl`, `sqlite:///talks.db#42`, `s3://bucket/talks#42`."""
+    return value if "://" in value else Path(value)
 
 
-ADDRESS = Address()
 SIZE = Size()
 SHARE = Share()
 SHARE_OR_OFF = ShareOrOff()
+
+# Options that several commands have, with the same words.
+props_option = click.option(
+    "--props",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="The component's props as a JSON object; - reads stdin.",
+)
+budget_option = click.option(
+    "--budget",
+    type=SIZE,
+    help="Tokens that the prompt may have, such as 8k. By default the model's window decides.",
+)
+model_option = click.option(
+    "--model", help="The model whose context window, tokenizer and message framing are used."
+)
+window_option = click.option(
+    "--window",
+    type=SIZE,
+    help="The context window in tokens, input and output together. By default that of the model.",
+)
+leaf_option = click.option(
+    "--leaf",
+    metavar="ID|LABEL",
+    help="The entry that the conversation ends with. By default the last entry written.",
+)
+force_option = click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+redact_option = click.option(
+    "--redact",
+    is_flag=True,
+    help="Remove secrets of common shapes, such as API keys and access tokens.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

@@ -7,265 +7,27 @@ JSON, such as `history[1].content`.
 
 from __future__ import annotations
 
+import builtins
+import difflib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, TypeGuard, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import GenericAlias, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Union, get_args, get_origin, get_type_hints
 
 import attrs
+import cattrs
+from cattrs.cols import list_structure_factory
+from cattrs.errors import ForbiddenExtraKeysError
 
-from promptkit.cli.output.errors import usage_error
-from promptkit.elements.element import PromptElement
-from promptkit.messages import ImagePart, Json, Message, Part, Role, ToolCall, ToolDefinition
+from promptkit import Message, Part, PromptElement, ToolCall, ToolDefinition
+from promptkit.cli.output.terminal import usage_error
+from promptkit.messages import as_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def read_message(json_object: Mapping[str, object], where: str) -> Message:
-    """Convert `{"role", "content", "name", "tool_calls", "tool_call_id"}`, the format of OpenAI's chat endpoint, to a Message.
-
-    The content is a string, or a list of `text` and `image_url` parts. `where` is the place in the
-    JSON, for error messages.
-    """
-    data = check_fields(
-        json_object, ("role", "content", "name", "tool_calls", "tool_call_id"), where
-    )
-    role = data.get("role")
-    if not _is_role(role):
-        usage_error(f"invalid {where}.role {role!r}: use system, user, assistant or tool.")
-    calls = _list(data.get("tool_calls") or [], f"{where}.tool_calls")
-    return Message(
-        role=role,
-        content=tuple(_parts(data.get("content"), f"{where}.content")),
-        name=_optional_text(data, "name", where),
-        tool_calls=tuple(
-            read_tool_call(
-                _object(call, f"{where}.tool_calls[{index}]"), f"{where}.tool_calls[{index}]"
-            )
-            for index, call in enumerate(calls)
-        ),
-        tool_call_id=_optional_text(data, "tool_call_id", where),
-    )
-
-
-def read_tool_call(json_object: Mapping[str, object], where: str) -> ToolCall:
-    """Convert `{"id", "name", "arguments"}`, or OpenAI's `{"id", "type", "function": {"name", "arguments"}}`, to a ToolCall."""
-    data = check_fields(_unwrap_function(json_object, where), ("id", "name", "arguments"), where)
-    arguments = data.get("arguments", "{}")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return ToolCall(id=_text(data, "id", where), name=_text(data, "name", where), arguments=text)
-
-
-def read_tool_definition(json_object: Mapping[str, object], where: str) -> ToolDefinition:
-    """Convert `{"name", "description", "parameters", "strict"}`, or an object with these under `function`, to a ToolDefinition."""
-    data = check_fields(
-        _unwrap_function(json_object, where), ("name", "description", "parameters", "strict"), where
-    )
-    parameters = data.get("parameters")
-    strict = data.get("strict")
-    return ToolDefinition(
-        name=_text(data, "name", where),
-        description=_optional_text(data, "description", where),
-        # came from JSON
-        parameters=None
-        if parameters is None
-        else cast("Mapping[str, Json]", _object(parameters, f"{where}.parameters")),
-        strict=None if strict is None else bool(strict),
-    )
-
-
-def check_fields(
-    json_object: Mapping[str, object], allowed: Sequence[str], where: str
-) -> Mapping[str, object]:
-    """Return the object, or fail for a field that is not allowed: a misspelt field would be ignored silently."""
-    for name in json_object:
-        if name not in allowed:
-            usage_error(f"unknown field {name!r} in {where}: use {', '.join(allowed)}.")
-    return json_object
-
-
-def _is_role(value: object) -> TypeGuard[Role]:
-    return value in ("system", "user", "assistant", "tool")
-
-
-def _unwrap_function(json_object: Mapping[str, object], where: str) -> Mapping[str, object]:
-    rest = {key: value for key, value in json_object.items() if key not in ("type", "function")}
-    return (
-        rest | dict(_object(json_object["function"], f"{where}.function"))
-        if "function" in json_object
-        else rest
-    )
-
-
-def _parts(content: object, where: str) -> list[Part]:
-    if content is None or isinstance(content, str):
-        return [content] if content else []
-    parts: list[Part] = []
-    for index, item in enumerate(_list(content, where)):
-        match _object(item, f"{where}[{index}]"):
-            case {"type": "text", "text": str(text)}:
-                parts.append(text)
-            case {"type": "image_url", "image_url": {"url": str(url), "detail": str(detail)}}:
-                parts.append(ImagePart(url=url, detail=detail))
-            case {"type": "image_url", "image_url": {"url": str(url)}}:
-                parts.append(ImagePart(url=url))
-            case other:
-                usage_error(
-                    f"invalid {where}[{index}] of type {other.get('type')!r}: use text with `text`, or image_url with `url`."
-                )
-    return parts
-
-
-def _object(value: object, where: str) -> Mapping[str, object]:
-    if not isinstance(value, dict):
-        usage_error(f"{where} must be an object, not {json.dumps(value)[:40]}.")
-    return cast("dict[str, object]", value)  # JSON objects have string keys
-
-
-def _list(value: object, where: str) -> list[object]:
-    if not isinstance(value, list):
-        usage_error(f"{where} must be a list, not {json.dumps(value)[:40]}.")
-    return cast("list[object]", value)  # of JSON values
-
-
-def _text(data: Mapping[str, object], name: str, where: str) -> str:
-    value = data.get(name)
-    if not isinstance(value, str):
-        usage_error(f"{where}.{name} must be a string, not {json.dumps(value)[:40]}.")
-    return value
-
-
-def _optional_text(data: Mapping[str, object], name: str, where: str) -> str | None:
-    return None if data.get(name) is None else _text(data, name, where)
-
-
-class _Unresolved:
-    """Placeholder for a name in an annotation that exists only for type checkers."""
-
-    def __class_getitem__(cls, item: object) -> type[_Unresolved]:
-        """Return the placeholder for a subscription such as `Name[int]`, too."""
-        _ = item
-        return cls
-
-
-# A module may import these for type checkers only. The names still identify them.
-KNOWN_NAMES: Mapping[str, object] = {
-    "Mapping": Mapping,
-    "Message": Message,
-    "Sequence": Sequence,
-    "ToolCall": ToolCall,
-    "ToolDefinition": ToolDefinition,
-}
-
-READERS: Mapping[object, Callable[[Mapping[str, object], str], object]] = {
-    Message: read_message,
-    ToolCall: read_tool_call,
-    ToolDefinition: read_tool_definition,
-}
-
-
-def resolve_hints(owner: Callable[..., object]) -> Mapping[str, object]:
-    """Return the annotations of a component, an attrs class or a function as types, without those that cannot be resolved."""
-    owners = reversed(owner.__mro__) if inspect.isclass(owner) else [owner]
-    return {
-        name: hint
-        for each in owners
-        for name, annotation in inspect.get_annotations(each).items()
-        if (hint := _resolved(annotation, _names_of(each))) is not _Unresolved
-    }
-
-
-def _names_of(owner: object) -> Mapping[str, object]:
-    module = sys.modules.get(getattr(owner, "__module__", None) or "")
-    return vars(module) if module else {}
-
-
-def _resolved(annotation: object, names: Mapping[str, object]) -> object:
-    missing: dict[str, object] = {}
-    while True:
-        # Each annotation is resolved on its own, so that one that cannot be resolved does not
-        # affect the others.
-        holder = SimpleNamespace(__annotations__={"hint": annotation})
-        try:
-            return get_type_hints(holder, globalns=dict(names), localns=missing)["hint"]
-        except NameError as error:
-            if not error.name or error.name in missing:
-                return _Unresolved
-            missing[error.name] = KNOWN_NAMES.get(error.name, _Unresolved)
-        except (AttributeError, SyntaxError, TypeError):
-            return _Unresolved
-
-
-def convert_prop(value: object, hint: object, where: str) -> object:
-    """Convert a JSON value to the type of its annotation.
-
-    An object becomes a Message, ToolCall, ToolDefinition or attrs instance; a list becomes a tuple,
-    or a list if the annotation says so. Values without a matching annotation are returned
-    unchanged.
-
-    Args:
-        value: The JSON value.
-        hint: The annotation, resolved by `resolve_hints`.
-        where: The place in the JSON, for error messages.
-
-    Returns:
-        The converted value.
-
-    Raises:
-        click.UsageError: An object does not match its type.
-    """
-    if get_origin(hint) in (Union, UnionType):
-        options = (convert_prop(value, option, where) for option in get_args(hint))
-        return next((converted for converted in options if converted is not value), value)
-    if _is_object(value):
-        return _convert_object(value, hint, where)
-    if _is_list(value) and (item_hint := _item_hint(hint, Sequence)):
-        converted = [
-            convert_prop(item, item_hint, f"{where}[{index}]") for index, item in enumerate(value)
-        ]
-        return converted if get_origin(hint) is list else tuple(converted)
-    return value
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
-def _convert_object(value: dict[str, object], hint: object, where: str) -> object:
-    if reader := READERS.get(hint):
-        return reader(value, where)
-    if item_hint := _item_hint(hint, Mapping):
-        return {key: convert_prop(item, item_hint, f"{where}.{key}") for key, item in value.items()}
-    if inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement):
-        hints = resolve_hints(hint)
-        names = {
-            field.alias or field.name: field.name for field in attrs.fields(hint) if field.init
-        }
-        data = check_fields(value, tuple(names), where)
-        return hint(
-            **{
-                name: convert_prop(item, hints.get(names[name]), f"{where}.{name}")
-                for name, item in data.items()
-            }
-        )
-    return value
-
-
-def _item_hint(hint: object, kind: type) -> object:
-    origin = get_origin(hint)
-    arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
-    return (
-        arguments[-1]
-        if arguments and inspect.isclass(origin) and issubclass(origin, kind)
-        else None
-    )
 
 
 def read_props(path: Path | None) -> Mapping[str, object]:
@@ -287,8 +49,175 @@ def read_props(path: Path | None) -> Mapping[str, object]:
         usage_error(f"{path}:{error.lineno}:{error.colno}: invalid JSON: {error.msg}.")
     except RecursionError:
         usage_error(f"{path}: the JSON is nested too deeply.")
+    fields = as_mapping(props)
     if not isinstance(props, dict):
         usage_error(
             f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.'
         )
-    return cast("dict[str, object]", props)  # JSON objects have string keys
+    return fields
+
+
+def convert_prop(value: object, hint: object, where: str) -> object:
+    """Convert a JSON value to the type of its annotation.
+
+    An object becomes a Message, ToolCall, ToolDefinition or attrs instance; a list becomes a tuple,
+    or a list if the annotation says so. Values without a matching annotation are returned
+    unchanged.
+
+    Args:
+        value: The JSON value.
+        hint: The annotation, resolved by `resolve_hints`.
+        where: The place in the JSON, for error messages.
+
+    Returns:
+        The converted value.
+
+    Raises:
+        click.UsageError: An object does not match its type.
+    """
+    try:
+        return _converter.get_structure_hook(hint)(value, hint)
+    except cattrs.BaseValidationError as error:
+        problems = cattrs.transform_error(error, path=where, format_exception=_explain)
+        # A field that is missing is often the one that is misspelt.
+        first = min(problems, key=lambda each: not each.startswith("unknown field"))
+        problem, _, place = first.rpartition(" @ ")
+        usage_error(f"{place}: {problem.removesuffix('.')}.")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the known name that a misspelt one is most like; empty if none is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _explain(error: BaseException, _: type | None) -> str:
+    if isinstance(error, ForbiddenExtraKeysError):
+        name = min(error.extra_fields)
+        known = [field.alias for field in attrs.fields(error.cl) if field.init]
+        return f"unknown field {name!r}.{suggest(name, known)} Use {', '.join(known)}."
+    return "the field is missing" if isinstance(error, KeyError) else str(error)
+
+
+class _Unresolved:
+    """Placeholder for a name in an annotation that exists only for type checkers."""
+
+    def __class_getitem__(cls, item: object) -> GenericAlias:
+        """Return a placeholder for a subscription such as `Name[int]`, too."""
+        return GenericAlias(cls, item)
+
+
+# A module may import these for type checkers only. The names still identify them.
+KNOWN_NAMES: Mapping[str, object] = {
+    "Mapping": Mapping,
+    "Message": Message,
+    "Sequence": Sequence,
+    "ToolCall": ToolCall,
+    "ToolDefinition": ToolDefinition,
+}
+
+
+class _Names(dict[str, object]):
+    """The names that the annotations of a class or function use and its module does not have when it runs."""
+
+    def __init__(self, owner: object) -> None:
+        super().__init__()
+        self.module = vars(sys.modules.get(getattr(owner, "__module__", ""), builtins))
+
+    def __missing__(self, name: str) -> object:
+        if name in self.module or hasattr(builtins, name):
+            raise KeyError(name)
+        return KNOWN_NAMES.get(name, _Unresolved)
+
+
+def resolve_hints(owner: Callable[..., object]) -> Mapping[str, object]:
+    """Return the annotations of a component or a function as types, without those that cannot be resolved."""
+    hints: dict[str, object] = {}
+    for each in reversed(inspect.getmro(owner)) if inspect.isclass(owner) else [owner]:
+        names = _Names(each)
+        # Each annotation is resolved on its own, so that one that cannot be resolved does not
+        # affect the others.
+        for name, annotation in inspect.get_annotations(each).items():
+            holder = SimpleNamespace(__annotations__={"hint": annotation})
+            with suppress(AttributeError, SyntaxError, TypeError):
+                hints[name] = get_type_hints(holder, names.module, names)["hint"]
+    return hints
+
+
+_Hook = Callable[[object, object], object]
+
+
+def _keep(value: object, _: object) -> object:
+    return value
+
+
+def _only(kind: type, convert: Callable[[object], object]) -> _Hook:
+    """Return a hook that converts the values of one type of JSON, and keeps all others."""
+    return lambda value, _: convert(value) if isinstance(value, kind) else value
+
+
+def _has_items(hint: object, kind: type) -> bool:
+    """Return whether a hint is for a kind of containers, and says of what."""
+    origin = get_origin(hint)
+    return inspect.isclass(origin) and issubclass(origin, kind) and bool(get_args(hint))
+
+
+def _make_list_hook(hint: type, converter: cattrs.Converter) -> _Hook:
+    structure = list_structure_factory(hint, converter)
+
+    def convert(value: object) -> object:
+        items: list[object] = structure(value, hint)
+        return items if get_origin(hint) is list else tuple(items)
+
+    return _only(list, convert)
+
+
+def _make_mapping_hook(hint: object, converter: cattrs.Converter) -> _Hook:
+    structure = converter.gen_structure_mapping(hint)
+    return _only(dict, lambda value: structure(as_mapping(value), hint))
+
+
+def _make_union_hook(hint: object, converter: cattrs.Converter) -> _Hook:
+    def convert(value: object, _: object) -> object:
+        options = (converter.get_structure_hook(each)(value, each) for each in get_args(hint))
+        return next((converted for converted in options if converted is not value), value)
+
+    return convert
+
+
+def _make_object_hook(kind: type[attrs.AttrsInstance], converter: cattrs.Converter) -> _Hook:
+    try:
+        attrs.resolve_types(kind, localns=_Names(kind))
+    except (AttributeError, NameError, SyntaxError, TypeError):
+        return _keep
+    structure = converter.gen_structure_attrs_fromdict(kind)
+    read = _unwrap if kind in (ToolCall, ToolDefinition) else as_mapping
+    return _only(dict, lambda value: structure(read(value), kind))
+
+
+def _unwrap(written: object) -> Mapping[str, object]:
+    """Return a tool or a call in OpenAI's form, which has its fields under `function`, in the plain one."""
+    fields = as_mapping(written)
+    rest = {key: value for key, value in fields.items() if key not in ("type", "function")}
+    return {**rest, **as_mapping(fields.get("function"))}
+
+
+def _is_value_class(hint: object) -> bool:
+    return inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement)
+
+
+def _is_union(hint: object) -> bool:
+    # A message reads its content itself, whatever parts of a provider it has.
+    return get_origin(hint) in (Union, UnionType) and hint != Part
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
+_converter.register_structure_hook_func(lambda _: True, _keep)
+for _kind in (bool, bytes, float, int, str):  # which cattrs would convert
+    _converter.register_structure_hook(_kind, _keep)
+_converter.register_structure_hook_factory(_is_value_class, _make_object_hook)
+_converter.register_structure_hook_factory(lambda hint: _has_items(hint, Sequence), _make_list_hook)
+_converter.register_structure_hook_factory(
+    lambda hint: _has_items(hint, Mapping), _make_mapping_hook
+)
+_converter.register_structure_hook_factory(_is_union, _make_union_hook)

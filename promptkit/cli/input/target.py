@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -10,18 +9,21 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.cli.input.props import convert_prop, resolve_hints
-from promptkit.cli.output.errors import usage_error
-from promptkit.elements.chat import (
+from promptkit import (
     AssistantMessage,
+    Child,
+    PromptElement,
+    Sizing,
     SystemMessage,
+    Template,
     ToolMessage,
     ToolRound,
     UserMessage,
+    component,
 )
-from promptkit.elements.component import component
-from promptkit.elements.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.template.template import Template
+from promptkit.cli.input.props import convert_prop, resolve_hints, suggest
+from promptkit.cli.output.terminal import usage_error
+from promptkit.elements.element import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +44,7 @@ def load_target(source: str, props: Props) -> PromptElement:
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
     if source.endswith(TEMPLATE_SUFFIXES):
-        return _from_template(source, props)
+        return TemplatePrompt(template=Template(file=_find_file(source), values=props))
     place, name = _split(source)
     module = _module(place)
     value = _lookup(module, name, place) if name else _only_component(module, place)
@@ -63,10 +65,6 @@ def load_target(source: str, props: Props) -> PromptElement:
 def _split(source: str) -> tuple[str, str]:
     place, _, name = source.rpartition(":")
     return (place, name) if place and name.isidentifier() else (source, "")
-
-
-def _from_template(source: str, props: Props) -> PromptElement:
-    return TemplatePrompt(template=Template(file=_find_file(source), values=props))
 
 
 def _find_file(source: str) -> Path:
@@ -111,7 +109,7 @@ def _lookup(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
         known = list(_components(module))
         usage_error(
-            f"{place} has no {name}.{_suggestion(name, known)}{_listed('Its components', known)}"
+            f"{place} has no {name}.{suggest(name, known)}{_listed('Its components', known)}"
         )
     value: object = getattr(module, name)
     return value
@@ -152,7 +150,7 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
             )
             own = [each for each in names if each not in layout]
             usage_error(
-                f"{source} has no prop {name!r}.{_suggestion(name, names)}{_listed('Its props', own or names)}"
+                f"{source} has no prop {name!r}.{suggest(name, names)}{_listed('Its props', own or names)}"
             )
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
@@ -161,11 +159,6 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
     return function(
         **{name: convert_prop(value, hints.get(name), name) for name, value in props.items()}
     )
-
-
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _listed(title: str, names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from promptkit.cli.output.terminal import print_legend, print_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.bench.results import Element, Point, Run, Sweep
+    from promptkit.bench import Element, Point, Run, Sweep
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sysconfig
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
-import click
-
-from promptkit.errors import PromptKitError, TemplateError
+from promptkit import PromptKitError
+from promptkit.errors import TemplateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parents[2]
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-
-
-def usage_error(message: str) -> NoReturn:
-    """End the command with exit status 2 and a one-line message on stderr."""
-    raise click.UsageError(message)
 
 
 def explain_failure(error: BaseException) -> str:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import print_legend, show_text
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
+from promptkit import OpaquePart
+from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import Message, Rendered
-    from promptkit.messages import Part
+    from promptkit import Message, Part, Rendered
     from promptkit.rendering import Removal
     from promptkit.tokens import Tokenizer
 
@@ -28,6 +27,9 @@ BAR = 40
 LIST_LINES = 6
 """Lines of a list that are printed before the rest is folded. As many are printed at the end of a
 list of messages."""
+
+MAX_STEPS = 3
+"""Steps of an element's path that are printed. Of a longer one, only the last two are."""
 
 REASONS = {
     "budget": "removed to fit the budget",
@@ -61,7 +63,7 @@ def print_renders(
     fold = None if everything else LIST_LINES
     console.print(Text(title, style="bold"))
     console.print(
-        f"{len(conversation):,} messages, rendered at {_pluralize(len(renders), 'budget')}"
+        f"{len(conversation):,} messages, rendered at {count_nouns(len(renders), 'budget')}"
     )
     for rendered in renders:
         console.print()
@@ -88,7 +90,7 @@ def print_messages(rendered: Rendered) -> None:
         console.print()
     removed = len(rendered.removals)
     console.print(
-        f"{rendered.tokens:,} of {rendered.budget:,} tokens, {_pluralize(len(rendered.messages), 'message')}"
+        f"{rendered.tokens:,} of {rendered.budget:,} tokens, {count_nouns(len(rendered.messages), 'message')}"
         f", {f'{removed:,} removed' if removed else 'nothing removed'}"
     )
 
@@ -137,7 +139,7 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
         return
     total = sum(removal.tokens for removal in removals)
     console.print(
-        f"\n  Removed {_pluralize(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):"
+        f"\n  Removed {count_nouns(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):"
     )
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     orders = {removal.path: removal.order for removal in removals}
@@ -168,7 +170,7 @@ def _print_row(console: Console, start: str, text: str, style: str) -> None:
 
 def _short_path(label: str) -> str:
     steps = label.split(" > ")
-    return " > ".join(["…", *steps[-2:]] if len(steps) > 3 else steps)  # noqa: PLR2004  # steps
+    return " > ".join(["…", *steps[-2:]] if len(steps) > MAX_STEPS else steps)
 
 
 def _first_line(message: Message, console: Console) -> str:
@@ -187,17 +189,9 @@ def _calls(message: Message, console: Console) -> list[str]:
 
 
 def _part_text(part: Part) -> str:
-    match part:
-        case str(text):
-            return text
-        case ImagePart(url=url):
-            return f"[image {url[:60]}]"
-        case DocumentPart(name=name, media_type=kind):
-            return f"[document {name or kind}]"
-        case OpaquePart(value=value):
-            return f"[{json.dumps(value)[:60]}]"
-        case _:
-            return ""
+    return (
+        f"[{json.dumps(part.value)[:60]}]" if isinstance(part, OpaquePart) else describe_part(part)
+    )
 
 
 def _escape_for(console: Console, text: str) -> str:
@@ -207,10 +201,6 @@ def _escape_for(console: Console, text: str) -> str:
         if console.is_terminal
         else text
     )
-
-
-def _pluralize(number: int, noun: str) -> str:
-    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def rendered_to_json(rendered: Rendered) -> dict[str, object]:

@@ -14,9 +14,8 @@ from promptkit.cli.output.terminal import escape_control_chars, print_legend, pr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.lab.replay.results import FileResult, PolicyResult
-    from promptkit.lab.replay.runner import ReplayOptions
-    from promptkit.tokens.prices import BilledTokens
+    from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
+    from promptkit.tokens import BilledTokens
 
 EXACT_BELOW = 100_000
 """Token counts below this number are printed in full, larger ones in thousands or millions."""

@@ -1,4 +1,4 @@
-"""Terminal output: escaped and clipped text, a spinner, and JSON."""
+"""What all commands print with: escaped and clipped text, tables, bars, a spinner, JSON, and the error that ends a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -18,11 +18,26 @@ if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
     from rich.text import Text
 
+    from promptkit import Part
+
 # Control characters except tab and line feed; line and paragraph separators; characters that
 # override or isolate the direction of writing; lone surrogates, which no encoding can write.
 DANGEROUS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+
+
+LAST_BYTE = 0xFF
+
+
+def usage_error(message: str) -> NoReturn:
+    """End the command with exit status 2 and a one-line message on stderr."""
+    raise click.UsageError(message)
+
+
+def count_nouns(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return a number with its noun: `1 file`, `1,200 files`. `nouns` is a plural that does not end with s alone."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def escape_control_chars(text: str) -> str:
@@ -52,7 +67,22 @@ def show_json(text: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"  # noqa: PLR2004  # one byte
+    return f"\\x{code:02x}" if code <= LAST_BYTE else f"\\u{code:04x}"
+
+
+def describe_part(part: Part) -> str:
+    """Return the text of a part of a message, or a name for an image or a document; nothing for any other part."""
+    from promptkit import DocumentPart, ImagePart
+
+    match part:
+        case str(text):
+            return text
+        case ImagePart(url=url):
+            return f"[image {url[:60]}]"
+        case DocumentPart(name=name, media_type=kind):
+            return f"[document {name or kind}]"
+        case _:
+            return ""
 
 
 def clip(text: str, width: int) -> str:

@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptkit.cli.output.errors import usage_error
-from promptkit.cli.output.terminal import clip, escape_control_chars, read_width
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.transcript.log.entries import (
+from promptkit import OpaquePart
+from promptkit.cli.output.terminal import (
+    clip,
+    describe_part,
+    escape_control_chars,
+    read_width,
+    usage_error,
+)
+from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -27,18 +32,19 @@ from promptkit.transcript.log.entries import (
     Reset,
     Setting,
     UnknownEntry,
+    entry_to_json,
 )
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-from promptkit.transcript.stores.jsonl.records import entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from promptkit.messages import Json, Message, Part
-    from promptkit.transcript.log.entries import Entry
+    from promptkit import Message, Part
+    from promptkit.messages import Json
+    from promptkit.transcript import Entry
 
 STYLES = {
     "system": "magenta",
@@ -292,17 +298,7 @@ def _message(message: Message) -> Iterator[str]:
 
 
 def _part(part: Part) -> str:
-    match part:
-        case str(text):
-            return text
-        case ImagePart(url=url):
-            return f"[image {url[:60]}]"
-        case DocumentPart(name=name, media_type=kind):
-            return f"[document {name or kind}]"
-        case OpaquePart(value=value):
-            return _json(value)
-        case _:
-            return ""
+    return _json(part.value) if isinstance(part, OpaquePart) else describe_part(part)
 
 
 def _json(value: Json) -> str:

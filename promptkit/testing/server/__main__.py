@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
             models=options.models or ("gpt-4.1",),
         )
     except (OSError, ValueError, TypeError, OverflowError) as error:
-        print(f"promptkit.testing.server: {error}", file=sys.stderr)  # noqa: T201  # the output of a command
+        sys.stderr.write(f"promptkit.testing.server: {error}\n")
         return 2
     stopped = Event()
 
@@ -88,7 +88,8 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     with server:
-        print(server.url, flush=True)  # noqa: T201  # the output of a command
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
         stopped.wait()
     return 0
 

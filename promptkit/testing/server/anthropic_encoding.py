@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import OpaquePart
+from promptkit import OpaquePart
+from promptkit.messages import as_mapping
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.testing.server.anthropic_validation import sign_thinking
 from promptkit.testing.server.encoding import JsonObject, split_deltas
-from promptkit.testing.server.validation import as_mapping
 from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import ToolCall
+    from promptkit import ToolCall
     from promptkit.testing.server.anthropic_validation import CheckedMessages
     from promptkit.testing.server.encoding import ServerReply
     from promptkit.testing.server.replies import HttpAnswer

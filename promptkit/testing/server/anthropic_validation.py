@@ -6,18 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from promptkit.messages import as_mapping, as_sequence
 from promptkit.providers.anthropic.capabilities import capabilities_of
 from promptkit.providers.anthropic.request import BINDING_BETA
-from promptkit.testing.server.validation import (
-    IllFormedRequestError,
-    as_mapping,
-    as_sequence,
-    load_parameters,
-)
+from promptkit.testing.server.validation import load_parameters, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +73,7 @@ def check_messages(
     _check_tools(body, known)
     _check_thinking(body, headers, known)
     if not isinstance(body.get("messages"), list) or not body["messages"]:
-        _refuse(
+        refuse(
             "messages: at least one message is required"
             if body.get("messages") == []
             else "messages: Field required"
@@ -96,7 +92,7 @@ def check_messages(
         turns.add(place, message, is_last=place == len(body["messages"]) - 1)
     turns.end_turn()
     if turns.role == "assistant" and not known.prefill:
-        _refuse(
+        refuse(
             "This model does not support assistant message prefill. The conversation must end with a user message."
         )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
@@ -104,64 +100,64 @@ def check_messages(
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
 
 
-def _refuse(message: str) -> NoReturn:
-    raise IllFormedRequestError(message)
-
-
 # Any stands for as above
 def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:
     if "anthropic-version" not in headers:
-        _refuse("anthropic-version: header is required")
+        refuse("anthropic-version: header is required")
     allowed = load_parameters()["count_tokens" if counts else "messages"]
     if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
         allowed = allowed | frozenset(_SAMPLING)
     for key in body:
         if key not in allowed:
-            _refuse(f"{key}: Extra inputs are not permitted")
+            refuse(f"{key}: Extra inputs are not permitted")
     if not isinstance(body.get("model"), str) or not body["model"]:
-        _refuse("model: Field required")
+        refuse("model: Field required")
     limit = body.get("max_tokens")
     if not counts and not isinstance(limit, int):
-        _refuse("max_tokens: Field required")
+        refuse("max_tokens: Field required")
     if isinstance(limit, int) and limit < 1:
-        _refuse("max_tokens: Input should be greater than or equal to 1")
+        refuse("max_tokens: Input should be greater than or equal to 1")
 
 
 def _check_tools(body: Mapping[str, Any], known: Capabilities) -> None:  # Any: as above
     tools = [as_mapping(tool) for tool in as_sequence(body.get("tools"))]
     for place, tool in enumerate(tools):
-        if not (isinstance(tool.get("name"), str) and _NAME.fullmatch(tool["name"])):
-            _refuse(
+        if not _matches(_NAME, tool.get("name")):
+            refuse(
                 f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
             )
         if (
             tool.get("type", "custom") == "custom"
             and as_mapping(tool.get("input_schema")).get("type") != "object"
         ):
-            _refuse(f"tools.{place}.custom.input_schema.type: Field required")
+            refuse(f"tools.{place}.custom.input_schema.type: Field required")
     if len({tool["name"] for tool in tools}) < len(tools):
-        _refuse("tools: Tool names must be unique.")
+        refuse("tools: Tool names must be unique.")
     if choice := as_mapping(body.get("tool_choice")):
-        _check_tool_choice(choice, [tool["name"] for tool in tools], body, known)
+        _check_tool_choice(choice, [str(tool["name"]) for tool in tools], body, known)
+
+
+def _matches(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _check_tool_choice(
     choice: Mapping[str, Any], names: Sequence[str], body: Mapping[str, Any], known: Capabilities
 ) -> None:  # Any: as above
     if not names:
-        _refuse("tool_choice: may only be specified while providing tools")
+        refuse("tool_choice: may only be specified while providing tools")
     kind = choice.get("type")
     if kind not in {"auto", "any", "tool", "none"}:
-        _refuse(
+        refuse(
             f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags"
         )
     if kind == "tool" and choice.get("name") not in names:
-        _refuse(f"tool_choice: Tool {choice.get('name')!r} not found in provided tools")
+        refuse(f"tool_choice: Tool {choice.get('name')!r} not found in provided tools")
     if kind in {"any", "tool"}:
         if not known.forced_calls:
-            _refuse(f"tool_choice: type {kind!r} is not supported for this model.")
+            refuse(f"tool_choice: type {kind!r} is not supported for this model.")
         if as_mapping(body.get("thinking")).get("type") == "enabled":
-            _refuse("Thinking may not be enabled when tool_choice forces tool use.")
+            refuse("Thinking may not be enabled when tool_choice forces tool use.")
 
 
 # Any stands for as above
@@ -176,22 +172,22 @@ def _check_thinking(
         else {None, known.off, "enabled"}
     )
     if kind not in accepted:
-        _refuse(
+        refuse(
             f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         )
     if kind == "enabled":
         budget, limit = thinking.get("budget_tokens"), body.get("max_tokens")
         if not isinstance(budget, int) or budget < _MIN_BUDGET:
-            _refuse(
+            refuse(
                 f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}"
             )
         if isinstance(limit, int) and budget >= limit:
-            _refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
+            refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
     if "block_binding" in thinking and BINDING_BETA not in headers.get("anthropic-beta", ""):
-        _refuse(f"thinking.{kind}.block_binding: Extra inputs are not permitted")
+        refuse(f"thinking.{kind}.block_binding: Extra inputs are not permitted")
     effort = as_mapping(body.get("output_config")).get("effort")
     if effort is not None and effort not in known.efforts:
-        _refuse(f"output_config.effort: {effort!r} is not supported for this model")
+        refuse(f"output_config.effort: {effort!r} is not supported for this model")
 
 
 def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
@@ -204,19 +200,19 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
         if as_mapping(control).get("type") != "ephemeral" or as_mapping(control).get(
             "ttl", "5m"
         ) not in {"5m", "1h"}:
-            _refuse(
+            refuse(
                 f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'"
             )
         if block.get("type") in {"thinking", "redacted_thinking"}:
-            _refuse(f"{where}.{block['type']}.cache_control: Extra inputs are not permitted")
+            refuse(f"{where}.{block['type']}.cache_control: Extra inputs are not permitted")
         is_long = as_mapping(control).get("ttl") == "1h"
         if is_long and has_short:
-            _refuse(
+            refuse(
                 f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
             )
         has_short = has_short or not is_long
     if count > _MAX_BREAKPOINTS:
-        _refuse(
+        refuse(
             f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}."
         )
 
@@ -262,16 +258,16 @@ class _Turns:
     def add(self, place: int, message: Mapping[str, Any], *, is_last: bool) -> None:
         role = message.get("role")
         if not isinstance(role, str) or role not in _BLOCKS:
-            _refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
+            refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
         if role != self.role:
             self.end_turn()
             self.role, self.start, self.takes_results = role, self.digest, role == "user"
             self.digest = _digest(self.digest, role)
         blocks = _as_blocks(message.get("content"))
         if not isinstance(message.get("content"), str | list):
-            _refuse(f"messages.{place}.content: Input should be a valid list")
+            refuse(f"messages.{place}.content: Input should be a valid list")
         if not blocks and not (is_last and role == "assistant"):
-            _refuse(
+            refuse(
                 f"messages.{place}: all messages must have non-empty content except for the optional final assistant message"
             )
         for index, block in enumerate(map(as_mapping, blocks)):
@@ -285,7 +281,7 @@ class _Turns:
         """Check that the calls before a user turn have their results in it."""
         if self.role != "assistant" and self.calls:
             ids = ", ".join(self.calls)
-            _refuse(
+            refuse(
                 f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
                 "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
             )
@@ -294,7 +290,7 @@ class _Turns:
         kind = block.get("type")
         if kind not in _BLOCKS[self.role or "user"]:
             expected = ", ".join(f"'{each}'" for each in _BLOCKS[self.role or "user"])
-            _refuse(
+            refuse(
                 f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {expected}"
             )
         self.takes_results = self.takes_results and kind == "tool_result"
@@ -308,29 +304,27 @@ class _Turns:
             case "thinking":
                 self._check_thinking(where, block)
             case "redacted_thinking" if not isinstance(block.get("data"), str):
-                _refuse(f"{where}.redacted_thinking.data: Field required")
+                refuse(f"{where}.redacted_thinking.data: Field required")
             case _:
                 pass
 
     def _add_call(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         call_id = block.get("id")
-        if not (isinstance(call_id, str) and _CALL_ID.fullmatch(call_id)):
-            _refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
-        if not (isinstance(block.get("name"), str) and _NAME.fullmatch(block["name"])):
-            _refuse(
-                f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-            )
+        if not _matches(_CALL_ID, call_id):
+            refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+        if not _matches(_NAME, block.get("name")):
+            refuse(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if not isinstance(block.get("input"), Mapping):
-            _refuse(f"{where}.tool_use.input: Input should be a valid dictionary")
+            refuse(f"{where}.tool_use.input: Input should be a valid dictionary")
         if call_id in self.seen:
-            _refuse(f"{where}: `tool_use` ids must be unique")
+            refuse(f"{where}: `tool_use` ids must be unique")
         self.seen.add(str(call_id))
         self.calls.append(str(call_id))
 
     def _add_result(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         call_id = block.get("tool_use_id")
         if not self.takes_results or call_id not in self.calls:
-            _refuse(
+            refuse(
                 f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
             )
@@ -343,13 +337,13 @@ class _Turns:
         text, signature = block.get("thinking"), block.get("signature")
         for name, value in (("thinking", text), ("signature", signature)):
             if not isinstance(value, str):
-                _refuse(f"{where}.thinking.{name}: Field required")
+                refuse(f"{where}.thinking.{name}: Field required")
         signed, _, prefix = str(signature).partition(".")
         if signed != _digest("thinking", text):
-            _refuse(f"{where}: Invalid `signature` in `thinking` block")
+            refuse(f"{where}: Invalid `signature` in `thinking` block")
         if self.is_bound and prefix != self.start:
             if not self.drops:
-                _refuse(
+                refuse(
                     f"{where}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
                     'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
                 )
@@ -358,9 +352,9 @@ class _Turns:
 
 def _check_text(text: object, *, is_result: bool = False) -> None:
     if not isinstance(text, str) or (not text and not is_result):
-        _refuse("messages: text content blocks must be non-empty")
+        refuse("messages: text content blocks must be non-empty")
     if not text.strip() and not is_result:
-        _refuse("messages: text content blocks must contain non-whitespace text")
+        refuse("messages: text content blocks must contain non-whitespace text")
 
 
 def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
@@ -379,7 +373,7 @@ def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
             break
     if calling is not None:
         first = as_mapping(_as_blocks(messages[calling]["content"])[0]).get("type")
-        _refuse(
+        refuse(
             f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`."
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Mapping
 from threading import Condition, Event, Lock
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import Message, Usage
+from promptkit import Message, Usage, count_request
 from promptkit.testing.server.apis import api_of
 from promptkit.testing.server.encoding import ServerReply, encode_compaction
 from promptkit.testing.server.journal import (
@@ -35,8 +36,7 @@ from promptkit.testing.server.replies import (
     normalize_answer,
 )
 from promptkit.testing.server.validation import IllFormedRequestError
-from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.request import count_request
+from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -75,7 +75,7 @@ class HttpResponse:
 class Backend:
     """Answers requests without sockets. For many threads at once."""
 
-    def __init__(  # noqa: PLR0913  # the settings of a server
+    def __init__(  # the settings of a server
         self,
         *,
         window: int | Mapping[str, int] | None,
@@ -83,7 +83,6 @@ class Backend:
         rules: Iterable[Rule],
         after: Callable[[Exchange], Answer] | None,
         faults: Faults,
-        clock: Callable[[], float],
     ) -> None:
         self.closing = Event()
         self.queue = RequestQueue()
@@ -93,7 +92,6 @@ class Backend:
         self._rules = tuple(rules)
         self._after = after
         self._faults = faults
-        self._clock = clock
         self._cache = PromptCache()
         self._breakpoints = BreakpointCache()
         self._lock = Lock()
@@ -126,13 +124,13 @@ class Backend:
             return self.refuse(exchange, problem)
         tokens = count_request(exchange.chat).tokens
         if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
-            return _json_response(api_of(exchange.path).write_count(tokens))
+            return json_response(api_of(exchange.path).write_count(tokens))
         if (overflow := self._check_window(exchange, tokens)) is not None:
             self.counters.add(overflows=1)
             return _http_response(overflow, exchange)
         if exchange.path == COMPACT:
             exchange.usage = self._count_usage(exchange, tokens, tokens // 10)
-            return _json_response(encode_compaction(exchange, exchange.usage, int(self._clock())))
+            return json_response(encode_compaction(exchange, exchange.usage, int(time.time())))
         return self._respond(exchange, self._next_answer(exchange), tokens)
 
     def refuse(
@@ -257,7 +255,7 @@ class Backend:
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
-            created=int(self._clock()),
+            created=int(time.time()),
             model=model,
             message=message,
             finish=finish,
@@ -296,7 +294,7 @@ class Backend:
             self.counters.add(answered=1, **counts)
         api = api_of(exchange.path)
         if not exchange.stream:
-            return _json_response(api.write(exchange, reply))
+            return json_response(api.write(exchange, reply))
         return HttpResponse(status=200, body=api.write_events(exchange, reply))
 
 
@@ -324,11 +322,12 @@ def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
             headers={"Content-Type": "text/html", **answer.headers},
         )
     return attrs.evolve(
-        _json_response(answer.body, answer.status), headers={**JSON, **answer.headers}
+        json_response(answer.body, answer.status), headers={**JSON, **answer.headers}
     )
 
 
-def _json_response(value: object, status: int = 200) -> HttpResponse:
+def json_response(value: object, status: int = 200) -> HttpResponse:
+    """Return a response with a value as JSON."""
     return HttpResponse(status=status, body=json.dumps(value).encode(), headers=JSON)
 
 

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from promptkit.messages import OpaquePart
+from promptkit import OpaquePart
+from promptkit.messages import as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
-from promptkit.testing.server.validation import as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import Json, Message, Usage
+    from promptkit import Message, Usage
+    from promptkit.messages import Json
     from promptkit.testing.server.journal import Exchange
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON

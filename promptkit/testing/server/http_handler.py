@@ -1,4 +1,4 @@
-"""Handle one connection: read HTTP requests, pass them to the backend as Exchanges, send the answers."""
+"""The socket of the server, and its connections: read HTTP requests, pass them to the backend as Exchanges, send the answers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 import os
 import socket
 import struct
+import sys
+from collections import deque
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Protocol, cast
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Lock
+from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.testing.server.backend import HttpResponse
+from promptkit.testing.server.backend import Backend, HttpResponse, json_response
 from promptkit.testing.server.journal import (
     CHAT,
     COMPACT,
@@ -26,9 +30,18 @@ from promptkit.testing.server.validation import IllFormedRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from socketserver import BaseServer
 
     from promptkit.messages import Json
-    from promptkit.testing.server.backend import Backend
+
+    Connection: TypeAlias = socket.socket | tuple[bytes, socket.socket]
+    Address: TypeAlias = tuple[str, int] | str
+
+MAX_CONNECTIONS = 512
+"""Open connections. Beyond it the newest are closed without an answer."""
+
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes that a request's body may have."""
 
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
@@ -36,13 +49,41 @@ BLOCK = 65_536  # bytes that are read at once
 POLL_INTERVAL = 0.02  # seconds between two checks whether the client still waits
 
 
-class Listener(Protocol):
-    """What a connection needs from its server."""
+class Listener(ThreadingHTTPServer):
+    """The socket, its threads and the journal."""
 
-    backend: Backend
-    max_body: int
-    """Bytes that a request's body may have."""
-    models: tuple[str, ...]
+    daemon_threads = True
+    request_queue_size = 128
+    block_on_close = False
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        backend: Backend,
+        *,
+        models: tuple[str, ...],
+        max_recorded: int,
+    ) -> None:
+        self.backend = backend
+        self.models = models
+        self._journal: deque[Exchange] = deque(maxlen=max_recorded)
+        self._number = 0
+        self._open: set[Connection] = set()
+        self._free_connections = BoundedSemaphore(MAX_CONNECTIONS)
+        self._lock = Lock()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, partial(Handler, self))
+
+    def server_bind(self) -> None:
+        """Bind the socket. http.server would also look up the name of the host."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = (
+            str(self.server_address[0]),
+            int(self.server_address[1]),
+        )
 
     def record_request(
         self,
@@ -53,7 +94,62 @@ class Listener(Protocol):
         raw: bytes,
     ) -> Exchange:
         """Record a request in the journal."""
-        ...
+        with self._lock:
+            self._number += 1
+            exchange = Exchange(
+                number=self._number,
+                method=method,
+                path=path,
+                headers=headers,
+                client=client,
+                raw=raw,
+            )
+            self._journal.append(exchange)
+            if method == "POST":
+                self.backend.queue.add(exchange.number)
+        self.backend.counters.add(requests=1)
+        return exchange
+
+    def list_requests(self) -> tuple[Exchange, ...]:
+        """Return the latest requests, in order."""
+        with self._lock:
+            return tuple(self._journal)
+
+    def count_connections(self) -> int:
+        """Return how many connections are open."""
+        with self._lock:
+            return len(self._open)
+
+    def process_request(self, request: Connection, client_address: Address) -> None:
+        """Start the thread of a connection, or close it if there are too many."""
+        if not self._free_connections.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Connection, client_address: Address) -> None:
+        """Handle a connection in its thread, and forget it when it ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open.discard(request)
+            self._free_connections.release()
+
+    def handle_error(self, request: Connection, client_address: Address) -> None:
+        """Ignore the errors of a client that went away, and show all others."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def close_connections(self) -> None:
+        """Close the connections that are still open."""
+        with self._lock:
+            remaining = [each for each in self._open if isinstance(each, socket.socket)]
+        for connection in remaining:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,9 +161,15 @@ class Handler(BaseHTTPRequestHandler):
     timeout = IDLE_TIMEOUT
     disable_nagle_algorithm = True
 
-    @property
-    def _listener(self) -> Listener:
-        return cast("Listener", self.server)  # the server that creates it is a Listener
+    def __init__(
+        self,
+        listener: Listener,
+        request: socket.socket,
+        client: tuple[str, int],
+        server: BaseServer,
+    ) -> None:
+        self._listener = listener
+        super().__init__(request, client, server)
 
     def do_GET(self) -> None:
         """Send the list of models."""
@@ -77,7 +179,7 @@ class Handler(BaseHTTPRequestHandler):
                 {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
                 for name in self._listener.models
             ]
-            self._send(exchange, _json_response(200, {"object": "list", "data": data}))
+            self._send(exchange, json_response({"object": "list", "data": data}))
         else:
             self._send_unknown(exchange, MODELS)
 
@@ -97,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send_unknown(exchange, *POSTS)
             return
         try:
-            body: object = json.loads(raw)
+            body: Json = json.loads(raw)
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
@@ -106,7 +208,7 @@ class Handler(BaseHTTPRequestHandler):
             )
             self._send(exchange, self._listener.backend.refuse(exchange, problem))
             return
-        exchange.body = cast("dict[str, Json]", body)  # read from JSON
+        exchange.body = body
         self._send(exchange, self._listener.backend.answer(exchange))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the parameter's name in http.server
@@ -128,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
         None if it cannot be read; the client has been answered then, or is gone.
         """
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > self._listener.max_body:
+        if not length.isdecimal() or int(length) > MAX_BODY:
             exchange = self._record(b"")
             self._listener.backend.queue.remove(exchange.number)
             status, problem = (
@@ -163,7 +265,7 @@ class Handler(BaseHTTPRequestHandler):
             answer = api_error(
                 404, f"Unknown request URL: {exchange.method} {exchange.path}.", code="unknown_url"
             )
-        self._send(exchange, _json_response(answer.status, answer.body))
+        self._send(exchange, json_response(answer.body, answer.status))
 
     def _send(self, exchange: Exchange, outgoing: HttpResponse) -> None:
         if outgoing.status is None or self._listener.backend.closing.is_set():
@@ -225,9 +327,3 @@ class Handler(BaseHTTPRequestHandler):
             with suppress(TimeoutError):
                 if not self.connection.recv(1, socket.MSG_PEEK):
                     return
-
-
-def _json_response(status: int, value: object) -> HttpResponse:
-    return HttpResponse(
-        status=status, body=json.dumps(value).encode(), headers={"Content-Type": "application/json"}
-    )

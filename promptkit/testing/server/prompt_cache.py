@@ -24,20 +24,24 @@ from zlib import crc32
 
 import attrs
 
-from promptkit.messages import ImagePart, ToolDefinition
+from promptkit import ImagePart, ToolDefinition
+from promptkit.messages import as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
-from promptkit.testing.server.validation import as_mapping, as_sequence, extract_text
+from promptkit.testing.server.validation import extract_text
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.encodings import get_encoding
-from promptkit.tokens.models import tokenizer_for
 from promptkit.tokens.tool_schemas import format_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
+MAX_BLOCKS = 1_000_000
+"""Blocks to remember, some 100 bytes each. Beyond it the least recently used ones are forgotten."""
+
 _LOOK_BACK = 20  # blocks before a cache breakpoint
 
 START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
@@ -49,15 +53,9 @@ _CHARACTERS_AT_ONCE = 65_536
 
 
 class PromptCache:
-    """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it.
+    """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it."""
 
-    Args:
-        max_blocks: Blocks to remember, some 100 bytes each. Beyond it the least recently used ones
-            are forgotten.
-    """
-
-    def __init__(self, *, max_blocks: int = 1_000_000) -> None:
-        self._max_blocks = max_blocks
+    def __init__(self) -> None:
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
 
@@ -77,7 +75,7 @@ class PromptCache:
             for digest in reversed(digests):
                 self._known[digest] = None
                 self._known.move_to_end(digest)
-            while len(self._known) > self._max_blocks:
+            while len(self._known) > MAX_BLOCKS:
                 self._known.popitem(last=False)
         return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= MIN_CACHED_TOKENS else 0
 
@@ -167,11 +165,11 @@ def _encode_text(encoding: str, text: str) -> array[int]:
 
 
 def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as above
-    description, parameters = function.get("description"), function.get("parameters")
+    description = function.get("description")
     return ToolDefinition(
         name=str(function.get("name", "")),
         description=description if isinstance(description, str) else None,
-        parameters=as_mapping(parameters) or None,
+        parameters=function.get("parameters") or None,
     )
 
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.messages import Json, Message, ToolCall, Usage
-from promptkit.providers.model import Reply
+from promptkit.providers import Reply
+from promptkit.testing.scripted_model import read_message
 
 if TYPE_CHECKING:
+    from promptkit import Message, ToolCall, Usage
+    from promptkit.messages import Json
     from promptkit.testing.server.journal import Exchange
 
 
@@ -146,18 +148,10 @@ def normalize_answer(answer: Answer) -> ScriptedReply | Fault:
             | MalformedBody()
         ):
             return answer
-        case str():
-            return ScriptedReply(
-                message=Message(role="assistant", content=(answer,) if answer else ())
-            )
-        case ToolCall():
-            return ScriptedReply(message=Message(role="assistant", tool_calls=(answer,)))
-        case Message(role="assistant"):
-            return ScriptedReply(message=answer)
         case Reply():
             return ScriptedReply(message=answer.message, finish=answer.finish, usage=answer.usage)
-        case Sequence() if calls := tuple(call for call in answer if type(call) is ToolCall):
-            return ScriptedReply(message=Message(role="assistant", tool_calls=calls))
+        case _ if message := read_message(answer):
+            return ScriptedReply(message=message)
         case _:
             problem = f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
             raise TypeError(problem)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NewType, cast
+from typing import TYPE_CHECKING, Literal, NewType, TypeAlias, TypeVar
 
 import attrs
 import cattrs
 from cattrs.preconf.json import make_converter
 from cattrs.v import format_exception
 
-from promptkit.messages import Json, Message, ToolCall, Usage, as_mapping
+from promptkit import Message, ToolCall, Usage
+from promptkit.messages import Json, as_mapping
 from promptkit.testing.server.replies import (
     Answer,
     ConnectionReset,
@@ -30,6 +29,9 @@ from promptkit.testing.server.replies import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
     from promptkit.testing.server.journal import Exchange
 
 
@@ -63,12 +65,9 @@ def read_script(path: Path) -> Script:
         )
         raise ValueError(message) from error
     return Script(
-        steps=cast("tuple[Answer, ...]", read.steps),  # the hooks below converted them
-        # the hooks below converted them
-        rules=tuple(
-            Rule(match=rule.match, answer=cast("Answer", rule.answer)) for rule in read.rules
-        ),
-        faults=cast("dict[int, Fault]", read.faults),  # the hooks below converted them
+        steps=read.steps,
+        rules=tuple(Rule(match=rule.match, answer=rule.answer) for rule in read.rules),
+        faults=read.faults,
         after=echo if read.after == "echo" else None,
     )
 
@@ -81,21 +80,21 @@ def _describe_error(error: BaseException, kind: type | None) -> str:
     )
 
 
-AnswerJson = NewType("AnswerJson", object)
-"""Marks a value for the converter as an Answer in its JSON form."""
-
-FaultJson = NewType("FaultJson", object)
-"""Marks a value for the converter as a Fault in its JSON form."""
-
-PlainJson = NewType("PlainJson", object)
-"""Marks a value for the converter as JSON to keep as it is."""
+if TYPE_CHECKING:
+    AnswerJson: TypeAlias = Answer
+    FaultJson: TypeAlias = Fault
+    PlainJson: TypeAlias = Json
+else:  # marks of the types that the converter has a hook of its own for
+    AnswerJson = NewType("AnswerJson", object)
+    FaultJson = NewType("FaultJson", object)
+    PlainJson = NewType("PlainJson", object)
 
 
 @attrs.frozen(kw_only=True)
 class _Call:
     name: str
     id: str = ""
-    arguments: PlainJson = attrs.field(factory=lambda: PlainJson("{}"))
+    arguments: PlainJson = "{}"
     """JSON as text, or an object."""
 
 
@@ -124,7 +123,7 @@ class _File:
 @attrs.frozen(kw_only=True)
 class _Http:
     status: int
-    body: PlainJson = attrs.field(factory=lambda: PlainJson(None))
+    body: PlainJson = None
     headers: dict[str, str] = attrs.field(factory=dict[str, str])
 
 
@@ -144,17 +143,26 @@ class _ServerError:
     status: int = 500
 
 
-FAULTS: Mapping[str, type[attrs.AttrsInstance]] = {
-    "delay": _Delay,
-    "hang": Hang,
-    "http": _Http,
-    "malformed": MalformedBody,
-    "rate_limited": _RateLimited,
-    "reset": ConnectionReset,
-    "server_error": _ServerError,
-    "truncated": TruncatedBody,
+T = TypeVar("T")
+
+
+def _reader(form: type[T], build: Callable[[T], Fault]) -> Callable[[Mapping[str, object]], Fault]:
+    return lambda fields: build(_converter.structure(fields, form))
+
+
+FAULTS: Mapping[str, Callable[[Mapping[str, object]], Fault]] = {
+    "delay": _reader(_Delay, lambda read: Delay(seconds=read.seconds, answer=read.answer)),
+    "hang": _reader(Hang, lambda read: read),
+    "http": _reader(
+        _Http, lambda read: HttpAnswer(status=read.status, body=read.body, headers=read.headers)
+    ),
+    "malformed": _reader(MalformedBody, lambda read: read),
+    "rate_limited": _reader(_RateLimited, lambda read: rate_limit_error(read.retry_after)),
+    "reset": _reader(ConnectionReset, lambda read: read),
+    "server_error": _reader(_ServerError, lambda read: server_error(read.status)),
+    "truncated": _reader(TruncatedBody, lambda read: read),
 }
-"""Value of `"fault"` in a script file → the class that its other keys are read into."""
+"""Value of `"fault"` in a script file → a function that reads its other keys."""
 
 
 def _convert_fault(value: object, _: object) -> Fault:
@@ -163,39 +171,27 @@ def _convert_fault(value: object, _: object) -> Fault:
     if not isinstance(kind, str) or kind not in FAULTS:
         problem = f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}"
         raise ValueError(problem)
-    match _converter.structure(fields, FAULTS[kind]):
-        case _Delay(seconds=seconds, answer=answer):
-            # the hook converted it
-            return Delay(seconds=seconds, answer=cast("Answer | None", answer))
-        case _Http(status=status, body=body, headers=headers):
-            # it was read from JSON
-            return HttpAnswer(status=status, body=cast("Json", body), headers=headers)
-        case _RateLimited(retry_after=seconds):
-            return rate_limit_error(seconds)
-        case _ServerError(status=status):
-            return server_error(status)
-        case other:
-            return cast("Fault", other)  # the other classes are faults already
+    return FAULTS[kind](fields)
 
 
 def _convert_answer(value: object, kind: object) -> Answer:
     if isinstance(value, str):
         return value
-    if isinstance(value, Mapping) and "fault" in value:
-        return _convert_fault(cast("object", value), kind)  # the function checks the type itself
+    if "fault" in as_mapping(value):
+        return _convert_fault(value, kind)
     reply = _converter.structure(value, _Reply)
     calls = tuple(
-        ToolCall(id=call.id, name=call.name, arguments=_arguments_text(call.arguments))
+        ToolCall(
+            id=call.id,
+            name=call.name,
+            arguments=call.arguments
+            if isinstance(call.arguments, str)
+            else json.dumps(call.arguments),
+        )
         for call in reply.tool_calls
     )
-    message = Message(
-        role="assistant", content=(reply.text,) if reply.text else (), tool_calls=calls
-    )
+    message = Message(role="assistant", content=reply.text, tool_calls=calls)
     return ScriptedReply(message=message, finish=reply.finish, usage=reply.usage)
-
-
-def _arguments_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
 _converter = make_converter(forbid_extra_keys=True)

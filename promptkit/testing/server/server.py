@@ -1,31 +1,21 @@
-"""The scripted server: a socket on this machine, a thread for each connection, and a journal of requests."""
+"""The scripted server that tests start and close."""
 
 from __future__ import annotations
 
-import socket
-import sys
-import time
-from collections import deque
-from contextlib import suppress
-from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
-from threading import BoundedSemaphore, Lock, Thread
-from typing import TYPE_CHECKING, Any, Self
+from threading import Thread
+from typing import TYPE_CHECKING, Self
 
 from promptkit.testing.server.backend import Backend
-from promptkit.testing.server.http_handler import Handler
-from promptkit.testing.server.journal import Exchange, Stats
+from promptkit.testing.server.http_handler import Listener
 from promptkit.testing.server.replies import normalize_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
+    from promptkit.testing.server.journal import Exchange, Stats
     from promptkit.testing.server.replies import Answer, Fault, Rule, Step
-
-MEBIBYTE = 1024 * 1024
-MAX_CONNECTIONS = 512
-"""Open connections. Beyond it the newest are closed without an answer."""
 
 
 def serve(  # noqa: PLR0913  # the settings of a server
@@ -40,8 +30,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
     allow_remote: bool = False,
     models: Iterable[str] = ("gpt-4.1",),
     max_recorded: int = 10_000,
-    max_body: int = 64 * MEBIBYTE,
-    clock: Callable[[], float] = time.time,
 ) -> Server:
     """Start a server that answers OpenAI's API and Anthropic's until `close()` or the end of its `with` block.
 
@@ -64,8 +52,6 @@ def serve(  # noqa: PLR0913  # the settings of a server
             answers every client.
         models: Names for the list of models.
         max_recorded: Requests that `Server.requests` holds; older ones are forgotten.
-        max_body: Bytes that a request's body may have.
-        clock: Returns the time, in seconds since 1970, that answers show.
 
     Raises:
         ValueError: `host` is no loopback address, and `allow_remote` is not set.
@@ -85,15 +71,13 @@ def serve(  # noqa: PLR0913  # the settings of a server
         rules=known_rules,
         after=after,
         faults=faults or {},
-        clock=clock,
     )
     return Server(
-        _Http(
+        Listener(
             (host, port),
             backend,
             models=tuple(models),
             max_recorded=max_recorded,
-            max_body=max_body,
         )
     )
 
@@ -105,7 +89,7 @@ class Server:
     ...     client = openai.OpenAI(base_url=server.url, api_key="none")
     """
 
-    def __init__(self, http: _Http) -> None:
+    def __init__(self, http: Listener) -> None:
         self._http = http
         self._backend = http.backend
         self._thread = Thread(
@@ -173,106 +157,6 @@ class Server:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class _Http(ThreadingHTTPServer):
-    """The socket, its threads and the journal."""
-
-    daemon_threads = True
-    request_queue_size = 128
-    block_on_close = False
-
-    def __init__(
-        self,
-        address: tuple[str, int],
-        backend: Backend,
-        *,
-        models: tuple[str, ...],
-        max_recorded: int,
-        max_body: int,
-    ) -> None:
-        self.backend = backend
-        self.models = models
-        self.max_body = max_body
-        self._journal: deque[Exchange] = deque(maxlen=max_recorded)
-        self._number = 0
-        self._open: set[socket.socket] = set()
-        self._free_connections = BoundedSemaphore(MAX_CONNECTIONS)
-        self._lock = Lock()
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, Handler)
-
-    def server_bind(self) -> None:
-        # http.server would look up the name of the host here.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = (
-            str(self.server_address[0]),
-            int(self.server_address[1]),
-        )
-
-    def record_request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        client: tuple[str, int],
-        raw: bytes,
-    ) -> Exchange:
-        with self._lock:
-            self._number += 1
-            exchange = Exchange(
-                number=self._number,
-                method=method,
-                path=path,
-                headers=headers,
-                client=client,
-                raw=raw,
-            )
-            self._journal.append(exchange)
-            if method == "POST":
-                self.backend.queue.add(exchange.number)
-        self.backend.counters.add(requests=1)
-        return exchange
-
-    def list_requests(self) -> tuple[Exchange, ...]:
-        with self._lock:
-            return tuple(self._journal)
-
-    def count_connections(self) -> int:
-        with self._lock:
-            return len(self._open)
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
-        if not self._free_connections.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        with self._lock:
-            self._open.add(request)
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._open.discard(request)
-            self._free_connections.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # Any: socketserver's own signature
-        """Ignore the errors of a client that went away, and show all others."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
-
-    def close_connections(self) -> None:
-        """Close the connections that are still open."""
-        with self._lock:
-            remaining = list(self._open)
-        for connection in remaining:
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
 
 
 def _is_loopback(host: str) -> bool:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import attrs
 
+from promptkit.messages import as_mapping, as_sequence
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from promptkit.messages import Json
 
@@ -28,6 +29,11 @@ class IllFormedRequestError(Exception):
     message: str
     param: str | None = None
     code: str | None = None
+
+
+def refuse(message: str, param: str | None = None, code: str | None = None) -> NoReturn:
+    """Refuse a request as ill-formed."""
+    raise IllFormedRequestError(message, param, code)
 
 
 CHAT_CONTENT: Mapping[str, tuple[str, ...]] = {
@@ -51,8 +57,10 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
     """
     _check_limits(body, "chat", ("max_completion_tokens", "max_tokens", "n"))
     if body.get("stream_options") is not None and body.get("stream") is not True:
-        message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
-        raise IllFormedRequestError(message, "stream_options")
+        refuse(
+            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+            "stream_options",
+        )
     _check_tools(
         body,
         [as_mapping(as_mapping(tool).get("function")) for tool in as_sequence(body.get("tools"))],
@@ -60,19 +68,19 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
     )
     messages = body.get("messages")
     if not isinstance(messages, list):
-        message = (
+        refuse(
             "Missing required parameter: 'messages'."
             if messages is None
-            else "Invalid type for 'messages': expected an array."
-        )
-        raise IllFormedRequestError(
-            message,
+            else "Invalid type for 'messages': expected an array.",
             "messages",
             "missing_required_parameter" if messages is None else "invalid_type",
         )
     if not messages:
-        message = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead."
-        raise IllFormedRequestError(message, "messages", "empty_array")
+        refuse(
+            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+            "messages",
+            "empty_array",
+        )
     pending: list[str] = []
     for place, message_ in enumerate(map(as_mapping, as_sequence(body["messages"]))):
         role = _check_choice(message_.get("role"), tuple(CHAT_CONTENT), f"messages[{place}].role")
@@ -91,9 +99,8 @@ def _check_message(
     _check_answered(pending, place)
     calls = message.get("tool_calls")
     if calls is not None and (role != "assistant" or not isinstance(calls, list) or not calls):
-        problem = f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one."
-        raise IllFormedRequestError(
-            problem,
+        refuse(
+            f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one.",
             f"messages[{place}].tool_calls",
             "empty_array" if calls == [] else "invalid_type",
         )
@@ -116,13 +123,19 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
         ("function.arguments", function.get("arguments")),
     ):
         if not isinstance(value, str):
-            message = f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead."
-            raise IllFormedRequestError(message, f"{where}.{key}", "invalid_type")
+            refuse(
+                f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead.",
+                f"{where}.{key}",
+                "invalid_type",
+            )
     call_id = str(call["id"])
     if len(call_id) > MAX_CHAT_CALL_ID:
         length = len(call_id)
-        message = f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {length} instead."
-        raise IllFormedRequestError(message, f"{where}.id", "string_above_max_length")
+        refuse(
+            f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {length} instead.",
+            f"{where}.id",
+            "string_above_max_length",
+        )
     return call_id
 
 
@@ -130,13 +143,16 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
 def _check_result(message: Mapping[str, Any], pending: list[str], place: int) -> list[str]:
     call_id = message.get("tool_call_id")
     if not isinstance(call_id, str):
-        problem = f"Missing required parameter: 'messages[{place}].tool_call_id'."
-        raise IllFormedRequestError(
-            problem, f"messages[{place}].tool_call_id", "missing_required_parameter"
+        refuse(
+            f"Missing required parameter: 'messages[{place}].tool_call_id'.",
+            f"messages[{place}].tool_call_id",
+            "missing_required_parameter",
         )
     if call_id not in pending:
-        problem = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
-        raise IllFormedRequestError(problem, f"messages.[{place}].role")
+        refuse(
+            "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+            f"messages.[{place}].role",
+        )
     _check_content(message.get("content"), CHAT_CONTENT["tool"], f"messages[{place}].content")
     left = list(pending)
     left.remove(call_id)
@@ -145,11 +161,11 @@ def _check_result(message: Mapping[str, Any], pending: list[str], place: int) ->
 
 def _check_answered(pending: list[str], place: int) -> None:
     if pending:
-        message = (
+        refuse(
             "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-            f"The following tool_call_ids did not have response messages: {', '.join(pending)}"
+            f"The following tool_call_ids did not have response messages: {', '.join(pending)}",
+            f"messages.[{place}].role",
         )
-        raise IllFormedRequestError(message, f"messages.[{place}].role")
 
 
 RESPONSES_INPUT = ("input_text", "input_image", "input_file", "input_audio")
@@ -176,12 +192,13 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
     _check_limits(body, "responses", ("max_output_tokens",))
     for key in ("previous_response_id", "conversation"):
         if body.get(key) is not None:
-            message = (
+            refuse(
                 f"Previous response with id '{body[key]}' not found."
                 if key == "previous_response_id"
-                else "Conversation not found."
+                else "Conversation not found.",
+                key,
+                f"{key.removesuffix('_id')}_not_found",
             )
-            raise IllFormedRequestError(message, key, f"{key.removesuffix('_id')}_not_found")
     _check_tools(
         body, [as_mapping(tool) for tool in as_sequence(body.get("tools"))], "tools[#].name"
     )
@@ -189,13 +206,12 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
     if isinstance(sent, str):
         return
     if not isinstance(sent, list) or not sent:
-        message = (
+        refuse(
             "Missing required parameter: 'input'."
             if not sent
-            else "Invalid type for 'input': expected a string or an array."
-        )
-        raise IllFormedRequestError(
-            message, "input", "missing_required_parameter" if not sent else "invalid_type"
+            else "Invalid type for 'input': expected a string or an array.",
+            "input",
+            "missing_required_parameter" if not sent else "invalid_type",
         )
     items = _ResponsesItems()
     for place, item in enumerate(map(as_mapping, as_sequence(body["input"]))):
@@ -234,42 +250,42 @@ class _ResponsesItems:
     def _add_output(self, item: Mapping[str, Any], place: int) -> None:  # Any: as above
         call_id = _check_call_id(item, place)
         if call_id not in self.calls or call_id in self.answered:
-            message = f"No tool call found for function call output with call_id {call_id}."
-            raise IllFormedRequestError(message, "input")
+            refuse(f"No tool call found for function call output with call_id {call_id}.", "input")
         _check_content(item.get("output"), RESPONSES_INPUT, f"input[{place}].output")
         self.answered.add(call_id)
 
     def _check_reasoning(self) -> None:
         if self.reasoning is not None:
-            message = f"Item '{self.reasoning}' of type 'reasoning' was provided without its required following item."
-            raise IllFormedRequestError(message, "input")
+            refuse(
+                f"Item '{self.reasoning}' of type 'reasoning' was provided without its required following item.",
+                "input",
+            )
 
     def check_end(self) -> None:
         self._check_reasoning()
         for call_id in sorted(self.calls - self.answered):
-            message = f"No tool output found for function call {call_id}."
-            raise IllFormedRequestError(message, "input")
+            refuse(f"No tool output found for function call {call_id}.", "input")
 
 
 def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
     call_id = _check_text(item, "call_id", place)
     if len(call_id) > MAX_RESPONSES_CALL_ID:
         where, length = f"input[{place}].call_id", len(call_id)
-        message = f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {length} instead."
-        raise IllFormedRequestError(message, where, "string_above_max_length")
+        refuse(
+            f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {length} instead.",
+            where,
+            "string_above_max_length",
+        )
     return call_id
 
 
 def _check_text(item: Mapping[str, Any], key: str, place: int) -> str:  # Any: as above
     value = item.get(key)
     if not isinstance(value, str):
-        message = (
+        refuse(
             f"Missing required parameter: 'input[{place}].{key}'."
             if value is None
-            else f"Invalid type for 'input[{place}].{key}'."
-        )
-        raise IllFormedRequestError(
-            message,
+            else f"Invalid type for 'input[{place}].{key}'.",
             f"input[{place}].{key}",
             "missing_required_parameter" if value is None else "invalid_type",
         )
@@ -299,8 +315,7 @@ def _check_choice(value: object, words: Collection[str], param: str) -> str:
     if isinstance(value, str) and value in words:
         return value
     listed = ", ".join(f"'{word}'" for word in words)
-    message = f"Invalid value: {value!r}. Supported values are: {listed}."
-    raise IllFormedRequestError(message, param, "invalid_value")
+    refuse(f"Invalid value: {value!r}. Supported values are: {listed}.", param, "invalid_value")
 
 
 def _check_content(content: object, kinds: Collection[str], param: str) -> None:
@@ -310,15 +325,19 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
     parts = as_sequence(content)
     if not parts and content != []:
         wrong = "null" if content is None else f"a {type(content).__name__}"
-        message = f"Invalid type for '{param}': expected one of a string or array of objects, but got {wrong} instead."
-        raise IllFormedRequestError(message, param, "invalid_type")
+        refuse(
+            f"Invalid type for '{param}': expected one of a string or array of objects, but got {wrong} instead.",
+            param,
+            "invalid_type",
+        )
     for place, part in enumerate(map(as_mapping, parts)):
         kind = _check_choice(part.get("type"), kinds, f"{param}[{place}].type")
         key = PARTS.get(kind)
         if key and key not in part:
-            message = f"Missing required parameter: '{param}[{place}].{key}'."
-            raise IllFormedRequestError(
-                message, f"{param}[{place}].{key}", "missing_required_parameter"
+            refuse(
+                f"Missing required parameter: '{param}[{place}].{key}'.",
+                f"{param}[{place}].{key}",
+                "missing_required_parameter",
             )
 
 
@@ -326,11 +345,13 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
 def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], where: str) -> None:
     """Check names and schemas of tools, and that no parameter about tools is set without them."""
     if body.get("tools") is not None and not functions and body["tools"] != []:
-        message = "Invalid type for 'tools': expected an array of objects."
-        raise IllFormedRequestError(message, "tools", "invalid_type")
+        refuse("Invalid type for 'tools': expected an array of objects.", "tools", "invalid_type")
     if len(functions) > MAX_TOOLS:
-        message = f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(functions)} instead."
-        raise IllFormedRequestError(message, "tools", "array_above_max_length")
+        refuse(
+            f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(functions)} instead.",
+            "tools",
+            "array_above_max_length",
+        )
     for place, function in enumerate(functions):
         name = function.get("name")
         param = where.replace("#", str(place))
@@ -340,19 +361,25 @@ def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], wh
             or not name.replace("-", "").replace("_", "").isalnum()
             or not name.isascii()
         ):
-            message = f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-            raise IllFormedRequestError(message, param, "invalid_value")
+            refuse(
+                f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+                param,
+                "invalid_value",
+            )
         if not isinstance(function.get("parameters", {}), dict | None):
-            message = f"Invalid schema for function '{name}': it is no object."
-            raise IllFormedRequestError(message, param, "invalid_function_parameters")
+            refuse(
+                f"Invalid schema for function '{name}': it is no object.",
+                param,
+                "invalid_function_parameters",
+            )
     if functions:
         return
     for key in ("tool_choice", "parallel_tool_calls"):
         if body.get(key) is not None:
-            message = (
-                f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified."
+            refuse(
+                f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.",
+                key,
             )
-            raise IllFormedRequestError(message, key)
 
 
 # Any stands for as above
@@ -361,23 +388,26 @@ def _check_limits(
 ) -> None:
     """Check that a model is named, that all parameters are known, and that figures are in their ranges."""
     if not isinstance(body.get("model"), str) or not body["model"]:
-        message = "you must provide a model parameter"
-        raise IllFormedRequestError(message)
+        refuse("you must provide a model parameter")
     for key in body:
         if key not in load_parameters()[api]:
-            message = f"Unknown parameter: '{key}'."
-            raise IllFormedRequestError(message, key, "unknown_parameter")
+            refuse(f"Unknown parameter: '{key}'.", key, "unknown_parameter")
     temperature = body.get("temperature")
     if temperature is not None and not (
         isinstance(temperature, int | float) and 0 <= temperature <= MAX_TEMPERATURE
     ):
-        message = f"Invalid 'temperature': expected a number between 0 and {MAX_TEMPERATURE}, but got {temperature!r} instead."
-        raise IllFormedRequestError(message, "temperature")
+        refuse(
+            f"Invalid 'temperature': expected a number between 0 and {MAX_TEMPERATURE}, but got {temperature!r} instead.",
+            "temperature",
+        )
     for key in limits:
         limit = body.get(key)
         if limit is not None and not (isinstance(limit, int) and limit > 0):
-            message = f"Invalid '{key}': integer below minimum value. Expected a value >= 1, but got {limit!r} instead."
-            raise IllFormedRequestError(message, key, "integer_below_min_value")
+            refuse(
+                f"Invalid '{key}': integer below minimum value. Expected a value >= 1, but got {limit!r} instead.",
+                key,
+                "integer_below_min_value",
+            )
 
 
 @cache
@@ -489,14 +519,3 @@ def _decode_encrypted(encrypted: object) -> str:
         return base64.b64decode(encrypted, validate=True).decode()
     except ValueError:
         return encrypted
-
-
-def as_mapping(value: object) -> Mapping[str, Any]:  # Any: JSON
-    """Return a JSON object, or an empty one in place of any other value."""
-    # JSON has no other keys
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def as_sequence(value: object) -> Sequence[Any]:  # Any: JSON
-    """Return a JSON array, or an empty one in place of any other value."""
-    return cast("Sequence[Any]", value) if isinstance(value, list) else ()  # of JSON values

@@ -9,10 +9,11 @@ from collections import OrderedDict
 from difflib import SequenceMatcher
 from importlib.metadata import version
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 import attrs
 
+from promptkit import BudgetExceededError, PromptElement, Rendered, render
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.testing.snapshots.markdown import (
     describe_base64,
@@ -26,15 +27,16 @@ from promptkit.testing.snapshots.markdown import (
     iter_outside_fences,
     map_tool_names,
 )
+from promptkit.testing.snapshots.stabilize import stabilize_tokenizer
+from promptkit.tokens import tokenizer_for
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.messages import Message
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.testing.snapshots.budgets import BudgetLevel
+    from promptkit import Child, Message, ToolDefinition
     from promptkit.testing.snapshots.stabilize import Stabilizer
+    from promptkit.tokens import Tokenizer
 
 WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The format of `to_openai`, `to_responses` or `to_anthropic` of a Rendered."""
@@ -81,7 +83,7 @@ def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str
     return "{}\n".format("\n\n".join(sections))
 
 
-def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> Any:  # noqa: ANN401  # Any: JSON for syrupy's serializer
+def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> object:
     """Build the messages as they are sent, with keys in the order in which they are sent.
 
     Long base64 data is replaced by its size and a hash.
@@ -280,15 +282,16 @@ def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
 
 def _format_change(old: Message, new: Message) -> str:
     """Format a changed message as a diff of its lines."""
+    both = (old, new)
     contents = [
         message.content[0]
-        for message in (old, new)
+        for message in both
         if len(message.content) == 1 and not message.tool_calls
     ]
     texts = [part.split("\n") for part in contents if isinstance(part, str)]
     outside: dict[int, str] = {}
-    if len(texts) < 2:  # noqa: PLR2004  # two messages of nothing but text need no fences of their own in the diff
-        texts = ["\n\n".join(format_body(message)).split("\n") for message in (old, new)]
+    if len(texts) < len(both):  # only messages of nothing but text need no fences of their own
+        texts = ["\n\n".join(format_body(message)).split("\n") for message in both]
         outside = dict(iter_outside_fences(texts[0]))
     return fence_text("\n".join(_diff_texts(texts[0], texts[1], outside)), "diff")
 
@@ -399,7 +402,7 @@ MAX_BASE64 = 200
 _BASE64 = re.compile("((?:data:[^,]*,)?)([A-Za-z0-9+/]+={0,2})")
 
 
-def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> Any:  # noqa: ANN401  # Any: JSON, as above
+def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> object:
     emit = {"openai": to_chat, "responses": to_responses, "anthropic": to_anthropic}[wire_format]
     # syrupy sorts the keys of a dict, but not those of an OrderedDict.
     return json.loads(json.dumps(emit(messages)), object_pairs_hook=_shorten_media)
@@ -415,3 +418,97 @@ def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
 def _shorten_base64(text: str) -> str:
     match = _BASE64.fullmatch(text) if len(text) > MAX_BASE64 else None
     return f"{match[1]}<{describe_base64(match[2])}>" if match else text
+
+
+@attrs.frozen(kw_only=True)
+class SnapshotOptions:
+    """How to render a prompt for a snapshot."""
+
+    budgets: tuple[int | str, ...] | None = None
+    """Tokens, or the names of models whose windows are the budgets; None renders once, with the
+    default budget."""
+
+    tokenizer: Tokenizer | None = None
+    """Counts tokens; None takes the model's tokenizer, or the default."""
+
+    tools: tuple[ToolDefinition, ...] = ()
+    """Definitions that take room beside the messages."""
+
+
+@attrs.frozen(kw_only=True)
+class BudgetLevel:
+    """A prompt at one budget."""
+
+    label: str
+    """`8,000 tokens` or a model's name; empty if no budget was set."""
+
+    budget: int
+    """Tokens."""
+
+    rendered: Rendered | None = None
+    """None if the required parts do not fit."""
+
+    messages: tuple[Message, ...] = ()
+    """The rendered messages, with placeholders for what varies."""
+
+    error: str = ""
+    """Why the prompt does not fit, in a sentence."""
+
+
+def render_levels(
+    prompt: object, options: SnapshotOptions, stabilizer: Stabilizer
+) -> list[BudgetLevel]:
+    """Render a prompt at each budget, largest first, each budget once.
+
+    A budget that is too small becomes a level with an error.
+
+    Args:
+        prompt: An element, a tuple or list of elements, or a Rendered, which is not rendered again.
+        options: Budgets, tokenizer and tools.
+        stabilizer: Replaces what varies from run to run.
+
+    Raises:
+        TypeError: The value is no prompt, or a Rendered was combined with options.
+    """
+    if isinstance(prompt, Rendered):
+        if options != SnapshotOptions():
+            message = "a Rendered has its budget already: compare the element itself with a snapshot at other budgets."
+            raise TypeError(message)
+        return [_make_level("", prompt, stabilizer)]
+    if not _is_prompt(prompt):
+        message = f"a snapshot compares with a prompt: an element, a tuple of elements or a Rendered, not a {type(prompt).__name__}."
+        raise TypeError(message)
+    if options.budgets is None:
+        return [_make_level("", _render_at(prompt, None, options, stabilizer), stabilizer)]
+    results: list[tuple[str, Rendered | BudgetExceededError]] = []
+    for budget in dict.fromkeys(options.budgets):
+        label = budget if isinstance(budget, str) else f"{budget:,} tokens"
+        try:
+            results.append((label, _render_at(prompt, budget, options, stabilizer)))
+        except BudgetExceededError as error:
+            results.append((label, error))
+    results.sort(key=lambda item: -item[1].budget)
+    return [_make_level(label, result, stabilizer) for label, result in results]
+
+
+def _is_prompt(value: object) -> TypeGuard[PromptElement | Sequence[Child]]:
+    return isinstance(value, PromptElement | tuple | list)
+
+
+def _render_at(
+    prompt: Child, budget: int | str | None, options: SnapshotOptions, stabilizer: Stabilizer
+) -> Rendered:
+    tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
+    tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
+    return render(prompt, budget=tokens, model=model, tokenizer=tokenizer, tools=options.tools)
+
+
+def _make_level(
+    label: str, result: Rendered | BudgetExceededError, stabilizer: Stabilizer
+) -> BudgetLevel:
+    if isinstance(result, BudgetExceededError):
+        return BudgetLevel(
+            label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result))
+        )
+    messages = stabilizer.stabilize_messages(result.messages)
+    return BudgetLevel(label=label, budget=result.budget, rendered=result, messages=messages)

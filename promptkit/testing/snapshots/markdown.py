@@ -13,16 +13,8 @@ from base64 import b64decode
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from promptkit.messages import (
-    CacheBreakpointPart,
-    DocumentPart,
-    ImagePart,
-    Json,
-    Message,
-    OpaquePart,
-    Part,
-    ToolCall,
-)
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
+from promptkit.messages import CacheBreakpointPart, Json
 from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:

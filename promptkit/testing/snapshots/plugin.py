@@ -1,20 +1,30 @@
 """promptkit's pytest plugin: the snapshot fixtures, and the report of a snapshot that does not match.
 
 pytest loads this module in every test session where promptkit is installed, so it imports only
-pytest until a test uses a fixture.
+pytest until a test uses a fixture. The fixtures are built on syrupy's, so `--snapshot-update` and its
+other options apply to them; without syrupy they fail and say what to install.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from syrupy.assertion import SnapshotAssertion
+    from syrupy.extensions.base import AbstractSyrupyExtension
+
+    from promptkit.testing import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot
     from promptkit.testing.snapshots.snapshot import Mismatch
+    from promptkit.testing.snapshots.stabilize import MachineFolders
+
+    T = TypeVar("T", bound=PromptSnapshot)
 
 pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
@@ -22,16 +32,9 @@ MISMATCHES: pytest.StashKey[list[Mismatch]] = pytest.StashKey()
 """The failed comparisons of a test."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the fixtures, and have the assertions of `StoreContract` explained.
-
-    Without syrupy, fixtures fail and say what to install.
-    """
+def pytest_configure() -> None:
+    """Have the assertions of `StoreContract` explained."""
     pytest.register_assert_rewrite("promptkit.testing.store_contracts")
-    present = config.pluginmanager.hasplugin("syrupy")
-    config.pluginmanager.import_plugin(
-        f"promptkit.testing.snapshots.{'fixtures' if present else 'missing_syrupy'}"
-    )
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -65,3 +68,65 @@ def pytest_runtest_makereport(
                 report.sections.append((mismatch.path, text))
     mismatches.clear()
     return report
+
+
+@pytest.fixture
+def prompt_snapshot(request: pytest.FixtureRequest) -> PromptSnapshot:
+    """Compare a prompt as readable Markdown: `assert prompt == prompt_snapshot`."""
+    _require_syrupy(request)
+    from promptkit.testing.snapshots.snapshot import PromptExtension, PromptSnapshot
+
+    return _make_snapshot(PromptSnapshot, PromptExtension, request)
+
+
+@pytest.fixture
+def messages_snapshot(request: pytest.FixtureRequest) -> MessagesSnapshot:
+    """Compare the messages that are sent: `assert prompt == messages_snapshot`, or `messages_snapshot.to("anthropic")`."""
+    _require_syrupy(request)
+    from promptkit.testing.snapshots.snapshot import MessagesExtension, MessagesSnapshot
+
+    return _make_snapshot(MessagesSnapshot, MessagesExtension, request)
+
+
+@pytest.fixture
+def receipt_snapshot(request: pytest.FixtureRequest) -> ReceiptSnapshot:
+    """Compare the receipt, what a prompt cost and lost: `assert prompt == receipt_snapshot.at(budgets=[4_000])`."""
+    _require_syrupy(request)
+    from promptkit.testing.snapshots.snapshot import ReceiptExtension, ReceiptSnapshot
+
+    return _make_snapshot(ReceiptSnapshot, ReceiptExtension, request)
+
+
+def _require_syrupy(request: pytest.FixtureRequest) -> None:
+    if not request.config.pluginmanager.hasplugin("syrupy"):
+        message = (
+            f"{request.fixturename} needs syrupy, which is not loaded here: run `pip install 'syrupy>=5'`, "
+            "or `pip install '.[testing]'` in a checkout of promptkit."
+        )
+        pytest.fail(message, pytrace=False)
+
+
+def _make_snapshot(
+    kind: type[T], extension: type[AbstractSyrupyExtension], request: pytest.FixtureRequest
+) -> T:
+    assertion: SnapshotAssertion = request.getfixturevalue("snapshot")
+    return kind(
+        assertion=assertion.use_extension(extension),
+        find_folders=lambda: _find_folders(request),
+        mismatches=request.node.stash.setdefault(MISMATCHES, []),
+    )
+
+
+def _find_folders(request: pytest.FixtureRequest) -> MachineFolders:
+    from promptkit.testing.snapshots.stabilize import MachineFolders
+
+    pytest_folder: Path | None = None
+    if request.config.pluginmanager.hasplugin("tmpdir"):
+        factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        pytest_folder = factory.getbasetemp()
+    return MachineFolders(
+        root=request.config.rootpath,
+        home=Path.home(),
+        temporary=Path(tempfile.gettempdir()),
+        pytest=pytest_folder,
+    )

@@ -11,7 +11,6 @@ unused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from difflib import unified_diff
 from itertools import islice, takewhile
 from pathlib import Path
@@ -22,12 +21,14 @@ from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.files import write_output
-from promptkit.testing.snapshots.budgets import BudgetLevel, SnapshotOptions, render_levels
 from promptkit.testing.snapshots.documents import (
+    BudgetLevel,
+    SnapshotOptions,
     WireFormat,
     build_wire_json,
     format_prompt,
     format_receipt,
+    render_levels,
 )
 from promptkit.testing.snapshots.markdown import escape_json, iter_outside_fences
 from promptkit.testing.snapshots.stabilize import (
@@ -39,14 +40,14 @@ from promptkit.testing.snapshots.stabilize import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from syrupy.assertion import AssertionResult, SnapshotAssertion
     from syrupy.data import SnapshotCollection
     from syrupy.types import PropertyFilter, PropertyMatcher
 
-    from promptkit.messages import ToolDefinition
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit import ToolDefinition
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -246,7 +247,7 @@ class PromptExtension(_WholeFiles):
     _write_mode = WriteMode.TEXT
     file_extension = "md"
 
-    def serialize(self, data: Any, **_: Any) -> str:  # noqa: ANN401  # Any: what syrupy declares
+    def serialize(self, data: Callable[[], object], **_: object) -> str:
         """Return the text that the function `data` returns."""
         return str(data())
 
@@ -263,9 +264,17 @@ class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
     _max_depth = 500  # of nesting; syrupy omits values below its own limit
     file_extension = "messages"
 
-    def serialize(self, data: Any, **kwargs: Any) -> str:  # noqa: ANN401  # Any: what syrupy declares
+    def serialize(
+        self,
+        data: Callable[[], object],
+        *,
+        exclude: PropertyFilter | None = None,
+        include: PropertyFilter | None = None,
+        matcher: PropertyMatcher | None = None,
+    ) -> str:
         """Return what the function `data` returns as JSON text, with invisible characters escaped."""
-        return escape_json(str(super().serialize(data(), **kwargs)))
+        text = super().serialize(data(), exclude=exclude, include=include, matcher=matcher)
+        return escape_json(str(text))
 
 
 MAX_SHOWN_LINES = 400

@@ -13,19 +13,20 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part, ToolCall
-from promptkit.tokens.tokenizer import Count, Tokenizer
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
+from promptkit.tokens import Count, Tokenizer
 from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
-    from promptkit.messages import Role, ToolDefinition
+    from promptkit import ToolDefinition
+    from promptkit.messages import Json, Role
 
 ReplaceText: TypeAlias = Callable[[str], str]
 """Takes one string of the prompt (a text, an id, a path in the receipt) and returns it changed."""
@@ -65,11 +66,6 @@ class StabilizeOptions:
 
     find_folders: Callable[[], MachineFolders] | None = None
     """Finds the folders to replace; None keeps paths as they are."""
-
-    @property
-    def any_set(self) -> bool:
-        """Whether any option replaces something."""
-        return bool(self.functions or self.ids or self.dates or self.find_folders)
 
 
 class Stabilizer:
@@ -279,7 +275,7 @@ def stabilize_tokenizer(tokenizer: Tokenizer, options: StabilizeOptions) -> Toke
     """Return a tokenizer that counts text as the snapshot shows it; the tokenizer itself if nothing is replaced."""
     return (
         _StableTokenizer(tokenizer, Stabilizer(options, numbered=False))
-        if options.any_set
+        if options != StabilizeOptions()
         else tokenizer
     )
 

@@ -10,32 +10,39 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 import attrs
 from hypothesis import strategies as st
 
-from promptkit.elements.chat import (
+from promptkit import (
     AssistantMessage,
-    SystemMessage,
-    ToolMessage,
-    ToolRound,
-    UserMessage,
-)
-from promptkit.elements.component import component
-from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import (
     CacheBreakpoint,
+    Child,
     Chunk,
+    Document,
+    Expandable,
     First,
     Group,
     IfEmpty,
+    Image,
     Isolate,
     KeepWith,
-    LegacyPrioritization,
+    Metadata,
     PrioritizedList,
+    PromptElement,
+    Reference,
     Reserve,
+    Sizing,
+    SystemMessage,
+    Tag,
+    Template,
+    Text,
+    TextChunk,
     TokenLimit,
+    ToolCall,
+    ToolMessage,
+    ToolRound,
+    Truncate,
+    UserMessage,
+    component,
 )
-from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
-from promptkit.elements.template.template import Template
-from promptkit.elements.text import Expandable, Tag, Text, TextChunk, Truncate
-from promptkit.messages import ToolCall
+from promptkit.elements import LegacyPrioritization, Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,6 +146,10 @@ class PromptGenerator:
             items += item
         return items
 
+    def _list_enabled(self, *options: tuple[Feature, Callable[[], T]]) -> list[Callable[[], T]]:
+        """List the functions whose feature the prompt may have."""
+        return [generate for feature, generate in options if feature in self.features]
+
     def _pick(self, options: Sequence[Callable[[], T]]) -> T:
         """Call one of these functions; the first in the smallest example."""
         return options[self.draw(st.integers(0, len(options) - 1))]()
@@ -195,15 +206,17 @@ class PromptGenerator:
 
     def _generate_top_level(self, depth: int) -> Child:
         """Generate an element that may stand outside messages."""
-        options: list[Callable[[], Child]] = [self._generate_message, self._generate_message]
-        if "tools" in self.features:
-            options += [self._generate_round, self._generate_round]
-        if "rounds" in self.features:
-            options.append(self._generate_tool_round)
-        if "reserve" in self.features and depth == 0:
-            options.append(self._generate_reserve)
-        if "attached" in self.features:
-            options.append(self._generate_reference_or_metadata)
+        options: list[Callable[[], Child]] = [
+            self._generate_message,
+            self._generate_message,
+            *self._list_enabled(
+                ("tools", self._generate_round),
+                ("tools", self._generate_round),
+                ("rounds", self._generate_tool_round),
+            ),
+            *(self._list_enabled(("reserve", self._generate_reserve)) if depth == 0 else ()),
+            *self._list_enabled(("attached", self._generate_reference_or_metadata)),
+        ]
         if depth < MAX_DEPTH:
             options.append(
                 lambda: self._generate_container(
@@ -221,24 +234,31 @@ class PromptGenerator:
             lambda: Group(**props),
             lambda: Chunk(**props),
             lambda: PrioritizedList(descending=self.draw(st.booleans()), **props),
+            *self._list_enabled(("keep", lambda: KeepWith(group=self._draw_one_of(1, 2), **props)))
+            * 3,
+            *self._list_enabled(
+                ("limit", lambda: TokenLimit(max_tokens=self.draw(st.integers(1, 14)), **props))
+            )
+            * 2,
+            *self._list_enabled(
+                ("legacy", lambda: LegacyPrioritization(priority=props["priority"])),
+                ("isolate", lambda: Isolate(tokens=self.draw(st.integers(0, 14)), **props)),
+                ("alternatives", lambda: First(**props)),
+                (
+                    "alternatives",
+                    lambda: IfEmpty(alt=self._generate_fallback(inside=inside, tool=""), **props),
+                ),
+            ),
+            *self._list_enabled(
+                (
+                    "tags",
+                    lambda: Tag(
+                        tag="t", attributes=self._draw_one_of({}, {"of": '"a" & b'}), **props
+                    ),
+                )
+            )
+            * (2 * inside),
         ]
-        if "keep" in self.features:
-            kinds += [lambda: KeepWith(group=self._draw_one_of(1, 2), **props)] * 3
-        if "limit" in self.features:
-            kinds += [lambda: TokenLimit(max_tokens=self.draw(st.integers(1, 14)), **props)] * 2
-        if "legacy" in self.features:
-            kinds.append(lambda: LegacyPrioritization(priority=props["priority"]))
-        if "isolate" in self.features:
-            kinds.append(lambda: Isolate(tokens=self.draw(st.integers(0, 14)), **props))
-        if "alternatives" in self.features:
-            kinds += [
-                lambda: First(**props),
-                lambda: IfEmpty(alt=self._generate_fallback(inside=inside, tool=""), **props),
-            ]
-        if "tags" in self.features and inside:
-            kinds += [
-                lambda: Tag(tag="t", attributes=self._draw_one_of({}, {"of": '"a" & b'}), **props)
-            ] * 2
         container = self._pick(kinds)
         children = self._generate_several(lambda: child(depth + 1))
         # its children are alternatives, so calls and results that belong together are one child
@@ -282,19 +302,21 @@ class PromptGenerator:
                 TextChunk(**self._generate_props(inside=True))[self._generate_text()]
             ),
         ]
-        if "media" in self.features:
-            options.append(
+        options += self._list_enabled(
+            (
+                "media",
                 lambda: self._count_element(
                     Image(src="https://x/y.png", **self._generate_props(inside=True))
-                )
-            )
-            options.append(
+                ),
+            ),
+            (
+                "media",
                 lambda: self._count_element(
                     Opaque(value={"a": 1}, tokens=2, **self._generate_props(inside=True))
-                )
-            )
-        if "documents" in self.features:
-            options.append(
+                ),
+            ),
+            (
+                "documents",
                 lambda: self._count_element(
                     Document(
                         data="aGk=",
@@ -302,34 +324,35 @@ class PromptGenerator:
                         tokens=3,
                         **self._generate_props(inside=True),
                     )
-                )
-            )
-        if "attached" in self.features:
-            options.append(self._generate_reference_or_metadata)
-        if "cuts" in self.features:
-            options += [self._generate_truncate, self._generate_breaking_chunk]
-            options.append(
+                ),
+            ),
+            ("attached", self._generate_reference_or_metadata),
+            ("cuts", self._generate_truncate),
+            ("cuts", self._generate_breaking_chunk),
+            (
+                "cuts",
                 lambda: Expandable(
                     value=RepeatedWord(self._generate_text(), self.draw(st.integers(0, 5))),
                     **self._generate_props(inside=True),
-                )
-            )
-        if "components" in self.features:
-            options.append(
+                ),
+            ),
+            (
+                "components",
                 lambda: SizedText(
                     text=self._generate_text(),
                     **self._generate_props(inside=True),
                     **self._generate_container_props(),
-                )
-            )
-        if "templates" in self.features:
-            options.append(
+                ),
+            ),
+            (
+                "templates",
                 lambda: Template(
                     source="{{ text }} {{ text }}",
                     values={"text": self._generate_text()},
                     **self._generate_props(inside=True),
-                )
-            )
+                ),
+            ),
+        )
         if depth < MAX_DEPTH:
             options += [
                 lambda: self._generate_container(depth, inside=True, child=self._generate_inline)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from hypothesis import strategies as st
 
-from promptkit.messages import DocumentPart, ImagePart, Message, Role, ToolCall
+from promptkit import DocumentPart, ImagePart, Message, ToolCall
+from promptkit.messages import Role
 from promptkit.testing.strategies.generate import Feature, PromptGenerator
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from promptkit.elements.element import Child
-    from promptkit.messages import Part
+    from promptkit import Child, Part
 
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 """What a prompt may have beside messages, text and containers with priorities."""

@@ -12,13 +12,7 @@ import attrs
 import click
 import pytest
 
-from promptkit.cli.input.props import (
-    convert_prop,
-    read_message,
-    read_tool_call,
-    read_tool_definition,
-    resolve_hints,
-)
+from promptkit.cli.input.props import convert_prop, resolve_hints
 from promptkit.elements.component import component
 from promptkit.elements.element import PromptElement
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition
@@ -50,6 +44,14 @@ HINTS = resolve_hints(Chat)
 
 def made(name: str, value: object) -> object:
     return convert_prop(value, HINTS[name], name)
+
+
+def message(written: object) -> object:
+    return convert_prop(written, Message, "m")
+
+
+def definition(written: object) -> object:
+    return convert_prop(written, ToolDefinition, "t")
 
 
 def test_a_list_of_objects_becomes_messages_where_messages_are_wanted() -> None:
@@ -105,24 +107,32 @@ def test_what_no_annotation_speaks_about_stays_as_it_is() -> None:
     [
         (
             [{"role": "robot"}],
-            r"invalid history\[0\].role 'robot': use system, user, assistant or tool",
+            r"^history\[0\]: role must be 'system', .* not 'robot'\.$",
         ),
         (
             [{"role": "user"}, {"role": "user", "contents": "x"}],
-            r"unknown field 'contents' in history\[1\]: use role, content",
+            r"^history\[1\]: unknown field 'contents'\. Did you mean 'content'\? Use role, content",
         ),
-        ([{"role": "user", "content": 5}], r"history\[0\].content must be a list, not 5"),
         (
-            [{"role": "user", "content": [{"type": "audio"}]}],
-            r"invalid history\[0\].content\[0\] of type 'audio'",
+            [{"rol": "user"}],
+            r"^history\[0\]: unknown field 'rol'\. Did you mean 'role'\? Use role, content",
+        ),
+        ([{"content": "Hi"}], r"^history\[0\].role: the field is missing\.$"),
+        (
+            [{"role": "user", "content": 5}],
+            r"^history\[0\]: content must be a string, or a list .* not 5\.$",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "tool_use"}]}],
+            r"^history\[0\]: a part of the type 'tool_use' cannot be content of a message",
         ),
         (
             [{"role": "assistant", "tool_calls": ["x"]}],
-            r'history\[0\].tool_calls\[0\] must be an object, not "x"',
+            r"^history\[0\]: a tool call must be a ToolCall.* not 'x'\.$",
         ),
         (
             [{"role": "assistant", "tool_calls": [{"id": 1, "name": "f"}]}],
-            r"history\[0\].tool_calls\[0\].id must be a string, not 1",
+            r"^history\[0\].tool_calls\[0\]: id of ToolCall must be a string, not 1\.$",
         ),
     ],
 )
@@ -137,9 +147,7 @@ def test_a_chat_message_with_calls_in_the_form_of_openai() -> None:
         "type": "function",
         "function": {"name": "read", "arguments": '{"path": "a.py"}'},
     }
-    assert read_message(
-        {"role": "assistant", "content": "I look.", "tool_calls": [call]}, "m"
-    ) == Message(
+    assert message({"role": "assistant", "content": "I look.", "tool_calls": [call]}) == Message(
         role="assistant",
         content=("I look.",),
         tool_calls=(ToolCall(id="c1", name="read", arguments='{"path": "a.py"}'),),
@@ -147,7 +155,7 @@ def test_a_chat_message_with_calls_in_the_form_of_openai() -> None:
 
 
 def test_a_tool_message() -> None:
-    assert read_message({"role": "tool", "tool_call_id": "c1", "content": ""}, "m") == Message(
+    assert message({"role": "tool", "tool_call_id": "c1", "content": ""}) == Message(
         role="tool", tool_call_id="c1"
     )
 
@@ -155,18 +163,16 @@ def test_a_tool_message() -> None:
 def test_parts_of_a_content() -> None:
     parts = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "u"}}]
     fine = {"type": "image_url", "image_url": {"url": "u", "detail": "high"}}
-    assert read_message({"role": "user", "content": [*parts, fine]}, "m").content == (
-        "See",
-        ImagePart(url="u"),
-        ImagePart(url="u", detail="high"),
+    assert message({"role": "user", "content": [*parts, fine]}) == Message(
+        role="user", content=("See", ImagePart(url="u"), ImagePart(url="u", detail="high"))
     )
 
 
 def test_arguments_are_kept_as_they_were_written() -> None:
-    assert (
-        read_tool_call({"id": "c", "name": "f", "arguments": '{"b":1,  "a":2}'}, "c").arguments
-        == '{"b":1,  "a":2}'
-    )
+    arguments = '{"b":1,  "a":2}'
+    assert convert_prop(
+        {"id": "c", "name": "f", "arguments": arguments}, ToolCall, "c"
+    ) == ToolCall(id="c", name="f", arguments=arguments)
 
 
 def test_a_tool_definition_plain_and_in_the_form_of_openai() -> None:
@@ -179,5 +185,5 @@ def test_a_tool_definition_plain_and_in_the_form_of_openai() -> None:
     wanted = ToolDefinition(
         name="read", description="Reads.", parameters={"type": "object"}, strict=True
     )
-    assert read_tool_definition(plain, "t") == wanted
-    assert read_tool_definition({"type": "function", "function": plain}, "t") == wanted
+    assert definition(plain) == wanted
+    assert definition({"type": "function", "function": plain}) == wanted

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from promptkit import ToolCall, UserMessage, render
 from promptkit.messages import Message, ToolDefinition
-from promptkit.testing.server import serve
+from promptkit.testing.server import prompt_cache, serve
 from promptkit.testing.server.prompt_cache import PromptCache, encode_prompt
 from promptkit.testing.server.validation import convert_to_chat
 from promptkit.tokens import tokenizer_for
@@ -160,12 +160,15 @@ class TestTheRule:
             True,
         ]
 
-    def test_what_was_not_met_for_longest_is_forgotten_from_its_end(self) -> None:
+    def test_what_was_not_met_for_longest_is_forgotten_from_its_end(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(prompt_cache, "MAX_BLOCKS", 40)
         first, second, third = (
             of({"role": "system", "content": f"{number} " * 1000}) for number in range(3)
         )
         assert len(encode_prompt(first)) // 128 == 15
-        cache = PromptCache(max_blocks=40)
+        cache = PromptCache()
         assert [
             cache.read("scope", request) // 128 for request in (first, second, first, third)
         ] == [0, 0, 15, 0]

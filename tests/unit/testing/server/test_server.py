@@ -27,6 +27,7 @@ from promptkit.testing.server import (
     TruncatedBody,
     api_error,
     echo,
+    http_handler,
     rate_limit_error,
     serve,
     server_error,
@@ -380,8 +381,9 @@ class TestHttp:
                 == 200
             )
 
-    def test_a_body_beyond_the_limit_is_not_read(self) -> None:
-        with serve(max_body=100) as server:
+    def test_a_body_beyond_the_limit_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(http_handler, "MAX_BODY", 100)
+        with serve() as server:
             assert post(server, "/chat/completions", b"x" * 101).status == 413
             assert server.requests[0].raw == b""
 

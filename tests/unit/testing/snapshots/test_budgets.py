@@ -23,8 +23,7 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
-from promptkit.testing.snapshots.documents import format_prompt
+from promptkit.testing.snapshots.documents import SnapshotOptions, format_prompt, render_levels
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 

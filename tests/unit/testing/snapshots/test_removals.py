@@ -15,8 +15,7 @@ from promptkit import (
     UserMessage,
 )
 from promptkit.messages import Repair
-from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
-from promptkit.testing.snapshots.documents import format_receipt
+from promptkit.testing.snapshots.documents import SnapshotOptions, format_receipt, render_levels
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 

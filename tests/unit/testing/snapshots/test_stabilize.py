@@ -26,8 +26,12 @@ from promptkit import (
     Truncate,
     UserMessage,
 )
-from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
-from promptkit.testing.snapshots.documents import format_prompt, format_receipt
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    format_prompt,
+    format_receipt,
+    render_levels,
+)
 from promptkit.testing.snapshots.stabilize import (
     MachineFolders,
     StabilizeOptions,

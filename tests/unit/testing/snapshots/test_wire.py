@@ -20,8 +20,12 @@ from promptkit import (
     render,
 )
 from promptkit.errors import EmitError
-from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
-from promptkit.testing.snapshots.documents import WireFormat, build_wire_json
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    WireFormat,
+    build_wire_json,
+    render_levels,
+)
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 
 PROMPT = (SystemMessage(required=True)["Be brief."], UserMessage(priority=1)["What is this?"])
