@@ -48,7 +48,6 @@ from .stores.sql import SqlStore as SqlStore
 from .stores.store import (
     ArchivingStore as ArchivingStore,
     EarlierEntries as EarlierEntries,
-    EntryNode as EntryNode,
     IndexedStore as IndexedStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,

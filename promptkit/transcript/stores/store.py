@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import attrs
@@ -10,9 +10,9 @@ import attrs
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.entries import Entry, EntryKind
 
 MAX_CONVERSATION_CHARACTERS = 200
 """Characters of the id of a conversation."""
@@ -93,17 +93,35 @@ class IndexedStore(Protocol):
 class EarlierEntries(Protocol):
     """Entries of a store that are read when they are needed.
 
-    They have numbers from 0, in the order in which they were written.
+    They have numbers from 0, in the order in which they were written. An entry follows the one with
+    the number before, unless a run begins with it.
 
     Every method raises TranscriptError if the entries can no longer be read.
     """
 
     @property
     def misplaced(self) -> tuple[ReadProblem, ...]:
-        """What has another place in the tree than the one that it names."""
+        """The entries that follow another entry than the one that they name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """A number that changes when `runs` turned out to be wrong and was replaced."""
+        ...
+
+    @property
+    def runs(self) -> Sequence[tuple[int, int | None]]:
+        """The number of the first entry of each run and of the entry it follows, None for a root, in order.
+
+        Only what `verify` has compared is certain.
+        """
         ...
 
     def __len__(self) -> int: ...
+
+    def verify(self, start: int) -> None:
+        """Compare the ids and places of the entries from a number on with the store, unless that was done before."""
+        ...
 
     def read(self, start: int, stop: int) -> Sequence[Entry]:
         """Read the entries from one number up to, and without, another."""
@@ -113,47 +131,24 @@ class EarlierEntries(Protocol):
         """Return the number of the entry with an id; None if there is none."""
         ...
 
+    def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
+        """Return the numbers of the entries of these kinds, oldest first."""
+        ...
+
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order.
 
-        More entries do no harm.
+        It may yield entries that contain none of them.
 
         Args:
             texts: The texts, in lower case with `lower`.
-            lower: Whether capitals do not matter.
+            lower: Whether to ignore case.
         """
         ...
 
-    def get_node(self, number: int) -> EntryNode:
-        """Return the place of an entry in the tree."""
+    def count_messages(self, ranges: Iterable[range]) -> int:
+        """Return how many of the entries in these ranges have a message."""
         ...
-
-    def iter_parents(self) -> Iterator[int]:
-        """Yield the number of the parent of each entry, -1 for a root."""
-        ...
-
-    def list_labels(self) -> Sequence[int]:
-        """Return the numbers of the entries that are labels, oldest first."""
-        ...
-
-
-class EntryNode(NamedTuple):
-    """The place of an entry in the tree."""
-
-    parent: int | None
-    """The number of its parent; None for a root."""
-    depth: int
-    """Entries before it on its path."""
-    run: int
-    """The number of the first entry of its run: of the entries up to it that each follow the one
-    before them."""
-    mark: int | None
-    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an
-    edit or a setting."""
-    redaction: int | None
-    """The number of the last edit on its path, itself included, that redacts an entry."""
-    messages: int
-    """Messages on its path, its own included."""
 
 
 @runtime_checkable

@@ -34,14 +34,6 @@ from promptkit.transcript.stores.jsonl.format import (
     encode_batch,
     encode_header,
 )
-from promptkit.transcript.stores.jsonl.index import IndexDamagedError, NotIndexableError
-from promptkit.transcript.stores.jsonl.indexed import (
-    INDEX_BYTES,
-    build_index,
-    extend_index,
-    index_path,
-    open_indexed,
-)
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.stores.store import LoadedEntries, ReadProblem
 
@@ -54,6 +46,9 @@ if TYPE_CHECKING:
     from promptkit.transcript.stores.jsonl.format import Migrations, TranscriptArchive
 
 _logger = logging.getLogger(__name__)
+
+INDEX_BYTES = 1 << 18
+"""The size from which a file has an index. A shorter one is read in full in a tenth of a second."""
 
 LOCK_POLL_SECONDS = 0.005
 """Seconds between two attempts to take the lock. Another process holds it for as long as a batch
@@ -133,35 +128,32 @@ class JsonlStore:
         """
         self._unreported.clear()
         self.index_problem = None
+        if self._index_from is None or not self._is_long(self._index_from):
+            return self.load()
+        from promptkit.transcript.stores.jsonl import index  # imports sqlite3
+
         try:
-            opened = (
-                None
-                if self._index_from is None
-                else open_indexed(self._path, self._lock, index_from=self._index_from)
-            )
-        except NotIndexableError as why:
+            entries = index.open_indexed(self._path, self._lock, index_from=self._index_from)
+        except index.NotIndexableError as why:
             self.index_problem = f"{self._path} was read in full: {why}."
             _logger.warning("%s", self.index_problem)
             return self.load()
-        if opened is None:
+        if entries is None:
             return self.load()
         try:
-            latest = self._read_consistently(opened.position)
+            latest = self._read_consistently(entries.position)
         except TranscriptError:
             return self.load()
-        if self._position is None or self._position.identity != opened.position.identity:
+        if self._position is None or self._position.identity != entries.position.identity:
             return self.load()  # the file was replaced meanwhile
-        entries = opened.entries
-        return attrs.evolve(
-            latest,
-            entries=latest.entries[opened.known :],
-            line_numbers=latest.line_numbers[opened.known :],
-            problems=(
-                *entries.problems,
-                *(problem for problem in latest.problems if problem not in entries.problems),
-            ),
-            earlier=entries,
-        )
+        new = [problem for problem in latest.problems if problem not in entries.problems]
+        return attrs.evolve(latest, problems=(*entries.problems, *new), earlier=entries)
+
+    def _is_long(self, size: int) -> bool:
+        try:
+            return self._path.stat().st_size >= size
+        except OSError:
+            return False
 
     def refresh(self) -> LoadedEntries:
         """Read what other processes appended since the last read.
@@ -406,26 +398,32 @@ class JsonlStore:
 
         The lock is held; `before` is the file without the batch.
         """
+        import sqlite3
+
+        from promptkit.transcript.stores.jsonl import index
+
         try:
             if before.st_size < index_from:
                 file = os.open(self._path, os.O_RDONLY)
                 try:
-                    if (descriptor := build_index(self._path, file, None)) is not None:
-                        os.close(descriptor)
+                    index.build_index(self._path, file, None)
                 finally:
                     os.close(file)
             else:
-                extend_index(self._path, before=before)
-        except (OSError, IndexDamagedError, NotIndexableError, TranscriptError) as error:
-            self.index_problem = (
-                f"{self._path} has no index: {getattr(error, 'strerror', None) or error}."
-            )
-            if not isinstance(error, NotIndexableError):
-                self._discard_index()
+                index.extend_index(self._path, before)
+        except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
+            self._discard_index()
+            self._report_no_index(getattr(error, "strerror", None) or error)
+        except index.NotIndexableError as error:
+            self._report_no_index(error)
+
+    def _report_no_index(self, why: object) -> None:
+        self.index_problem = f"{self._path} has no index: {why}."
 
     def _discard_index(self) -> None:
-        with suppress(OSError):
-            index_path(self._path).unlink()
+        from promptkit.transcript.stores.jsonl.index import discard_index
+
+        discard_index(self._path)
 
     def _rewrite_old_version(self, position: ReadPosition) -> None:
         """Rewrite the file in the present version of the format and keep the old file next to it.
