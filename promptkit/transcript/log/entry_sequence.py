@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter, eq, itemgetter
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, cast, overload
 
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.entries import Edit
@@ -35,7 +35,9 @@ class EntryNumbers:
 
     def __init__(self, earlier: EarlierEntries, leaf: int | None = None) -> None:
         self.earlier = earlier
-        self.leaf = leaf
+        self.newest = len(earlier) - 1 if leaf is None else leaf
+        """The number of the last entry."""
+        self._has_all = leaf is None
         self._version: int | None = None
         self._runs: list[range] = []
         self._starts: list[int] = [0]  # the index of the first entry of each run, and the length
@@ -80,7 +82,7 @@ class EntryNumbers:
         while number is not None:
             start = max(number + 1 - size, 0)
             self.earlier.verify(start)
-            first, parent = (0, None) if self.leaf is None else self._find_run(number)
+            first, parent = self._find_run(number)
             yield range(max(start, first), number + 1)
             number = parent if first >= start else start - 1
             size = min(2 * size, PAGE)
@@ -99,9 +101,9 @@ class EntryNumbers:
         if self._version == self.earlier.version:
             return
         runs: list[range] = []
-        number = len(self.earlier) - 1 if self.leaf is None else self.leaf
-        while number is not None and number >= 0:
-            first, parent = (0, None) if self.leaf is None else self._find_run(number)
+        number: int | None = self.newest
+        while number is not None:
+            first, parent = self._find_run(number)
             runs.append(range(first, number + 1))
             number = parent
         runs.reverse()
@@ -116,6 +118,8 @@ class EntryNumbers:
         return self._runs[at][index - self._starts[at]]
 
     def _find_run(self, number: int) -> tuple[int, int | None]:
+        if self._has_all:
+            return 0, None
         runs = self.earlier.runs
         return runs[bisect_right(runs, number, key=itemgetter(0)) - 1]
 
@@ -190,7 +194,7 @@ class EntrySequence(Sequence["Entry"]):
     def __reversed__(self) -> Iterator[Entry]:
         yield from reversed(self._newer())
         numbers = self.numbers
-        number = numbers.leaf if numbers.leaf is not None else len(numbers) - 1
+        number = numbers.newest
         left: float = inf
         if self._start or self._stop is not None:
             stop = min(self._end, len(numbers))
@@ -211,7 +215,7 @@ class EntrySequence(Sequence["Entry"]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | list | EntrySequence):
             return NotImplemented
-        others: Sequence[object] = other
+        others = cast("Sequence[object]", other)  # of whatever a list of another type holds
         return len(self) == len(others) and all(map(eq, self, others))
 
     __hash__ = None  # type: ignore[assignment]  # as of a list

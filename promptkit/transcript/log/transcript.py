@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Json, Message
-    from promptkit.transcript.log.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryKind, EntryPayload
     from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
 
 MAX_CONFLICTS = 1_000
@@ -33,6 +33,8 @@ conversation has grown."""
 
 RECENT_ENTRIES = 512
 """Entries in which the call of a tool result is looked for before the whole file is searched."""
+
+LABELS: tuple[EntryKind, ...] = ("label",)
 
 LEAF_SETTING = "leaf"
 """The name of the setting that `Transcript.rewind` writes where the conversation continues from an
@@ -118,7 +120,7 @@ class Transcript:
         """The id of the entry that the next entry follows; None for an empty transcript."""
         if self._path:
             return self._path[-1].id
-        return None if self._stem is None else self._read_earlier(self._stem.leaf).id
+        return None if self._stem is None else self._read_earlier(self._stem.newest).id
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -129,7 +131,7 @@ class Transcript:
         earlier = (
             {}
             if self._earlier is None
-            else dict(map(self._read_label, self._earlier.find_kinds(("label",))))
+            else dict(map(self._read_label, self._earlier.find_kinds(LABELS)))
         )
         return earlier | self._labels
 

@@ -262,7 +262,7 @@ class IndexedEntries:
         query = "SELECT count(*) FROM entries WHERE number >= ? AND number < ? AND kind IN (?, ?)"
         return self._retry(
             lambda: sum(
-                self._db.execute(query, (each.start, each.stop, *_MESSAGES)).fetchone()[0]
+                int(self._db.execute(query, (each.start, each.stop, *_MESSAGES)).fetchone()[0])
                 for each in ranges
             )
         )
