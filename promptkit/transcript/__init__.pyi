@@ -51,7 +51,6 @@ from .stores.store import (
     IndexedStore as IndexedStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,
-    PagedStore as PagedStore,
     ReadProblem as ReadProblem,
     SearchableStore as SearchableStore,
     TranscriptStore as TranscriptStore,

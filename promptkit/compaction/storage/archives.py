@@ -1,6 +1,6 @@
 """Archives of what a compaction drops from the view: compressed files of their own, `0001-….jsonl.gz`, that can be listed and read.
 
-The transcript keeps these entries, too. `promptkit.transcript.stores.jsonl.archive` moves them out of the
+The transcript keeps these entries, too. `JsonlStore.archive` moves them out of the
 transcript's own file.
 """
 

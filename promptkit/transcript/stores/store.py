@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, TranscriptConflictError
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -58,21 +59,6 @@ class TranscriptStore(Protocol):
             TranscriptConflictError: Another writer appended entries since. The error carries them;
                 nothing was written.
             TranscriptWriteError: The batch cannot be written.
-        """
-        ...
-
-
-@runtime_checkable
-class PagedStore(Protocol):
-    """A store that can read from the end, without what is before."""
-
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages, the last page first.
-
-        The entries of a page are in the order in which they were written.
-
-        Args:
-            size: Entries on a page. A store may return more, to keep a batch together.
         """
         ...
 
@@ -246,12 +232,6 @@ class InMemoryStore:
             raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
         self._entries.extend(entries)
 
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages of `size`, the last page first."""
-        entries = tuple(self._entries)
-        for end in range(len(entries), 0, -size):
-            yield entries[max(0, end - size) : end]
-
     @property
     def address(self) -> str | None:
         """None: the entries are only in memory."""
@@ -260,6 +240,18 @@ class InMemoryStore:
     @property
     def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
+
+
+def archiving_error(
+    address: str | os.PathLike[str], through: str, *, exists: bool
+) -> TranscriptError:
+    """Return the error for an entry up to which nothing can be archived: it does not exist, or is the last one."""
+    why = (
+        f"no entry follows {through!r}: archive up to an earlier entry."
+        if exists
+        else f"there is no entry {through!r}."
+    )
+    return TranscriptError(f"{os.fspath(address)}: {why}")
 
 
 def split_address(address: str) -> tuple[str, str | None]:

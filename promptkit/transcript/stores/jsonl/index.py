@@ -21,7 +21,6 @@ import stat
 import threading
 import weakref
 import zlib
-from collections import OrderedDict
 from contextlib import closing, nullcontext, suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
@@ -62,7 +61,7 @@ NEWEST = 256
 """Rows that are compared when a file is opened."""
 
 CACHED_BYTES = 1 << 22
-"""Bytes of lines whose entries are kept in memory."""
+"""Bytes of lines from which the entries in memory are forgotten."""
 
 MAX_PROBLEMS = 200
 """Unreadable lines and misplaced entries that an index records. A file with more is read in full."""
@@ -182,8 +181,7 @@ class IndexedEntries:
     def __init__(self, path: Path, file: int, start: int, lock: _Lock) -> None:
         self._path, self._file, self._start, self._write_lock = path, file, start, lock
         self._lock = threading.RLock()
-        self._entries: OrderedDict[int, tuple[Entry, int]] = OrderedDict()
-        self._cached_bytes = 0
+        self._forget_entries()
         self.version = 0
         """Times that the index was made again."""
         self._connect()
@@ -329,7 +327,10 @@ class IndexedEntries:
             raise self._changed()
         self.version += 1
         self._compared, self._compares_all = count, False
-        self._entries.clear()
+        self._forget_entries()
+
+    def _forget_entries(self) -> None:
+        self._entries: dict[int, Entry] = {}
         self._cached_bytes = 0
 
     def _changed(self) -> TranscriptError:
@@ -445,9 +446,7 @@ class IndexedEntries:
         if not 0 <= end - start <= READ_BYTES:
             _damaged("rows are missing")
         data = _pread(self._file, end - start, start)
-        if any(
-            isinstance(line_from_bytes(line), EntryLine) for line in data.splitlines(keepends=True)
-        ):
+        if any(isinstance(line_from_bytes(line), EntryLine) for line in data.split(b"\n")):
             _damaged("a row is missing")
         return data
 
@@ -469,26 +468,22 @@ class IndexedEntries:
         number = start
         while number < stop:
             if (known := self._entries.get(number)) is not None:
-                self._entries.move_to_end(number)
-                found.append(known[0])
+                found.append(known)
                 number += 1
                 continue
+            if self._cached_bytes > CACHED_BYTES:
+                self._forget_entries()
             rows, data = self._read_rows(number, stop)
             first = rows[0].offset
             for row in rows:
                 entry = _entry_from_line(data[row.offset - first : row.end - first])
                 if _encode(entry.id) != row.id:
                     _damaged("a row names another entry")
-                self._keep(row, entry)
+                self._entries[row.number] = entry
+                self._cached_bytes += row.size
                 found.append(entry)
             number += len(rows)
         return found
-
-    def _keep(self, row: _Row, entry: Entry) -> None:
-        self._cached_bytes += row.size - self._entries.pop(row.number, (entry, 0))[1]
-        self._entries[row.number] = entry, row.size
-        while self._cached_bytes > CACHED_BYTES and len(self._entries) > 1:
-            self._cached_bytes -= self._entries.popitem(last=False)[1][1]
 
     def _read_rows(self, start: int, stop: int) -> tuple[list[_Row], bytes]:
         """Return rows, as many as are read at once, and the bytes of the file from the first to the last."""

@@ -1,6 +1,6 @@
-"""Entries and messages as JSON objects, and back.
+"""Convert entries and messages to JSON objects and back.
 
-What this version does not understand is kept unchanged.
+Kinds and parts that this version does not know are kept unchanged.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def message_to_json(message: Message) -> dict[str, Json]:
 
 
 def message_from_json(data: Mapping[str, Json]) -> Message:
-    """Convert a JSON object of `message_to_json` back.
+    """Convert a JSON object that `message_to_json` returned to a message.
 
     Raises TranscriptError if it is not a message.
     """
@@ -93,7 +93,7 @@ def entry_to_json(entry: Entry) -> dict[str, Json]:
 
 
 def entry_from_json(record: Mapping[str, Json]) -> Entry:
-    """Convert a JSON object of `entry_to_json` back. An unknown kind becomes an `UnknownEntry`.
+    """Convert a JSON object that `entry_to_json` returned to an entry. An unknown kind becomes an `UnknownEntry`.
 
     Raises TranscriptError, with a message of one line, if it is not an entry.
     """
