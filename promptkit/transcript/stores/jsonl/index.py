@@ -87,11 +87,10 @@ TABLES = (
 FORMAT = 2
 """The version of these tables."""
 
-_HEAD = re.compile(
-    rb'^\{"id":"([^"\\]++)","parent_id":(?:null|"([^"\\]++)"),"kind":"([a-z_]++)","time":',
-    re.MULTILINE,
-)
+_BEGIN = b'{"id":%b,"parent_id":%b,"kind":"%b","time":'
 """The beginning of a line as promptkit writes it. Any other line is parsed."""
+
+_QUOTE = re.compile(rb'["\\]')
 
 _PARTS = re.compile(
     rb'"content"\s*+:\s*+\[(?!\s*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+)?\])', re.DOTALL
@@ -402,16 +401,20 @@ class IndexedEntries:
     ) -> bool:
         """Return whether rows agree with lines as promptkit writes them. This compares all of them at once."""
         numbers, ids, offsets, sizes, kinds, parents = zip(*found, strict=True)
-        expected = [entry_id or b"", *ids[:-1]]
+        quoted = [b'"%b"' % each for each in ids]
+        named = [b"null" if entry_id is None else b'"%b"' % entry_id, *quoted[:-1]]
         for row in map(_Row._make, found) if parents.count(None) < len(parents) else ():
             if row.parent is not None:
-                expected[row.number - numbers[0]] = self._find_parent(row) or b""
+                parent = self._find_parent(row)
+                named[row.number - numbers[0]] = b"null" if parent is None else b'"%b"' % parent
         lines = data.split(b"\n")
+        begins = map(_BEGIN.__mod__, zip(quoted, named, kinds, strict=True))
         return (
             not lines.pop()
             and [*map(len, lines)] == [size - 1 for size in sizes]
             and [*accumulate(sizes[:-1], initial=start)] == [*offsets]
-            and _HEAD.findall(data) == [*zip(ids, expected, kinds, strict=True)]
+            and all(map(bytes.startswith, lines, begins))
+            and not _QUOTE.search(b" ".join(ids))
         )
 
     def _find_parent(self, row: _Row) -> bytes | None:
@@ -423,21 +426,18 @@ class IndexedEntries:
         return self._select(row.parent, row.parent + 1)[0].id
 
     def _compare_row(self, row: _Row, line: bytes, parent: bytes | None) -> None:
-        match = _HEAD.match(line)
-        if match:
-            found: tuple[bytes, bytes | None, bytes] = match[1], match[2], match[3]
-        else:
-            entry = _entry_from_line(line)
-            parent_id = None if entry.parent_id is None else _encode(entry.parent_id)
-            found = _encode(entry.id), parent_id, _encode(_kind(entry))
-        if found[::2] != (row.id, row.kind) or line.find(b"\n") not in {-1, len(line) - 1}:
+        entry = _entry_from_line(line)
+        named = None if entry.parent_id is None else _encode(entry.parent_id)
+        if (_encode(entry.id), _encode(_kind(entry))) != (row.id, row.kind) or line.find(
+            b"\n"
+        ) not in {-1, len(line) - 1}:
             _damaged("a row is not that of its line")
-        if found[1] == parent:
+        if named == parent:
             return
         # An entry whose parent is missing follows the entry before it. That the parent is missing
         # is certain once all rows were compared.
         is_last = row.parent is None or (row.parent == -1 and row.number == 0)
-        if found[1] is None or not is_last or _find(self._db, found[1], row.number) is not None:
+        if named is None or not is_last or _find(self._db, named, row.number) is not None:
             _damaged("a row names another parent")
         self._compares_all = True
 
