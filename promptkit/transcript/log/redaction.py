@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -156,7 +156,7 @@ def _redact_texts(texts: list[str], redactor: Redactor) -> list[str]:
 def _redact_arguments(text: str, redactor: Redactor) -> str:
     """Redact the values of tool call arguments, then the JSON text, where the key next to a value may give it away."""
     try:
-        value = cast("Json", json.loads(text))  # json.loads returns JSON
+        value: Json = json.loads(text)
         redacted_value = redact_json(value, redactor)
         redacted = (
             text if redacted_value == value else json.dumps(redacted_value, ensure_ascii=False)

@@ -22,6 +22,7 @@ import threading
 import weakref
 import zlib
 from contextlib import closing, nullcontext, suppress
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
 
@@ -271,7 +272,7 @@ class IndexedEntries:
         wanted = [*(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts), "\\u", "\\/"]
         start = 0
         while start < self._count:
-            start, found = self._retry(lambda: self._search(start, wanted, lower=lower))  # noqa: B023  # called at once
+            start, found = self._retry(partial(self._search, start, wanted, lower=lower))
             yield from found
 
     def _search(self, start: int, wanted: Sequence[str], *, lower: bool) -> tuple[int, list[int]]:
