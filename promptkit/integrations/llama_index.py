@@ -400,7 +400,7 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
     return calls
 
 
-def _read_record(record: Mapping[str, Any]) -> ToolCall | None:
+def _read_record(record: Mapping[str, Any]) -> ToolCall | None:  # Any: JSON
     function: Fields = record.get("function") or {}
     if not function:
         return None

@@ -343,8 +343,10 @@ FORGERIES: dict[str, tuple[str, ...]] = {
     "the end is a text": ("UPDATE head SET end = 'end'",),
     "a view stands for a table": (
         "ALTER TABLE entries RENAME TO hidden",
-        "CREATE VIEW entries AS WITH RECURSIVE e(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM e)"
-        " SELECT number, x'00' AS id, 0 AS offset, 1 AS size, x'00' AS kind, NULL AS parent FROM e",
+        (
+            "CREATE VIEW entries AS WITH RECURSIVE e(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM e)"
+            " SELECT number, x'00' AS id, 0 AS offset, 1 AS size, x'00' AS kind, NULL AS parent FROM e"
+        ),
     ),
     "a trigger deletes what is added": (
         "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries; END",
