@@ -633,6 +633,8 @@ def build_index(path: Path, file: int, lock: _Lock | None) -> bool:
                 _replace(beside, path)
                 remove_leftovers(target)
     except (TranscriptError, *_DAMAGE, OSError) as error:
+        if beside is not None and not beside.exists() and target.exists():
+            return True  # another process made the index, and deleted this one as a leftover
         why = error.strerror if isinstance(error, OSError) else error
         _refuse(f"its index cannot be written: {why}", error)
     finally:
@@ -643,6 +645,7 @@ def build_index(path: Path, file: int, lock: _Lock | None) -> bool:
 
 
 def _replace(beside: Path, path: Path) -> None:
+    beside.stat()  # raises FileNotFoundError before the index of another process is deleted
     discard_index(path)  # also what a crash left of a transaction, which belongs to the old index
     beside.replace(index_path(path))
 
