@@ -25,7 +25,15 @@ from promptkit.integrations.windows import (
     find_overflow,
     match_calls,
 )
-from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
+from promptkit.messages import (
+    Message,
+    OpaquePart,
+    ToolDefinition,
+    Usage,
+    as_mapping,
+    as_sequence,
+    as_wire_object,
+)
 from promptkit.providers.model import Reply
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
@@ -63,7 +71,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting.fit import Fitted
     from promptkit.integrations.windows import IssuedRequest
-    from promptkit.messages import Json, ToolCall
+    from promptkit.messages import ToolCall
     from promptkit.providers.model import Model
     from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
@@ -347,23 +355,19 @@ def _read_message(message: BaseMessage) -> Message:
         role: Literal["assistant", "user"] = (
             "assistant" if isinstance(message, AIMessage) else "user"
         )
-        # JSON
         return Message(
             role=role,
-            content=[OpaquePart(value=cast("Json", block), provider="chat") for block in dicts],
+            content=[OpaquePart(value=as_wire_object(block), provider="chat") for block in dicts],
         )
     (record,) = dicts
     # which the conversion leaves out
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
         broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
         record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
-    content: object = record.get("content")
-    if record.get("tool_calls") and isinstance(content, list):
-        blocks = cast("list[dict[str, object]]", content)  # as the conversion makes them
-        record = {
-            **record,
-            "content": [block for block in blocks if block.get("type") not in _REPEATED],
-        }
+    blocks = as_sequence(record.get("content"))
+    if record.get("tool_calls") and blocks:
+        kept = [block for block in blocks if as_mapping(block).get("type") not in _REPEATED]
+        record = {**record, "content": kept}
     return messages_from_chat([record])[0]
 
 

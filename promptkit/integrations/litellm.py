@@ -14,7 +14,7 @@ import attrs
 from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
-from promptkit.messages import ToolDefinition, as_mapping, as_wire_object
+from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import model_info, model_name
 
@@ -200,9 +200,7 @@ def _read_text(value: object) -> str | None:
     """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
     if isinstance(value, str):
         return value or None
-    # of JSON objects
-    blocks = cast("Sequence[object]", value) if isinstance(value, Sequence) else ()
-    return "\n".join(str(as_mapping(block).get("text", "")) for block in blocks) or None
+    return "\n".join(str(as_mapping(block).get("text", "")) for block in as_sequence(value)) or None
 
 
 def _read_tool(given: object) -> list[ToolDefinition]:

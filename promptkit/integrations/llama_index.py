@@ -35,6 +35,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
     Usage,
+    as_sequence,
     as_wire_object,
 )
 from promptkit.providers.model import Reply
@@ -64,7 +65,7 @@ except ImportError as error:
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from llama_index.core.storage.chat_store import BaseChatStore
 
@@ -261,8 +262,8 @@ class WindowMemory(BaseChatStoreMemory):
             return False
         if isinstance(last, Fitted):
             return self._learned.learn(self._facts, last.tokens, refusal)
-        windows = cast("ThreadWindows", self._windows)  # which issued it
-        return windows.loop.wait(partial(windows.recover, last, refusal))
+        windows = self._windows
+        return windows is not None and windows.loop.wait(partial(windows.recover, last, refusal))
 
     async def arecover(self, error: BaseException) -> bool:
         """Do as `recover`, in an event loop, which is not blocked meanwhile."""
@@ -307,7 +308,7 @@ class WindowMemory(BaseChatStoreMemory):
             store = Context.get_step_context().store
         except WorkflowRuntimeError:  # no step of a workflow is running
             return
-        done = _read_list(await store.get(_SCRATCHPAD, default=None))
+        done = as_sequence(await store.get(_SCRATCHPAD, default=None))
         # not what a program of its own keeps there
         messages = [each for each in done if isinstance(each, ChatMessage)]
         if messages:
@@ -375,12 +376,8 @@ def _read_texts(block: object) -> list[str]:
     """Return the texts of a block: its own, or those within a block for citations."""
     if isinstance(block, TextBlock):
         return [block.text]
-    nested = [] if isinstance(block, ThinkingBlock) else _read_list(getattr(block, "content", None))
-    return [each.text for each in nested if isinstance(each, TextBlock)]
-
-
-def _read_list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []  # of anything
+    content = None if isinstance(block, ThinkingBlock) else getattr(block, "content", None)
+    return [each.text for each in as_sequence(content) if isinstance(each, TextBlock)]
 
 
 def _read_calls(message: ChatMessage) -> list[ToolCall]:
@@ -397,13 +394,13 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
         ]
     calls: list[ToolCall] = []
     for given in message.additional_kwargs.get("tool_calls") or ():
-        call = _read_record(cast("Fields", as_wire_object(given) or {}))  # JSON
+        call = _read_record(as_wire_object(given) or {})
         if call is not None:
             calls.append(call)
     return calls
 
 
-def _read_record(record: Fields) -> ToolCall | None:
+def _read_record(record: Mapping[str, Any]) -> ToolCall | None:  # Any: JSON
     function: Fields = record.get("function") or {}
     if not function:
         return None

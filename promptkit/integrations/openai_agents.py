@@ -17,7 +17,7 @@ from promptkit.integrations.windows import (
     ThreadWindows,
     WindowOptions,
 )
-from promptkit.messages import ToolDefinition, copy_json
+from promptkit.messages import ToolDefinition, as_wire_object, copy_json
 from promptkit.tokens.models import model_name
 from promptkit.transcript.log.entries import CustomEntry
 from promptkit.wire import to_responses
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Json, Message
+    from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.models import NamedModel
@@ -209,9 +209,8 @@ class TranscriptSession:
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items. They are on the disk when this returns."""
         if items:
-            # a TypedDict is JSON
             await self._append(
-                *(CustomEntry(name=_ITEM, data=cast("Json", item)) for item in items)
+                *(CustomEntry(name=_ITEM, data=as_wire_object(item)) for item in items)
             )
 
     async def pop_item(self) -> TResponseInputItem | None:

@@ -298,9 +298,8 @@ def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) ->
         elif isinstance(unit.value, ModelResponse):
             joined.append(unit.value)
             places.append(None)
-        elif places and places[-1] == unit.at:
-            request = cast("ModelRequest", joined[-1])  # as its part was one of a request
-            joined[-1] = replace(request, parts=[*request.parts, unit.value])
+        elif places and places[-1] == unit.at and isinstance(last := joined[-1], ModelRequest):
+            joined[-1] = replace(last, parts=[*last.parts, unit.value])
         else:
             # as above
             joined.append(replace(cast("ModelRequest", messages[unit.at]), parts=[unit.value]))

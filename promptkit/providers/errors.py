@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -28,6 +28,7 @@ from promptkit.errors import (
     ModelUnavailableError,
     RateLimitedError,
 )
+from promptkit.messages import as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -252,15 +253,13 @@ def _iterate_objects(body: object) -> Iterator[Mapping[str, object]]:
         count += 1
         if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
             try:
-                value = cast("object", json.loads(value))  # any JSON
+                value = json.loads(value)
             except (ValueError, RecursionError):
                 continue
-        if isinstance(value, Mapping):
-            holder = cast("Mapping[str, object]", value)  # read from JSON
+        if holder := as_mapping(value):
             yield holder
             waiting += islice(holder.values(), _MAX_OBJECTS)
-        elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-            waiting += cast("Sequence[object]", value)[:_MAX_OBJECTS]  # likewise
+        waiting += as_sequence(value)[:_MAX_OBJECTS]
 
 
 OVERFLOW_CODES = frozenset(

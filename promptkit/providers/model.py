@@ -24,6 +24,10 @@ Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh",
 """How much a reasoning model thinks. Not every model accepts every value."""
 
 
+Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+"""Why a model stopped."""
+
+
 @attrs.frozen(kw_only=True)
 class Reply:
     """A model's reply, and what the request cost.
@@ -38,7 +42,7 @@ class Reply:
     """The cost of the request in tokens, as the provider reports it. 0 input tokens: it reported
     nothing."""
 
-    finish: Literal["stop", "tool_calls", "length", "content_filter"]
+    finish: Finish
     """Why the model stopped: it was done, it waits for tool results, it reached its output limit,
     or the provider withheld the rest.
 
@@ -163,3 +167,8 @@ class _WithOnText:
         if reply.message.text:
             self.on_text(reply.message.text)
         return reply
+
+
+def as_tokens(value: object) -> int:
+    """Return a number of tokens that a provider reports; 0 for any other value."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

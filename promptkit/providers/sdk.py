@@ -61,33 +61,7 @@ class ReplyStream(Protocol):
 
 
 ClientT = TypeVar("ClientT", bound=Client)
-
-
-@attrs.frozen(eq=False)
-class LoopClients(Generic[ClientT]):
-    """One client for each event loop, since a connection cannot leave its loop."""
-
-    _clients: WeakKeyDictionary[AbstractEventLoop, ClientT] = attrs.field(
-        factory=WeakKeyDictionary["AbstractEventLoop", ClientT], init=False
-    )
-
-    def get(self, create: Callable[[], ClientT]) -> ClientT:
-        """Return the client of the running event loop, and create it if there is none yet."""
-        from asyncio import get_running_loop
-
-        loop = get_running_loop()
-        client = self._clients.get(loop)
-        if client is None:
-            client = self._clients[loop] = create()
-        return client
-
-    async def close(self) -> None:
-        """Close the client of the running event loop. A later request opens another."""
-        from asyncio import get_running_loop
-
-        client = self._clients.pop(get_running_loop(), None)
-        if client is not None:
-            await client.close()
+AnswerT = TypeVar("AnswerT")
 
 
 @attrs.frozen(eq=False)
@@ -99,9 +73,10 @@ class SdkModel(Generic[ClientT]):
     options: ModelOptions = attrs.field(factory=ModelOptions, kw_only=True)
     timeout: float | None = attrs.field(default=None, kw_only=True)
     max_retries: int | None = attrs.field(default=None, kw_only=True)
-    _clients: LoopClients[ClientT] = attrs.field(
-        factory=LoopClients[ClientT], kw_only=True, repr=False
+    _clients: WeakKeyDictionary[AbstractEventLoop, ClientT] = attrs.field(
+        factory=WeakKeyDictionary["AbstractEventLoop", ClientT], kw_only=True, repr=False
     )
+    """One client for each event loop, since a connection cannot leave its loop."""
 
     def __attrs_post_init__(self) -> None:
         # The SDK is not imported for this check. Its synchronous clients would block the event
@@ -123,7 +98,11 @@ class SdkModel(Generic[ClientT]):
 
         A later request opens new ones.
         """
-        await self._clients.close()
+        from asyncio import get_running_loop
+
+        client = self._clients.pop(get_running_loop(), None)
+        if client is not None:
+            await client.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,7 +116,11 @@ class SdkModel(Generic[ClientT]):
         await self.aclose()
 
     def _find_client(self, create: Callable[[], ClientT]) -> ClientT:
-        client = self._clients.get(create) if self.client is None else self.client
+        from asyncio import get_running_loop
+
+        client = self.client or self._clients.get(get_running_loop())
+        if client is None:
+            client = self._clients[get_running_loop()] = create()
         return (
             client
             if self.max_retries is None
@@ -174,7 +157,7 @@ class SdkModel(Generic[ClientT]):
         return attrs.evolve(reply.build_reply(), request_id=stream.response.headers.get(id_header))
 
 
-async def await_sdk(request: Awaitable[Any], model: str, sdk: Sdk) -> Any:  # noqa: ANN401  # Any: what the SDK returns, which it does not check
+async def await_sdk(request: Awaitable[AnswerT], model: str, sdk: Sdk) -> AnswerT:
     """Return what a request of the SDK returns. Raises a ModelError for what it raises."""
     try:
         return await request

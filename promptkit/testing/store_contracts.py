@@ -33,7 +33,6 @@ from promptkit.transcript import (
     Label,
     MessageEntry,
     Observation,
-    PagedStore,
     Reset,
     SearchableStore,
     Setting,
@@ -274,27 +273,6 @@ class StoreContract:
         assert (
             not batches or int(batches[-1].split(".")[1]) == int(batches[-1].split(".")[0]) % 3
         ), "the last batch is whole"
-
-    def test_pages_are_read_from_the_end(self, open_store: Callable[[], TranscriptStore]) -> None:
-        """For a store with `read_pages`: the pages in reverse order are all entries."""
-        store = open_store()
-        if not isinstance(store, PagedStore):
-            return
-        assert list(store.read_pages()) == []
-        last = ""
-        for number in range(7):
-            store.append(
-                [_entry(f"e{number}.{at}", "x") for at in range(number % 3 + 1)], expect=last
-            )
-            last = f"e{number}.{number % 3}"
-        entries = open_store().load().entries
-        for size in (1, 3, 100):
-            fresh = open_store()
-            assert isinstance(fresh, PagedStore)
-            pages = list(fresh.read_pages(size))
-            assert all(len(page) >= size for page in pages[:-1])
-            assert all(pages)
-            assert tuple(entry for page in reversed(pages) for entry in page) == entries
 
     def test_archived_entries_can_still_be_read(
         self, open_store: Callable[[], TranscriptStore]

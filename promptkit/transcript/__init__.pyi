@@ -48,11 +48,9 @@ from .stores.sql import SqlStore as SqlStore
 from .stores.store import (
     ArchivingStore as ArchivingStore,
     EarlierEntries as EarlierEntries,
-    EntryNode as EntryNode,
     IndexedStore as IndexedStore,
     InMemoryStore as InMemoryStore,
     LoadedEntries as LoadedEntries,
-    PagedStore as PagedStore,
     ReadProblem as ReadProblem,
     SearchableStore as SearchableStore,
     TranscriptStore as TranscriptStore,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
+import resource
 import shutil
-import zlib
-from contextlib import suppress
+import signal
+import sqlite3
+import stat
+import time
+import tracemalloc
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +35,7 @@ from promptkit.transcript.log.entry_sequence import EntrySequence
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_view
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.stores.jsonl.index import (
-    CHECKSUM,
-    HEAD,
-    PAGE,
-    PAGE_BYTES,
-    RECORD,
-    IndexRecord,
-    PageHeader,
-    find_page,
-)
-from promptkit.transcript.stores.jsonl.indexed import index_path
+from promptkit.transcript.stores.jsonl.index import index_path
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
@@ -52,7 +46,7 @@ from tests.behaviour.transcript_strategies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
     from promptkit.transcript.log.entries import EntryPayload
@@ -256,7 +250,7 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
             st.sampled_from(["flip", "flip", "cut", "zeros", "foreign", "folder", "link", "text"])
         ):
             case "flip":
-                place = data.draw(st.one_of(st.integers(0, 90), st.integers(1 << 15, used - 1)))
+                place = data.draw(st.integers(0, used - 1))
                 index.write_bytes(
                     content[:place]
                     + bytes([content[place] ^ (1 << data.draw(st.integers(0, 7)))])
@@ -289,76 +283,193 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
             assert path.with_name("precious").read_bytes() == content
 
 
-def sign_head(content: bytes, **changes: object) -> bytes:
-    """Return an index with another head whose checksum is right, as an attacker would forge it."""
-    names = (
-        "magic",
-        "salt",
-        "refused",
-        "entries",
-        "device",
-        "inode",
-        "size",
-        "mtime",
-        "ctime",
-        "problems",
-        "checksum",
-        "own",
-    )
-    fields = dict(zip(names, HEAD.unpack_from(content), strict=True)) | changes
-    head = HEAD.pack(*fields.values())[:-4]
-    return head + CHECKSUM.pack(zlib.crc32(head)) + content[HEAD.size :]
+def forge(path: Path, *statements: str) -> None:
+    """Change the index of a file as someone could who knows its tables. The stamp in it stays right."""
+    with closing(sqlite3.connect(index_path(path), isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
 
 
-def sign_page(
-    content: bytes, number: int, *, record: dict[str, int] | None = None, **changes: int
-) -> bytes:
-    """An index with another page, whose checksum is right."""
-    page = bytearray(content[find_page(number) : find_page(number) + PAGE_BYTES])
-    PAGE.pack_into(page, 0, *PageHeader._make(PAGE.unpack_from(page))._replace(**changes))
-    place = PAGE.size + 3 * RECORD.size
-    RECORD.pack_into(
-        page, place, *IndexRecord._make(RECORD.unpack_from(page, place))._replace(**(record or {}))
-    )
-    page[-4:] = CHECKSUM.pack(zlib.crc32(page[:-4]))
-    return content[: find_page(number)] + page + content[find_page(number) + PAGE_BYTES :]
+COLUMNS = {
+    "entries": ("number", "id", "offset", "size", "kind", "parent"),
+    "head": ("version", "stamp", "end", "lines", "checksum", "refused"),
+    "problems": ("line", "detail", "misplaced"),
+}
+
+FORGERIES: dict[str, tuple[str, ...]] = {
+    "the last entry follows the third": (
+        "UPDATE entries SET parent = 3 WHERE number = (SELECT max(number) FROM entries)",
+    ),
+    "the last entry is a root": (
+        "UPDATE entries SET parent = -1 WHERE number = (SELECT max(number) FROM entries)",
+    ),
+    "an entry in the middle is a root": ("UPDATE entries SET parent = -1 WHERE number = 150",),
+    "no entry is a branch": ("UPDATE entries SET parent = NULL WHERE number > 0",),
+    "every entry is a branch": ("UPDATE entries SET parent = 0 WHERE number > 1",),
+    "an entry follows a later one": ("UPDATE entries SET parent = 1 << 40 WHERE number = 99",),
+    "checkpoints, edits and settings are messages": (
+        "UPDATE entries SET kind = x'6d657373616765'",
+    ),
+    "messages are edits": ("UPDATE entries SET kind = x'65646974'",),
+    "kinds are no kinds": ("UPDATE entries SET kind = NULL",),
+    "two entries have each other's id": (
+        "UPDATE entries SET id = x'00' WHERE number = 20",
+        "UPDATE entries SET id = CAST('e20' AS BLOB) WHERE number = 21",
+        "UPDATE entries SET id = CAST('e21' AS BLOB) WHERE number = 20",
+    ),
+    "ids are numbers": ("UPDATE entries SET id = number",),
+    "an entry is missing": ("DELETE FROM entries WHERE number = 40",),
+    "the first entries are missing": ("DELETE FROM entries WHERE number < 40",),
+    "the last entries are missing": ("DELETE FROM entries WHERE number > 250",),
+    "all entries are missing": ("DELETE FROM entries",),
+    "there are many more entries": (
+        "INSERT INTO entries SELECT 1 << 40, x'00', offset, size, kind, NULL FROM entries WHERE number = 9",
+    ),
+    "entries overlap": ("UPDATE entries SET offset = offset - 10 WHERE number = 30",),
+    "an entry is before the file": ("UPDATE entries SET offset = -1 WHERE number = 30",),
+    "an entry is behind the file": ("UPDATE entries SET offset = 1 << 40 WHERE number = 30",),
+    "an entry has sixteen gigabytes": ("UPDATE entries SET size = 1 << 34 WHERE number = 30",),
+    "the last entry has the rest of the file": (
+        "UPDATE entries SET size = (SELECT end FROM head) - offset WHERE number = 30",
+        "DELETE FROM entries WHERE number > 30",
+    ),
+    "an entry has no size": ("UPDATE entries SET size = 0 WHERE number = 30",),
+    "the end is before the entries": ("UPDATE head SET end = 60",),
+    "the end is behind the file": ("UPDATE head SET end = 1 << 40",),
+    "the end is negative": ("UPDATE head SET end = -1",),
+    "there are two heads": ("INSERT INTO head SELECT * FROM head",),
+    "there is no head": ("DELETE FROM head",),
+    "the file was refused": ("UPDATE head SET refused = 1",),
+    "the end is a text": ("UPDATE head SET end = 'end'",),
+    "a view stands for a table": (
+        "ALTER TABLE entries RENAME TO hidden",
+        (
+            "CREATE VIEW entries AS WITH RECURSIVE e(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM e)"
+            " SELECT number, x'00' AS id, 0 AS offset, 1 AS size, x'00' AS kind, NULL AS parent FROM e"
+        ),
+    ),
+    "a trigger deletes what is added": (
+        "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries; END",
+    ),
+}
 
 
-@pytest.mark.parametrize("problems", [b"[]", b"{", b"[[1],[2]]", b"[" * 5_000, b"1", b"\xff"])
-def test_an_index_whose_head_was_forged_is_thrown_away(tmp_path: Path, problems: bytes) -> None:
-    path = tmp_path / "talk.jsonl"
-    build(path, [("user", 1), ("answer", 2), ("user", 3)])
-    content = index_path(path).read_bytes()
-    forged = sign_head(content, problems=len(problems), checksum=zlib.crc32(problems))
-    index_path(path).write_bytes(
-        forged[: HEAD.size] + problems + forged[HEAD.size + len(problems) :]
-    )
-    require_same(path)
-
-
-@pytest.mark.parametrize("is_verified", [True, False])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"end": 1 << 40},
-        {"end": (1 << 64) - 1},
-        {"start": (1 << 64) - 1, "end": (1 << 64) - 1},
-        {"entries": 128},
-        {"record": {"offset": 1 << 40}},
-        {"record": {"offset": (1 << 64) - 1}},
-        {"record": {"size": (1 << 32) - 1}},
-        {"record": {"size": 0}},
-    ],
-)
-def test_an_index_whose_page_was_forged_is_thrown_away(
-    tmp_path: Path, changes: dict[str, Any], *, is_verified: bool
+@pytest.mark.parametrize("statements", FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_index_shows_what_the_file_says(
+    tmp_path: Path, statements: tuple[str, ...]
 ) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
     Transcript(indexed(path))
-    content = sign_page(index_path(path).read_bytes(), 2, **changes)
-    index_path(path).write_bytes(sign_head(content, mtime=1) if is_verified else content)
-    require_same(path)
+    forge(path, *statements)
+    require_same(path, every=60)
+    Transcript(indexed(path)).append(Setting(name="s", value=1))
+    require_same(path, every=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_an_index_with_forged_fields_shows_what_the_file_says(
+    long_file: Path, tmp_path: Path, seed: int
+) -> None:
+    path, rng = copy(long_file, tmp_path), random.Random(seed)
+    Transcript(indexed(path))
+    whole = Transcript(in_full(path))
+    count = len(whole)
+    for _ in range(rng.choice([1, 3])):
+        table = rng.choice(["entries", "entries", "entries", "head", "problems"])
+        column = rng.choice(COLUMNS[table])
+        where = f"number = {rng.randrange(count)}" if table == "entries" else "1"
+        neighbours = (f"{column} + 1", f"{column} - 1", str(rng.randrange(count)))
+        value = rng.choice(
+            ["NULL", "0", "-1", "1 << 31", "1 << 62", "'text'", "x'00'", *neighbours]
+        )
+        with suppress(sqlite3.Error):
+            forge(
+                path,
+                f"UPDATE OR REPLACE {table} SET {column} = {value} WHERE {where}",  # noqa: S608  # values of this test
+            )
+
+    def ask() -> None:
+        transcript = Transcript(indexed(path))
+        assert build_view(transcript.path()) == build_view(whole.path())
+        assert transcript.entries == whole.entries
+        assert transcript.path() == whole.path()
+        assert transcript.leaves() == whole.leaves()
+        assert transcript.labels == whole.labels
+        assert transcript.settings() == whole.settings()
+        assert all(transcript.get(entry.id) == entry for entry in whole.entries[::40])
+
+    # An index that turns out to have another number of entries is made again, and says so once.
+    try:
+        ask()
+    except TranscriptError as error:
+        assert str(error).endswith("open the transcript again.")  # noqa: PT017  # other errors fail the test, and most runs raise none
+        ask()
+
+
+def test_an_entry_that_was_hidden_with_its_number_is_found_when_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 900)
+    Transcript(indexed(path))
+    forge(
+        path,
+        "DELETE FROM entries WHERE number = 40",
+        "UPDATE entries SET parent = parent - 1 WHERE parent >= 40",
+        "UPDATE entries SET number = number - 1 WHERE number > 40",
+    )
+    transcript = Transcript(indexed(path))
+    with pytest.raises(TranscriptError, match="open the transcript again"):
+        list(transcript.entries)
+    require_same(path, every=200)
+
+
+def test_a_forged_index_takes_no_memory_by_a_number_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 900)
+    for statement in (
+        "UPDATE entries SET number = 1 << 31 WHERE number = (SELECT max(number) FROM entries)",
+        "UPDATE entries SET size = 1 << 34 WHERE number = 100",
+        "UPDATE entries SET offset = 1 << 34 WHERE number = 100",
+    ):
+        Transcript(indexed(path))
+        forge(path, statement)
+        tracemalloc.start()
+        transcript = Transcript(indexed(path))
+        assert len(attempt(lambda: list(transcript.path()))) > 1  # noqa: B023  # called at once
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+        tracemalloc.stop()
+
+
+def test_the_index_and_its_journal_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    Transcript(JsonlStore(path)).append(Setting(name="s", value=1))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    Transcript(indexed(path))
+    assert stat.S_IMODE(index_path(path).stat().st_mode) == 0o600
+    with closing(sqlite3.connect(index_path(path), isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("UPDATE head SET end = 1")
+        journal = index_path(path).with_name(f"{index_path(path).name}-journal")
+        assert stat.S_IMODE(journal.stat().st_mode) == 0o600
+        db.execute("ROLLBACK")
+    Transcript(indexed(path)).append(Setting(name="s", value=2))
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "talk.jsonl",
+        ".talk.jsonl.index",
+        ".talk.jsonl.lock",
+    }
+
+
+def test_an_index_of_an_earlier_format_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    index_path(path).write_bytes(b"pkindex1" + bytes(1 << 15))
+    store = indexed(path)
+    assert isinstance(Transcript(store).entries, EntrySequence)
+    assert store.index_problem is None
+    assert index_path(path).read_bytes().startswith(b"SQLite format 3")
+    require_same(path, every=60)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="gives files to another user")
@@ -442,7 +553,7 @@ def make_payload(rng: random.Random, number: int, entries: list[Entry]) -> Entry
 
 @pytest.fixture(scope="module")
 def long_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with some 6,000 entries: an index with runs of two sizes. It is not changed."""
+    """A file with some 6,000 entries and its index. It is not changed."""
     path = tmp_path_factory.mktemp("long") / "talk.jsonl"
     write_long(path, 5_300)
     Transcript(indexed(path))
@@ -454,23 +565,6 @@ def copy(path: Path, folder: Path) -> Path:
     shutil.copyfile(path, target)
     shutil.copyfile(index_path(path), index_path(target))
     return target
-
-
-@pytest.mark.slow
-def test_an_index_with_runs_answers_the_same_and_is_used(tmp_path: Path) -> None:
-    path = tmp_path / "talk.jsonl"
-    write_long(path, 1_100)
-    Transcript(indexed(path))
-    made = index_path(path).stat().st_ino
-    transcript = require_same(path, every=400)
-    for number in range(0, 1_100, 50):
-        assert transcript.get(f"e{number}").id == f"e{number}"
-    assert "e1999" not in transcript
-    assert index_path(path).stat().st_ino == made
-    content = bytearray(index_path(path).read_bytes())
-    content[len(content) - len(content) // 3] ^= 1  # among the runs
-    index_path(path).write_bytes(content)
-    assert Transcript(indexed(path)).entries == Transcript(in_full(path)).entries
 
 
 @pytest.mark.slow
@@ -512,7 +606,7 @@ def test_flipped_bits_of_a_long_index_change_no_answer(
     Transcript(indexed(path))
     content = bytearray(index_path(path).read_bytes())
     for _ in range(rng.choice([1, 30])):
-        content[rng.randrange(1 << 15, len(content))] ^= 1 << rng.randrange(8)
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
     with index_path(path).open("r+b") as file:
         file.write(content)
     by_index, whole = Transcript(indexed(path)), Transcript(in_full(path))
@@ -589,68 +683,55 @@ def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcr
         yield by_index, Transcript(in_full(path))
 
 
-class Killed(BaseException):
-    """The end of a process, as far as files are concerned."""
-
-
-@given(steps(), st.integers(0, 40_000), st.data())
-def test_a_kill_at_any_byte_of_the_index_changes_no_answer(
-    steps: list[Step], allowed: int, data: st.DataObject
-) -> None:
-    with new_file() as path, pytest.MonkeyPatch.context() as patch:
-        left, pwrite = [allowed], os.pwrite
-
-        def write(descriptor: int, content: bytes, offset: int) -> int:
-            size = min(len(content), left[0])
-            pwrite(descriptor, memoryview(content)[:size], offset)
-            left[0] -= size
-            if size < len(content):
-                raise Killed
-            return size
-
-        patch.setattr(os, "pwrite", write)
-        with suppress(Killed):
-            build(path, steps)
-        patch.undo()
-        if not path.exists():
-            return
-        for leftover in path.parent.glob(".promptkit-*.new"):
-            if data.draw(st.booleans()):
-                leftover.unlink()
-        require_same(path)
-        Transcript(indexed(path)).append(Setting(name="s", value=1))
-        require_same(path)
+def kill_while(work: Callable[[], object], seconds: float) -> bool:
+    """Run work in a process of its own and kill it after a time. Return whether it was still running."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    time.sleep(seconds)
+    os.kill(process, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(process, 0)[1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [0, 1, 32_768, 33_000, 36_000, 120_000])
-def test_a_kill_while_a_long_index_grows_changes_no_answer(
-    long_file: Path, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
+def test_a_process_that_is_killed_while_it_makes_an_index_changes_no_answer(
+    long_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / long_file.name
+    shutil.copyfile(long_file, path)
+    killed = [kill_while(lambda: Transcript(indexed(path)), 0.02 * step) for step in range(1, 16)]
+    assert any(killed)
+    store = indexed(path)
+    assert Transcript(store).entries == Transcript(in_full(path)).entries
+    assert store.index_problem is None
+    index_path(path).unlink()
+    Transcript(store)
+    assert [each.name for each in tmp_path.glob(".promptkit-*")] == []
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_an_index_grows_changes_no_answer(
+    long_file: Path, tmp_path: Path
 ) -> None:
     path = copy(long_file, tmp_path)
-    transcript = Transcript(indexed(path))
-    left, pwrite = [at], os.pwrite
-
-    def write(descriptor: int, content: bytes, offset: int) -> int:
-        size = min(len(content), left[0])
-        pwrite(descriptor, memoryview(content)[:size], offset)
-        left[0] -= size
-        if size < len(content):
-            raise Killed
-        return size
-
-    monkeypatch.setattr(os, "pwrite", write)
-    with suppress(Killed):
-        for _ in range(40):
-            transcript.append_messages(
-                *(Message(role="user", content=("more",)) for _ in range(60))
-            )
-    monkeypatch.undo()
+    Transcript(indexed(path))
     before = index_path(path).stat().st_ino
-    require_same(path, every=2_500)
-    assert index_path(path).stat().st_ino == before, (
-        "what a kill left was made good, without reading the file again"
-    )
+
+    def work() -> None:
+        transcript = Transcript(indexed(path))
+        while True:
+            transcript.append_messages(*(Message(role="user", content=("more",)) for _ in range(9)))
+
+    for step in range(12):
+        assert kill_while(work, 0.03 + 0.007 * step)
+        by_index, whole = Transcript(indexed(path)), Transcript(in_full(path))
+        assert by_index.entries == whole.entries
+        assert by_index.leaves() == whole.leaves()
+    assert path.stat().st_size > long_file.stat().st_size
+    assert index_path(path).stat().st_ino == before, "what a kill left was made good"
 
 
 def test_a_repeated_id_is_answered_as_before(tmp_path: Path) -> None:
@@ -679,22 +760,25 @@ def test_in_a_folder_that_cannot_be_written_a_transcript_is_read_in_full(tmp_pat
         tmp_path.chmod(0o700)
 
 
-def fail_to_write(*_: object) -> int:
-    raise OSError(errno.ENOSPC, "No space left on device")
+@contextmanager
+def full_disk(size: int) -> Generator[None]:
+    """Let no file become larger than a size in bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_where_the_disk_is_full_a_transcript_is_read_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_disk_is_full_a_transcript_is_read_in_full(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
-    monkeypatch.setattr(os, "pwrite", fail_to_write)
     store = indexed(path)
-    transcript = Transcript(store)
-    assert (
-        store.index_problem
-        == f"{path} was read in full: its index cannot be written: No space left on device."
-    )
+    with full_disk(20_000):
+        transcript = Transcript(store)
+    assert store.index_problem is not None
+    assert store.index_problem.startswith(f"{path} was read in full: its index cannot be written: ")
     transcript.append(Setting(name="s", value=1))
     assert transcript.entries == Transcript(in_full(path)).entries
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".new")] == []
@@ -713,18 +797,14 @@ def test_an_index_that_was_given_up_stays_so_that_it_is_not_tried_again(tmp_path
     assert index_path(path).stat().st_ino == given_up
 
 
-def test_an_index_that_an_append_could_not_extend_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_an_append_could_not_extend_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 300)
     store = indexed(path)
     transcript = Transcript(store)
-    assert index_path(path).exists()
-    with monkeypatch.context() as context:
-        context.setattr(os, "pwrite", fail_to_write)
-        transcript.append(Setting(name="s", value=1))
-    assert store.index_problem == f"{path} has no index: No space left on device."
+    forge(path, "CREATE TRIGGER t BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'full'); END")
+    transcript.append(Setting(name="s", value=1))
+    assert store.index_problem == f"{path} has no index: it is not an index."
     assert not index_path(path).exists()
     require_same(path, every=60)
 

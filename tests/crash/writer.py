@@ -22,7 +22,6 @@ HUGE = 200_000
 """Characters of the longest message: many pages of a file, so that a kill can fall between them."""
 
 WRITE = os.write
-WRITE_AT = os.pwrite
 
 
 def write_until_killed(path: Path, acknowledged: int, rng: random.Random) -> None:
@@ -55,17 +54,11 @@ def write_until_killed(path: Path, acknowledged: int, rng: random.Random) -> Non
 
 
 def _write_in_pieces(rng: random.Random) -> None:
-    """Have the system take few bytes at a time, as it may: then most kills fall into the middle of a batch, or of a page of the index."""
+    """Have the system take few bytes at a time, as it may: then most kills fall into the middle of a batch."""
 
     def some(descriptor: int, data: bytes) -> int:
         if rng.random() < 0.3:
             time.sleep(0.0002)
         return WRITE(descriptor, memoryview(data)[: rng.randint(1, 4_096)])
 
-    def some_at(descriptor: int, data: bytes, offset: int) -> int:
-        if rng.random() < 0.3:
-            time.sleep(0.0002)
-        return WRITE_AT(descriptor, memoryview(data)[: rng.randint(1, 4_096)], offset)
-
-    os.pwrite = some_at  # type: ignore[assignment]  # as below
     os.write = some  # type: ignore[assignment]  # only what a store gives it

@@ -19,7 +19,7 @@ from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.jsonl.validate import find_problems
 from promptkit.transcript.stores.objects import ObjectStore
 from promptkit.transcript.stores.sql import SqlStore
-from promptkit.transcript.stores.store import InMemoryStore, PagedStore
+from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,
@@ -265,21 +265,11 @@ def _check_stores(case: bytes) -> None:
                 case "reopen":
                     for stores, opener in zip(pair.open, pair.openers, strict=True):
                         stores[handle] = opener()
-                case "pages":
-                    pair.compare(
-                        [_read_pages(stores[handle], 1 + value % 4) for stores in pair.open]
-                    )
                 case _:
                     pair.compare([stores[handle].refresh().last_id for stores in pair.open])
         loaded = [opener().load() for opener in pair.openers]
         pair.compare([(each.entries, each.last_id, each.problems) for each in loaded])
         assert [entry.id for entry in loaded[0].entries] == known
-
-
-def _read_pages(store: TranscriptStore, size: int) -> object:
-    if not isinstance(store, PagedStore):
-        store = InMemoryStore(store.load().entries)
-    return [entry for page in reversed(list(store.read_pages(size))) for entry in page]
 
 
 def _entry(number: int, at: int, value: int) -> Entry:
@@ -301,7 +291,7 @@ STORES = Target(
     check=_check_stores,
     cases=st.lists(
         st.tuples(
-            st.sampled_from(("append", "append", "append", "reopen", "refresh", "pages")),
+            st.sampled_from(("append", "append", "append", "reopen", "refresh")),
             st.integers(0, 1),
             st.integers(0, 400),
         ),

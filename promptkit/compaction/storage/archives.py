@@ -1,6 +1,6 @@
 """Archives of what a compaction drops from the view: a file for each checkpoint, `0001-….jsonl.gz`, with records as in a transcript's file.
 
-The transcript keeps these entries, too. `promptkit.transcript.stores.jsonl.archive` moves them out of the
+The transcript keeps these entries, too. `JsonlStore.archive` moves them out of the
 transcript's own file.
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,17 +17,15 @@ from promptkit.errors import (
     InvalidArgumentError,
     ModelUnavailableError,
 )
-from promptkit.messages import Message, Part, ToolCall, Usage, as_mapping
+from promptkit.messages import Message, Part, ToolCall, Usage, as_mapping, as_wire_object
 from promptkit.providers.anthropic.request import is_thinking
-from promptkit.providers.model import Reply
+from promptkit.providers.model import Finish, Reply, as_tokens
 from promptkit.wire.records import AssistantContent, omit_fields, read_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from promptkit.messages import Json
-
-Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
 FINISHES: Mapping[str, Finish] = {
     "end_turn": "stop",
@@ -92,8 +90,7 @@ class MessageStream:
             case "message_start":
                 self._add_usage(as_mapping(event.get("message")).get("usage"))
             case "content_block_start" if isinstance(index, int):
-                # it comes from JSON
-                block = cast("Mapping[str, Json]", as_mapping(event.get("content_block")))
+                block = as_wire_object(event.get("content_block")) or {}
                 self._blocks[index] = _Block(
                     {name: value for name, value in block.items() if value is not None}
                 )
@@ -150,7 +147,7 @@ class MessageStream:
     def _add_delta(self, block: _Block, delta: Mapping[str, object]) -> Iterator[str]:
         kind = delta.get("type")
         if kind == "citations_delta":
-            block.citations.append(cast("Json", delta.get("citation")))  # it comes from JSON
+            block.citations.append(as_wire_object(delta.get("citation")))
         source, target = _DELTAS.get(str(kind), ("", ""))
         piece = delta.get(source)
         if target and isinstance(piece, str) and piece:
@@ -214,12 +211,12 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
     Anthropic's `input_tokens` are only those that the prompt cache neither had nor got.
     """
     read, written = (
-        _as_tokens(usage.get("cache_read_input_tokens")),
-        _as_tokens(usage.get("cache_creation_input_tokens")),
+        as_tokens(usage.get("cache_read_input_tokens")),
+        as_tokens(usage.get("cache_creation_input_tokens")),
     )
     return Usage(
-        input_tokens=_as_tokens(usage.get("input_tokens")) + read + written,
-        output_tokens=_as_tokens(usage.get("output_tokens")),
+        input_tokens=as_tokens(usage.get("input_tokens")) + read + written,
+        output_tokens=as_tokens(usage.get("output_tokens")),
         cached_tokens=read,
         written_tokens=written,
     )
@@ -248,7 +245,7 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
     reported = as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
     if reported is None:
         return message
-    tokens, parts = _as_tokens(reported), list[Part]()
+    tokens, parts = as_tokens(reported), list[Part]()
     for part in message.content:
         if is_thinking(part):
             parts.append(attrs.evolve(part, tokens=tokens))
@@ -256,7 +253,3 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
         else:
             parts.append(part)
     return attrs.evolve(message, content=tuple(parts))
-
-
-def _as_tokens(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import COMPACTION
-from promptkit.providers.openai.compact import build_compact_input, summary_from_compaction
+from promptkit.providers.openai.compact import summary_from_compaction
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.providers.openai.response import (
     ChatStream,
@@ -102,9 +102,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the
         SDK's version has no such request.
         """
-        answer, request_id = await self._await_json(
-            self._compact(build_compact_input(self.name, messages, self.options))
-        )
+        body = build_responses_body(self.name, messages, (), self.options)
+        answer, request_id = await self._await_json(self._compact(body["input"]))
         return attrs.evolve(summary_from_compaction(answer, self.name), request_id=request_id)
 
     async def _await_json(

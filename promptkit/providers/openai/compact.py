@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.messages import Message, OpaquePart, as_mapping, as_sequence
-from promptkit.providers.openai.request import build_responses_body
+from promptkit.messages import Message, OpaquePart, as_mapping, as_sequence, as_wire_object
 from promptkit.providers.openai.response import INPUT_FIELDS, parse_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from promptkit.messages import Json, Usage
-    from promptkit.providers.model import ModelOptions
+    from promptkit.messages import Usage
 
 PROVIDER = "responses"
 """The `provider` of its opaque parts: the wire format that they are for."""
@@ -34,17 +32,6 @@ class CompactedInput:
     """The provider's name for the request. None: it gave none."""
 
 
-def build_compact_input(
-    name: str, messages: Sequence[Message], options: ModelOptions
-) -> list[object]:
-    """Return the input of the request.
-
-    Raises EmitError for messages that the format cannot hold.
-    """
-    # as the body has it
-    return cast("list[object]", build_responses_body(name, messages, (), options)["input"])
-
-
 def summary_from_compaction(answer: Mapping[str, object], model: str) -> CompactedInput:
     """Return the messages of a response: user messages as text, other items as opaque parts that are sent back byte for byte.
 
@@ -55,7 +42,7 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
     written = usage.output_tokens
     messages: list[Message] = []
     has_summary = False
-    for item in filter(None, map(as_mapping, as_sequence(answer.get("output")))):
+    for item in filter(None, map(as_wire_object, as_sequence(answer.get("output")))):
         kind, role = item.get("type", "message"), item.get("role")
         parts = [as_mapping(part) for part in as_sequence(item.get("content"))]
         if (
@@ -69,8 +56,7 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
             )
             continue
         names = INPUT_FIELDS.get(str(kind), item)
-        kept = {name: value for name, value in item.items() if value is not None and name in names}
-        value = cast("Json", kept)  # it was JSON
+        value = {key: kept for key, kept in item.items() if kept is not None and key in names}
         if kind == "message":
             tokens, has_summary = (
                 len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1,

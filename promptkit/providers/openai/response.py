@@ -6,7 +6,7 @@ Every field of the JSON is checked before it is used.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,15 +20,14 @@ from promptkit.messages import (
     Usage,
     as_mapping,
     as_sequence,
+    as_wire_object,
 )
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.model import Reply
+from promptkit.providers.model import Finish, Reply, as_tokens
 from promptkit.providers.openai.request import PHASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
 _CHAT_FINISHES: Mapping[str, Finish] = {
     "stop": "stop",
@@ -90,11 +89,11 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     """
     _raise_error(response.get("error"), model)
     usage = as_mapping(response.get("usage"))
-    items = [as_mapping(item) for item in as_sequence(response.get("output"))]
+    items = [as_wire_object(item) or {} for item in as_sequence(response.get("output"))]
     parts = list(
         _parse_parts(
             items,
-            _as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")),
+            as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")),
         )
     )
     reason = as_mapping(response.get("incomplete_details")).get("reason")
@@ -187,7 +186,7 @@ def _keep_texts(values: Sequence[object]) -> list[Part]:
     return [text for text in values if isinstance(text, str) and text]
 
 
-def _parse_parts(items: Sequence[Mapping[str, object]], reasoning_tokens: int) -> Iterator[Part]:
+def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> Iterator[Part]:
     """Yield text as text and other items as opaque parts, in order."""
     for item in items:
         kind = item.get("type")
@@ -207,26 +206,19 @@ def _parse_parts(items: Sequence[Mapping[str, object]], reasoning_tokens: int) -
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
                 # reasoning that is not stored: OpenAI would answer that it does not know the id
                 continue
-            # it comes from JSON
-            yield OpaquePart(
-                value=cast("Json", kept), tokens=reasoning_tokens, provider="responses"
-            )
+            yield OpaquePart(value=kept, tokens=reasoning_tokens, provider="responses")
             reasoning_tokens = 0  # the provider counts all reasoning items together
 
 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
     read, written, details = names
-    tokens = _as_tokens(usage.get(read))
-    cached = _as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
+    tokens = as_tokens(usage.get(read))
+    cached = as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
     return Usage(
         input_tokens=tokens,
-        output_tokens=_as_tokens(usage.get(written)),
+        output_tokens=as_tokens(usage.get(written)),
         cached_tokens=min(cached, tokens),
     )
-
-
-def _as_tokens(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 @attrs.define

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Protocol, cast, overload
+from itertools import accumulate, islice
+from math import inf
+from operator import attrgetter, eq, itemgetter
+from typing import TYPE_CHECKING, cast, overload
 
-from promptkit.transcript.log.entries import Checkpoint, Edit, Reset, Setting
+from promptkit.errors import TranscriptError
+from promptkit.transcript.log.entries import Edit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.entries import Entry, EntryKind
     from promptkit.transcript.stores.store import EarlierEntries
 
 PAGE = 128
@@ -21,115 +25,106 @@ MAX_TUPLE = 1_024
 """A longer part of a sequence is not read before it is needed."""
 
 
-class EntryNumbers(Protocol):
-    """The numbers of earlier entries, in the order of a sequence."""
+class EntryNumbers:
+    """Map the indices of a sequence to the numbers of the earlier entries that it holds.
 
-    earlier: EarlierEntries
+    Args:
+        earlier: The earlier entries.
+        leaf: The number of the last entry of a path. None: all earlier entries.
+    """
 
-    def __len__(self) -> int: ...
+    def __init__(self, earlier: EarlierEntries, leaf: int | None = None) -> None:
+        self.earlier = earlier
+        self.newest = len(earlier) - 1 if leaf is None else leaf
+        """The number of the last entry."""
+        self._has_all = leaf is None
+        self._version: int | None = None
+        self._runs: list[range] = []
+        self._starts: list[int] = [0]  # the index of the first entry of each run, and the length
+
+    def __len__(self) -> int:
+        self._load()
+        return self._starts[-1]
 
     def get(self, index: int) -> int:
-        """Return the number of the entry at an index."""
-        ...
+        """Return the number of the entry at an index, after comparing it and all newer ones with the store."""
+        self._load()
+        number = self._get(index)
+        self.earlier.verify(number)
+        self._load()
+        return number
 
     def index(self, number: int) -> int | None:
         """Return the index of the entry with a number; None if the sequence does not have it."""
-        ...
+        self.earlier.verify(number)
+        self._load()
+        at = bisect_right(self._runs, number, key=_get_start) - 1
+        return (
+            self._starts[at] + number - self._runs[at].start
+            if at >= 0 and number in self._runs[at]
+            else None
+        )
 
     def iter_ranges(self, start: int, stop: int) -> Iterator[range]:
         """Yield the numbers from one index up to another, as ranges, in order."""
-        ...
-
-
-class PathNumbers:
-    """The numbers of the entries from the root to an entry.
-
-    They are found from the end on, as far back as is needed.
-    """
-
-    def __init__(self, earlier: EarlierEntries, leaf: int) -> None:
-        self.earlier = earlier
-        self.leaf = leaf
-        self._length = earlier.get_node(leaf).depth + 1
-        # newest first: the index of its first entry, and its numbers
-        self._runs: list[tuple[int, range]] = []
-        self._next: int | None = leaf
-
-    def __len__(self) -> int:
-        return self._length
-
-    def get(self, index: int) -> int:
-        """Return the number of the entry at an index."""
-        while not self._runs or self._runs[-1][0] > index:
-            if not self._add_run():
-                raise IndexError(index)
-        start, numbers = self._runs[self._find_run(index)]
-        return numbers[index - start]
-
-    def index(self, number: int) -> int | None:
-        """Return the index of the entry with a number; None if it is not on the path."""
-        while (not self._runs or self._runs[-1][1].start > number) and self._add_run():
-            pass
-        low, high = 0, len(self._runs) - 1
-        while low <= high:
-            middle = (low + high) // 2
-            start, numbers = self._runs[middle]
-            if number in numbers:
-                return start + number - numbers.start
-            if number < numbers.start:
-                low = middle + 1
-            else:
-                high = middle - 1
-        return None
-
-    def iter_ranges(self, start: int, stop: int) -> Iterator[range]:
-        """Yield the numbers from one index up to another, as ranges, in order."""
-        while start < stop:
+        if start < stop:
             self.get(start)
-            first, numbers = self._runs[self._find_run(start)]
-            piece = numbers[start - first : stop - first]
-            yield piece
-            start += len(piece)
+        for first, run in zip(self._starts, list(self._runs), strict=False):
+            if piece := run[max(start - first, 0) : max(stop - first, 0)]:
+                yield piece
 
-    def _add_run(self) -> bool:
-        if self._next is None:
-            return False
-        node = self.earlier.get_node(self._next)
-        self._runs.append((node.depth - (self._next - node.run), range(node.run, self._next + 1)))
-        self._next = self.earlier.get_node(node.run).parent
-        return True
+    def iter_back(self, number: int | None) -> Iterator[range]:
+        """Yield the numbers from one entry back to the first, as ranges, newest range first.
 
-    def _find_run(self, index: int) -> int:
-        low, high = 0, len(self._runs) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._runs[middle][0] <= index:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        A caller that reads backwards usually stops early, so the first ranges are short.
+        """
+        size = 1
+        while number is not None:
+            start = max(number + 1 - size, 0)
+            self.earlier.verify(start)
+            first, parent = self._find_run(number)
+            yield range(max(start, first), number + 1)
+            number = parent if first >= start else start - 1
+            size = min(2 * size, PAGE)
+
+    def verify(self) -> None:
+        """Compare the index of all earlier entries with the store, and forget what it said before."""
+        self.earlier.verify(0)
+        self._version = None
+
+    def count_messages(self, start: int, stop: int) -> int:
+        """Return the number of messages from one index up to another."""
+        return self.earlier.count_messages([*self.iter_ranges(start, stop)])
+
+    def _load(self) -> None:
+        """Find the runs of the sequence, unless they are known for this version of the index."""
+        if self._version == self.earlier.version:
+            return
+        runs: list[range] = []
+        number: int | None = self.newest
+        while number is not None:
+            first, parent = self._find_run(number)
+            runs.append(range(first, number + 1))
+            number = parent
+        runs.reverse()
+        starts = [*accumulate(map(len, runs), initial=0)]
+        if self._version is not None and starts[-1] != self._starts[-1]:
+            problem = "the index of this transcript was not that of its file, and was made again: open the transcript again."
+            raise TranscriptError(problem)
+        self._version, self._runs, self._starts = self.earlier.version, runs, starts
+
+    def _get(self, index: int) -> int:
+        at = bisect_right(self._starts, index) - 1
+        return self._runs[at][index - self._starts[at]]
+
+    def _find_run(self, number: int) -> tuple[int, int | None]:
+        if self._has_all:
+            return 0, None
+        runs = self.earlier.runs
+        return runs[bisect_right(runs, number, key=itemgetter(0)) - 1]
 
 
-class AllNumbers:
-    """The numbers of all earlier entries."""
-
-    def __init__(self, earlier: EarlierEntries) -> None:
-        self.earlier = earlier
-
-    def __len__(self) -> int:
-        return len(self.earlier)
-
-    def get(self, index: int) -> int:
-        """Return the index itself."""
-        return index
-
-    def index(self, number: int) -> int | None:
-        """Return the number itself."""
-        return number
-
-    def iter_ranges(self, start: int, stop: int) -> Iterator[range]:
-        """Yield one range."""
-        yield range(start, stop)
+_get_start = attrgetter("start")
 
 
 class EntrySequence(Sequence["Entry"]):
@@ -187,6 +182,8 @@ class EntrySequence(Sequence["Entry"]):
         return self.numbers.earlier.read(number, number + 1)[0]
 
     def __iter__(self) -> Iterator[Entry]:
+        if self._start == 0 and self._stop is None:
+            self.numbers.verify()
         earlier = len(self.numbers)
         for numbers in self.numbers.iter_ranges(self._start, min(self._end, earlier)):
             for at in range(0, len(numbers), PAGE):
@@ -195,25 +192,31 @@ class EntrySequence(Sequence["Entry"]):
         yield from self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
 
     def __reversed__(self) -> Iterator[Entry]:
+        yield from reversed(self._newer())
+        numbers = self.numbers
+        number = numbers.newest
+        left: float = inf
+        if self._start or self._stop is not None:
+            stop = min(self._end, len(numbers))
+            left = stop - self._start
+            number = numbers.get(stop - 1) if left > 0 else number
+        for page in numbers.iter_back(number) if left > 0 else ():
+            entries = numbers.earlier.read(page.start, page.stop)
+            yield from islice(reversed(entries), int(min(left, PAGE)))
+            left -= len(entries)
+            if left <= 0:
+                return
+
+    def _newer(self) -> Sequence[Entry]:
+        """Return the entries of the sequence that are in memory."""
         earlier = len(self.numbers)
-        yield from reversed(self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)])
-        stop, size = min(self._end, earlier), 1
-        while stop > self._start:  # who reads backwards as a rule ends soon
-            start = max(self._start, stop - size)
-            pages = (
-                self.numbers.earlier.read(page.start, page.stop)
-                for page in self.numbers.iter_ranges(start, stop)
-            )
-            yield from reversed([*chain.from_iterable(pages)])
-            stop, size = start, min(2 * size, PAGE)
+        return self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | list | EntrySequence):
             return NotImplemented
         others = cast("Sequence[object]", other)  # of whatever a list of another type holds
-        return len(self) == len(others) and all(
-            one == two for one, two in zip(self, others, strict=True)
-        )
+        return len(self) == len(others) and all(map(eq, self, others))
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
@@ -245,57 +248,31 @@ class EntrySequence(Sequence["Entry"]):
 
     def count_messages(self) -> int:
         """Return the number of messages of a path."""
-        earlier = len(self.numbers)
-        tail = self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
-        stop = min(self._end, earlier)
-        ends = [at for at in (stop, self._start) if at and stop > self._start]
-        before = [self.numbers.earlier.get_node(self.numbers.get(at - 1)).messages for at in ends]
-        return (
-            sum(entry.message is not None for entry in tail)
-            + (before[0] if before else 0)
-            - (before[1] if before[1:] else 0)
+        stop = min(self._end, len(self.numbers))
+        return self.numbers.count_messages(self._start, stop) + sum(
+            entry.message is not None for entry in self._newer()
         )
 
-    def iter_marks(self, *, redactions: bool = False) -> Iterator[tuple[int, Entry]]:
-        """Yield the checkpoints, resets, edits and settings of a path with their indices, newest first.
-
-        With `redactions`, only the edits that redact an entry.
-        """
-        earlier = len(self.numbers)
-        for place in range(self._end - 1, max(self._start, earlier) - 1, -1):
-            entry = self._tail[place - earlier]
-            if _is_mark(entry, redactions=redactions):
-                yield place - self._start, entry
-        stop = min(self._end, earlier)
-        number = self.numbers.get(stop - 1) if stop > self._start else None
-        while number is not None:
-            node = self.numbers.earlier.get_node(number)
-            mark = node.redaction if redactions else node.mark
-            index = None if mark is None else self.numbers.index(mark)
-            if mark is None or index is None or index < self._start:
-                return
-            yield index - self._start, self.numbers.earlier.read(mark, mark + 1)[0]
-            number = self.numbers.earlier.get_node(mark).parent
+    def find_kinds(self, kinds: Collection[EntryKind]) -> Iterator[Entry]:
+        """Yield the entries of these kinds, newest first, without reading the others."""
+        yield from (entry for entry in reversed(self._newer()) if entry.kind in kinds)
+        stop = min(self._end, len(self.numbers))
+        for number in reversed(self.numbers.earlier.find_kinds(kinds)):
+            index = self.numbers.index(number)
+            if index is not None and self._start <= index < stop:
+                yield self.numbers.earlier.read(number, number + 1)[0]
 
 
-def iter_marks(path: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
-    """Yield the checkpoints, resets, edits and settings of a path with their indices, newest first."""
+def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
+    """Yield the entries of a path that are of these kinds, newest first."""
     if isinstance(path, EntrySequence):
-        yield from path.iter_marks()
-        return
-    for index in range(len(path) - 1, -1, -1):
-        if _is_mark(path[index]):
-            yield index, path[index]
+        return path.find_kinds(kinds)
+    return (entry for entry in reversed(path) if entry.kind in kinds)
 
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
     """Yield the edits of a path that redact an entry, newest first."""
-    entries = (
-        (entry for _, entry in path.iter_marks(redactions=True))
-        if isinstance(path, EntrySequence)
-        else reversed(path)
-    )
-    for entry in entries:
+    for entry in find_kinds(path, "edit"):
         if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted":
             yield entry.payload
 
@@ -307,10 +284,3 @@ def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:
     return next(
         (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
     )
-
-
-def _is_mark(entry: Entry, *, redactions: bool = False) -> bool:
-    payload = entry.payload
-    if redactions:
-        return isinstance(payload, Edit) and payload.reason == "redacted"
-    return isinstance(payload, Checkpoint | Reset | Edit | Setting)

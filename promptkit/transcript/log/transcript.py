@@ -12,11 +12,10 @@ import attrs
 from promptkit.errors import TranscriptConflictError, TranscriptError
 from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Setting
 from promptkit.transcript.log.entry_sequence import (
-    AllNumbers,
+    EntryNumbers,
     EntrySequence,
-    PathNumbers,
     find_entry,
-    iter_marks,
+    find_kinds,
 )
 from promptkit.transcript.log.quotes import quote_sources
 from promptkit.transcript.stores.store import IndexedStore, InMemoryStore, ReadProblem
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Json, Message
-    from promptkit.transcript.log.entries import EntryPayload
+    from promptkit.transcript.log.entries import EntryKind, EntryPayload
     from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
 
 MAX_CONFLICTS = 1_000
@@ -34,6 +33,8 @@ conversation has grown."""
 
 RECENT_ENTRIES = 512
 """Entries in which the call of a tool result is looked for before the whole file is searched."""
+
+LABELS: tuple[EntryKind, ...] = ("label",)
 
 LEAF_SETTING = "leaf"
 """The name of the setting that `Transcript.rewind` writes where the conversation continues from an
@@ -83,7 +84,7 @@ class Transcript:
         self._entries: list[Entry] = []  # after those of `_earlier`, as in all that follow
         self._by_id: dict[str, Entry] = {}
         self._labels: dict[str, str] = {}
-        self._stem: PathNumbers | None = None  # the part of the path that is in `_earlier`
+        self._stem: EntryNumbers | None = None  # the part of the path that is in `_earlier`
         self._path: list[Entry] = []
         self._path_ids: set[str] = set()
         self._call_ids: set[str] = set()  # ids of the tool calls on the path
@@ -111,7 +112,7 @@ class Transcript:
         return (
             self._entries
             if self._earlier is None
-            else EntrySequence(AllNumbers(self._earlier), self._entries)
+            else EntrySequence(EntryNumbers(self._earlier), self._entries)
         )
 
     @property
@@ -119,7 +120,7 @@ class Transcript:
         """The id of the entry that the next entry follows; None for an empty transcript."""
         if self._path:
             return self._path[-1].id
-        return None if self._stem is None else self._read_earlier(self._stem.leaf).id
+        return None if self._stem is None else self._read_earlier(self._stem.newest).id
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -130,7 +131,7 @@ class Transcript:
         earlier = (
             {}
             if self._earlier is None
-            else dict(map(self._read_label, self._earlier.list_labels()))
+            else dict(map(self._read_label, self._earlier.find_kinds(LABELS)))
         )
         return earlier | self._labels
 
@@ -177,7 +178,7 @@ class Transcript:
         """Return the settings that apply at `leaf`: for each name the latest value on the path."""
         found = [
             (entry.payload.name, entry.payload.value)
-            for _, entry in iter_marks(self.path(leaf))
+            for entry in find_kinds(self.path(leaf), "setting")
             if isinstance(entry.payload, Setting)
         ]
         return dict(reversed(found))
@@ -198,12 +199,15 @@ class Transcript:
         earlier = self._earlier
         found: list[Entry] = []
         if earlier is not None and parent_id not in self._by_id:
-            number = -1 if parent_id is None else self._find_earlier(parent_id)
-            found = [
-                self._read_earlier(at)
-                for at, its_parent in enumerate(earlier.iter_parents())
-                if its_parent == number
-            ]
+            earlier.verify(0)
+            number = None if parent_id is None else self._find_earlier(parent_id)
+            firsts = [first for first, its_parent in earlier.runs if its_parent == number]
+            following = -1 if number is None else number + 1
+            if 0 < following < len(earlier) and all(
+                following != first for first, _ in earlier.runs
+            ):
+                firsts = [following, *firsts]
+            found = [self._read_earlier(first) for first in firsts]
         return [*found, *(self._by_id[entry_id] for entry_id in self._tree.children(parent_id))]
 
     def parent(self, entry_id: str) -> Entry | None:
@@ -214,8 +218,8 @@ class Transcript:
         entry_id = self.get(entry_id).id
         number = None if entry_id in self._by_id else self._find_earlier(entry_id)
         if number is not None and self._earlier is not None:
-            before = self._earlier.get_node(number).parent
-            return None if before is None else self._read_earlier(before)
+            place = EntrySequence(EntryNumbers(self._earlier, number), ())
+            return place[-2] if len(place) > 1 else None
         parent = self._tree.parents[entry_id]
         return None if parent is None else self.get(parent)
 
@@ -490,7 +494,7 @@ class Transcript:
         self._path, self._path_ids, self._call_ids = [], set(), set()
         self._extend_path(path)
 
-    def _walk(self, leaf: str) -> tuple[PathNumbers | None, tuple[Entry, ...]]:
+    def _walk(self, leaf: str) -> tuple[EntryNumbers | None, tuple[Entry, ...]]:
         """Return the path to an entry: the part in the earlier entries, and the entries after it."""
         path: list[Entry] = []
         entry_id: str | None = leaf
@@ -498,7 +502,7 @@ class Transcript:
             path.append(self._by_id[entry_id])
             entry_id = self._tree.parents[entry_id]
         number = None if entry_id is None else self._find_earlier(entry_id)
-        return None if number is None or self._earlier is None else PathNumbers(
+        return None if number is None or self._earlier is None else EntryNumbers(
             self._earlier, number
         ), tuple(path[::-1])
 
@@ -553,20 +557,12 @@ class Transcript:
         earlier = self._earlier
         if earlier is None:
             return
-        is_parent = bytearray(len(earlier))
-        for parent in earlier.iter_parents():
-            if parent >= 0:
-                is_parent[parent] = 1
-        for parent_id in set(self._tree.parents.values()):
-            number = (
-                None if parent_id is None or parent_id in self._by_id else earlier.find(parent_id)
-            )
-            if number is not None:
-                is_parent[number] = 1
-        at = is_parent.find(0)
-        while at >= 0:
-            yield self._read_earlier(at)
-            at = is_parent.find(0, at + 1)
+        earlier.verify(0)
+        known = {parent_id for parent_id in self._tree.parents.values() if parent_id}
+        parents = {parent for _, parent in earlier.runs}
+        parents |= {earlier.find(parent_id) for parent_id in known - self._by_id.keys()}
+        ends = [*(first for first, _ in earlier.runs[1:]), len(earlier)]
+        yield from (self._read_earlier(end - 1) for end in ends if end - 1 not in parents)
 
     def _read_label(self, number: int) -> tuple[str, str]:
         payload = self._read_earlier(number).payload
@@ -582,6 +578,8 @@ class Transcript:
 
 def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
     """Return how many entries two paths of one transcript begin with together."""
+    path.numbers.verify()
+    other.numbers.verify()
     low, high = 0, min(len(path), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -27,7 +27,6 @@ from promptkit.transcript.log.entries import (
     MessageEntry,
     Reset,
 )
-from promptkit.transcript.log.entry_sequence import find_entry, iter_marks
 from promptkit.transcript.log.quotes import find_sources, restore_quotes
 
 if TYPE_CHECKING:
@@ -166,8 +165,7 @@ class _View:
         self._hidden_calls: set[str] = set()
         # ids of the calls that the newest reply, which was cut off, is shown without
         self._omitted_calls: frozenset[str] = frozenset()
-        shown = tuple(path[begin.first :])
-        self._answers = _find_answers_to_cut_replies(shown)
+        self._answers = _find_answers_to_cut_replies(begin.shown)
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
@@ -181,7 +179,7 @@ class _View:
         if checkpoint is not None:
             for item in self._checkpoint_items(checkpoint):
                 self._add(item)
-        self._add_entries(shown)
+        self._add_entries(begin.shown)
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
         """Add the entries after the first `length`.
@@ -358,8 +356,8 @@ def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]
 class _Begin:
     """Where the view of a path begins, and the edits of what it shows."""
 
-    first: int
-    """The index of the first entry that may be shown."""
+    shown: tuple[Entry, ...]
+    """The entries that may be shown, oldest first."""
     checkpoint: Entry | None
     """The checkpoint that applies."""
     lost: str | None
@@ -381,42 +379,36 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
     edits: dict[str, Edit] = {}
     rewritten: set[str] = set()
     checkpoint: Entry | None = None
-    lost = kept = None
-    first: int | None = None
-    mark = 0
-    for index, entry in iter_marks(path):
-        if first is not None and index < first:
-            break
+    kept: str | None = None
+    shown: list[Entry] = []
+    newest = 0  # entries from the checkpoint on
+    for entry in reversed(path):
         payload = entry.payload
         undo = edits.get(entry.id)
+        is_undone = undo is not None and undo.content is None
+        if isinstance(payload, Reset) and not is_undone:
+            break
+        shown.append(entry)
         if isinstance(payload, Edit):
             _add_edit(edits, entry.id, payload)
             rewritten.update(() if _prunes(payload) else (payload.target,))
-        elif undo is not None and undo.content is None:
+        elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
+            checkpoint, kept, newest = entry, payload.first_kept, len(shown)
+            if kept is None:
+                break
             continue
-        elif isinstance(payload, Reset):
-            if checkpoint is None:
-                first = index + 1
-            else:  # between what the checkpoint keeps and the checkpoint
-                first, lost = mark, kept
+        if entry.id == kept:
+            kept = None
             break
-        elif isinstance(payload, Checkpoint) and checkpoint is None:
-            checkpoint, mark, kept = entry, index, payload.first_kept
-            first = index if kept is None else find_entry(path, kept)
-            if kept is not None and (first is None or first >= index):
-                first, lost = index, kept
+    if kept is not None:
+        del shown[newest:]
     return _Begin(
-        first=first or 0, checkpoint=checkpoint, lost=lost, edits=edits, rewritten=rewritten
+        shown=tuple(reversed(shown)),
+        checkpoint=checkpoint,
+        lost=kept,
+        edits=edits,
+        rewritten=rewritten,
     )
-
-
-def find_edits(path: Sequence[Entry]) -> dict[str, Edit]:
-    """Return for each edited entry the edit that applies: the latest one that was not itself undone."""
-    edits: dict[str, Edit] = {}
-    for _, entry in iter_marks(path):
-        if isinstance(entry.payload, Edit):
-            _add_edit(edits, entry.id, entry.payload)
-    return edits
 
 
 def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:

@@ -39,12 +39,13 @@ from promptkit.transcript.stores.jsonl.format import (
 from promptkit.transcript.stores.store import (
     LoadedEntries,
     ReadProblem,
+    archiving_error,
     check_conversation,
     split_address,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from obstore.store import ObjectStore as Bucket
 
@@ -167,31 +168,6 @@ class ObjectStore:
                 )
         self._fail("other processes wrote all the time; nothing was written.", None)
 
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages of at least `size`, the last page first.
-
-        Raises what `load` raises.
-        """
-        page: list[Entry] = []
-        sources = self._list()
-        step = max(1, min(size, CONNECTIONS))
-        for end in range(len(sources), 0, -step):
-            batches = self._fetch(sources[max(0, end - step) : end])
-            if batches is None:  # archived meanwhile: what was yielded is not read again
-                loaded = self.load().entries
-                first = page[0].id if page else None
-                index = next(
-                    (at for at, entry in enumerate(loaded) if entry.id == first), len(loaded)
-                )
-                page[:0] = loaded[:index]
-                break
-            page[:0] = [entry for batch in batches for entry in batch.entries]
-            if len(page) >= size:
-                yield tuple(page)
-                page = []
-        if page:
-            yield tuple(page)
-
     def archive(self, *, through: str) -> None:
         """Put the batches up to that of an entry into one compressed object.
 
@@ -210,13 +186,7 @@ class ObjectStore:
             None,
         )
         if at is None or at == len(batches) - 1:
-            why = (
-                f"there is no entry {through!r}."
-                if at is None
-                else f"no entry follows {through!r}: archive up to an earlier entry."
-            )
-            problem = f"{self.address}: {why}"
-            raise TranscriptError(problem)
+            raise archiving_error(self.address, through, exists=at is not None)
         moved = [batch for batch in batches[: at + 1] if not batch.archived]
         if not moved:
             return

@@ -28,13 +28,14 @@ from promptkit.transcript.stores.jsonl.format import EntryLine, encode_batch, li
 from promptkit.transcript.stores.store import (
     LoadedEntries,
     ReadProblem,
+    archiving_error,
     check_conversation,
     split_address,
 )
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, CursorResult, Engine
     from sqlalchemy.pool import Pool
@@ -191,24 +192,6 @@ class SqlStore:
         if self._number == last_number:
             self._number += len(entries)
 
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages of `size`, the last page first. Raises what `load` raises."""
-        before = 1 << 62
-        while True:
-            with self._database.read() as connection:
-                if connection is None:
-                    return
-                page = self._select(
-                    connection,
-                    "number < :before ORDER BY number DESC LIMIT :size",
-                    before=before,
-                    size=size,
-                )
-            if not page.line_numbers:
-                return
-            before = page.line_numbers[-1]
-            yield page.entries[::-1]
-
     def archive(self, *, through: str) -> None:
         """Mark the entries up to one as archived: `read_archives=False` leaves them out.
 
@@ -220,13 +203,7 @@ class SqlStore:
             found = self._select(connection, "id = :id ORDER BY number", id=_escape(through))
             number = found.line_numbers[0] if found.line_numbers else 0
             if number in {0, last_number}:
-                why = (
-                    f"no entry follows {through!r}: archive up to an earlier entry."
-                    if number
-                    else f"there is no entry {through!r}."
-                )
-                problem = f"{self.address}: {why}"
-                raise TranscriptError(problem)
+                raise archiving_error(self.address, through, exists=number > 0)
             _execute(
                 connection,
                 "UPDATE promptkit_conversations SET archived_through = :n WHERE id = :c",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+import os
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, TranscriptConflictError
+from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.transcript.log.entries import Entry, EntryKind
 
 MAX_CONVERSATION_CHARACTERS = 200
 """Characters of the id of a conversation."""
@@ -63,21 +64,6 @@ class TranscriptStore(Protocol):
 
 
 @runtime_checkable
-class PagedStore(Protocol):
-    """A store that can read from the end, without what is before."""
-
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages, the last page first.
-
-        The entries of a page are in the order in which they were written.
-
-        Args:
-            size: Entries on a page. A store may return more, to keep a batch together.
-        """
-        ...
-
-
-@runtime_checkable
 class IndexedStore(Protocol):
     """A store that can open a long conversation without reading all of it."""
 
@@ -93,17 +79,35 @@ class IndexedStore(Protocol):
 class EarlierEntries(Protocol):
     """Entries of a store that are read when they are needed.
 
-    They have numbers from 0, in the order in which they were written.
+    They have numbers from 0, in the order in which they were written. An entry follows the one with
+    the number before, unless a run begins with it.
 
     Every method raises TranscriptError if the entries can no longer be read.
     """
 
     @property
     def misplaced(self) -> tuple[ReadProblem, ...]:
-        """What has another place in the tree than the one that it names."""
+        """The entries that follow another entry than the one that they name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """A number that changes when `runs` turned out to be wrong and was replaced."""
+        ...
+
+    @property
+    def runs(self) -> Sequence[tuple[int, int | None]]:
+        """The number of the first entry of each run and of the entry it follows, None for a root, in order.
+
+        Only what `verify` has compared is certain.
+        """
         ...
 
     def __len__(self) -> int: ...
+
+    def verify(self, start: int) -> None:
+        """Compare the ids and places of the entries from a number on with the store, unless that was done before."""
+        ...
 
     def read(self, start: int, stop: int) -> Sequence[Entry]:
         """Read the entries from one number up to, and without, another."""
@@ -113,47 +117,24 @@ class EarlierEntries(Protocol):
         """Return the number of the entry with an id; None if there is none."""
         ...
 
+    def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
+        """Return the numbers of the entries of these kinds, oldest first."""
+        ...
+
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order.
 
-        More entries do no harm.
+        It may yield entries that contain none of them.
 
         Args:
             texts: The texts, in lower case with `lower`.
-            lower: Whether capitals do not matter.
+            lower: Whether to ignore case.
         """
         ...
 
-    def get_node(self, number: int) -> EntryNode:
-        """Return the place of an entry in the tree."""
+    def count_messages(self, ranges: Iterable[range]) -> int:
+        """Return how many of the entries in these ranges have a message."""
         ...
-
-    def iter_parents(self) -> Iterator[int]:
-        """Yield the number of the parent of each entry, -1 for a root."""
-        ...
-
-    def list_labels(self) -> Sequence[int]:
-        """Return the numbers of the entries that are labels, oldest first."""
-        ...
-
-
-class EntryNode(NamedTuple):
-    """The place of an entry in the tree."""
-
-    parent: int | None
-    """The number of its parent; None for a root."""
-    depth: int
-    """Entries before it on its path."""
-    run: int
-    """The number of the first entry of its run: of the entries up to it that each follow the one
-    before them."""
-    mark: int | None
-    """The number of the last entry on its path, itself included, that is a checkpoint, a reset, an
-    edit or a setting."""
-    redaction: int | None
-    """The number of the last edit on its path, itself included, that redacts an entry."""
-    messages: int
-    """Messages on its path, its own included."""
 
 
 @runtime_checkable
@@ -251,12 +232,6 @@ class InMemoryStore:
             raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
         self._entries.extend(entries)
 
-    def read_pages(self, size: int = 500) -> Iterator[tuple[Entry, ...]]:
-        """Yield the entries in pages of `size`, the last page first."""
-        entries = tuple(self._entries)
-        for end in range(len(entries), 0, -size):
-            yield entries[max(0, end - size) : end]
-
     @property
     def address(self) -> str | None:
         """None: the entries are only in memory."""
@@ -265,6 +240,18 @@ class InMemoryStore:
     @property
     def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
+
+
+def archiving_error(
+    address: str | os.PathLike[str], through: str, *, exists: bool
+) -> TranscriptError:
+    """Return the error for an entry up to which nothing can be archived: it does not exist, or is the last one."""
+    why = (
+        f"no entry follows {through!r}: archive up to an earlier entry."
+        if exists
+        else f"there is no entry {through!r}."
+    )
+    return TranscriptError(f"{os.fspath(address)}: {why}")
 
 
 def split_address(address: str) -> tuple[str, str | None]:

@@ -1,9 +1,9 @@
-"""The format of a transcript's file: the header, the entries, the marks of batches, the migrations from older versions.
+"""Encode and parse the lines of a transcript's file, and migrate lines of older versions.
 
 The file is JSON Lines in UTF-8. Only a line feed ends a line; texts may contain other line breaks.
-The first line is the header. Every other line is one entry. An entry of a batch of several has a
-mark such as `"batch":[2,3]`, its position and the size, so that a reader notices a batch that was
-cut short.
+The first line is the header. Every other line is one entry. In a batch of several
+entries, each line has a mark such as `"batch":[2,3]`: its position in the batch and the size of the
+batch. The mark shows a reader that a batch was cut short.
 
 Files of older versions are read through `MIGRATIONS`. Reading does not change them; the first
 append rewrites them and keeps the old file.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
 
 VERSION = 1
-"""The version of the format that is written."""
+"""Version of the format that this promptkit writes."""
 
 ARCHIVE_SUFFIX = ".jsonl.gz"
 """The suffix of the names of archives."""
@@ -38,8 +38,8 @@ Record: TypeAlias = "Mapping[str, Json]"
 """The JSON object of a line."""
 
 Migrations: TypeAlias = "Mapping[int, Callable[[Iterable[Record]], Iterator[Record]]]"
-"""For each older version the function that turns its records into records of the next version, in
-file order, without the header.
+"""A function for each older version, which converts its records to records of the next version. The
+records come in file order, without the header.
 
 The functions must be pure: a file and its rewritten copy must give the same entries with the same
 ids.
@@ -51,12 +51,12 @@ MIGRATIONS: Migrations = MappingProxyType({})
 
 @attrs.frozen(kw_only=True)
 class TranscriptArchive:
-    """An archive: a file next to the transcript with entries that are older than those in the transcript's own file."""
+    """A compressed file next to the transcript with older entries."""
 
     file: str
-    """Its name, without a directory."""
+    """Name of the file, without a directory."""
     entries: int
-    """The number of its entries."""
+    """Number of entries."""
     first: str
     """The id of its first entry."""
     last: str
@@ -75,7 +75,7 @@ class Header:
 
 @attrs.frozen(kw_only=True)
 class EntryLine:
-    """The content of a line: an entry and its position in a batch."""
+    """An entry and its position in a batch, as one line has them."""
 
     entry: Entry
     """The entry."""
@@ -86,7 +86,7 @@ class EntryLine:
 
 
 def encode_header(header: Header) -> bytes:
-    """Write the first line of a file."""
+    """Encode the first line of a file."""
     fields: dict[str, Json] = {"promptkit": "transcript", "version": header.version}
     if header.archives:
         fields["archives"] = [attrs.asdict(archive) for archive in header.archives]
@@ -94,7 +94,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_batch(entries: Sequence[Entry]) -> bytes:
-    """Write the lines of a batch.
+    """Encode the lines of a batch.
 
     Raises TranscriptError for an entry that cannot be written as JSON.
     """
@@ -135,7 +135,7 @@ def header_from_line(line: bytes, file: str) -> Header:
 def line_from_bytes(line: bytes) -> EntryLine | str | None:
     """Parse a line after the header.
 
-    Returns None for a blank line, and for a line without an entry what is wrong, in words.
+    Returns None for a blank line, and a description of the problem for a line that is not an entry.
     """
     if not line.strip():
         return None
@@ -156,7 +156,7 @@ def line_from_bytes(line: bytes) -> EntryLine | str | None:
 
 
 def object_from_bytes(line: bytes) -> dict[str, Json] | str:
-    """Parse the JSON object of a line. Returns what is wrong, in words, if there is none."""
+    """Parse the JSON object of a line. Returns a description of the problem if there is none."""
     try:
         value: Json | dict[str, Json] = json.loads(
             line.decode("utf-8"), parse_constant=_no_constant
@@ -173,7 +173,7 @@ def object_from_bytes(line: bytes) -> dict[str, Json] | str:
 
 
 def check_version(version: int, migrations: Migrations, file: str) -> None:
-    """Raise TranscriptFormatError, naming `file`, for a version that is neither the present one nor in `migrations`."""
+    """Raise TranscriptFormatError, naming `file`, for a version that cannot be read: neither the present one nor one in `migrations`."""
     if version > VERSION:
         problem = (
             f"the file has version {version} of the format, and this promptkit reads up to {VERSION}: use a newer promptkit. "
@@ -188,7 +188,7 @@ def check_version(version: int, migrations: Migrations, file: str) -> None:
 def migrate_records(
     records: Iterable[Record], version: int, migrations: Migrations
 ) -> Iterator[Record]:
-    """Turn records of an older version into records of the present one."""
+    """Convert records of an older version to records of the present one."""
     migrated = iter(records)
     for step in range(version, VERSION):
         migrated = migrations[step](migrated)
@@ -223,7 +223,7 @@ def _archives_from_json(value: Json) -> tuple[TranscriptArchive, ...] | None:
 
 
 def _is_archive_name(name: str) -> bool:
-    """Return whether a name stays in its directory, so that a header from elsewhere cannot point a reader at other files."""
+    """Return whether a name is that of an archive in the same directory. A header must not lead a reader to other files."""
     return PurePath(name).name == name and name.endswith(ARCHIVE_SUFFIX) and "\\" not in name
 
 

@@ -1,458 +1,873 @@
-"""The index of a transcript's file: where each entry stands, what it follows, and which entry has which id.
+"""The index of a long transcript's file: a SQLite file beside it, so that a transcript is opened without reading all of it.
 
-It is a file of its own, with pages of 128 records, one record for each entry, and after every 1,024
-entries a run: their ids' hashes, sorted. Four runs of one size are followed by one that holds all
-of them, so that a look-up by id reads a few runs, however long the transcript is. The place of
-every page and run follows from its number. Only the last page is ever written again.
+The transcript's file is the only truth. The index may be missing, old, damaged or forged, and no
+answer changes. It holds no depth and no other figure that cannot be compared with the file:
 
-Nothing in it is trusted. Each page and each bucket of a run has a checksum of its own; a page has
-one of the part of the transcript's file that it describes, too. The head holds the size and the
-times of the transcript's file when the index was last written: while they are the same, no other
-program has written to it; otherwise the checksums are compared with the whole file. Ids are hashed
-with a secret of the file.
+* The head says for which state of the file the index was written, and up to where. For another
+  state, a checksum of that part of the file is compared first.
+* Each entry has a row: its number, id, place, kind and, unless it follows the entry before it, the
+  number of its parent. A row is compared with its line before anything that depends on it is
+  answered: `verify` goes from the newest row back to the oldest one that a question needs.
+* An index that does not agree with the file is deleted and made again.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import struct
+import re
+import sqlite3
+import stat
+import threading
+import weakref
 import zlib
-from collections import OrderedDict
-from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing, nullcontext, suppress
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
 
-from promptkit.transcript.stores.store import EntryNode, ReadProblem
+from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
+from promptkit.files import create_beside, remove_leftovers
+from promptkit.transcript.log.entries import UnknownEntry
+from promptkit.transcript.stores.jsonl.format import (
+    VERSION,
+    EntryLine,
+    Header,
+    header_from_line,
+    line_from_bytes,
+)
+from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
 
+    from promptkit.transcript.log.entries import Entry, EntryKind
 
-MAGIC = b"pkindex1"
-PAGE_ENTRIES, GROUP_PAGES = 128, 8
-GROUP_ENTRIES = PAGE_ENTRIES * GROUP_PAGES
-FAN_OUT_BITS, MAX_LEVEL = 2, 4
-FAN_OUT = 1 << FAN_OUT_BITS
-"""Runs of one size that are joined into a larger one, and the largest size: 262,144 ids, so that
-joining takes little memory."""
+    _Lock = Callable[[float], AbstractContextManager[None]]
 
-BUCKET_IDS = 256
-"""Ids that one bucket of a run holds on average: the piece that a look-up reads."""
+EXTEND_BYTES = 1 << 23
+"""The most bytes of a file that are added to an index while other processes wait for the lock. For
+more, a new index is made without it."""
 
-NONE = 0xFFFF_FFFF
-"""In a record: no such entry."""
+READ_BYTES = 1 << 20
+"""Bytes of the file that are read at once, and the most that may lie between two entries."""
 
-MAX_PROBLEM_BYTES = 24_000
-"""What could not be read is kept in the head. A file with more damage than that is read in full."""
+BLOCK = 512
+"""Rows that are compared or searched at once."""
 
-CACHED_PAGES = 64
+NEWEST = 256
+"""Rows that are compared when a file is opened."""
 
-HEAD = struct.Struct(
-    "<8s16sIIQQQqqIII"
-    # magic, salt, refused, entries, device, inode, size, mtime, ctime, problems: bytes and
-    # checksum; checksum
+CACHED_BYTES = 1 << 22
+"""Bytes of lines from which the entries in memory are forgotten."""
+
+MAX_PROBLEMS = 200
+"""Unreadable lines and misplaced entries that an index records. A file with more is read in full."""
+
+MAX_VALUE_BYTES = 1 << 16
+"""The longest id or description of a problem. SQLite refuses longer ones, in a forged index too."""
+
+LOCK_SECONDS = 10.0
+"""Seconds to wait for the lock before a new index is given up."""
+
+TABLES = (
+    "CREATE TABLE head(version INTEGER, stamp TEXT, end INTEGER, lines INTEGER, checksum INTEGER, refused INTEGER)",
+    "CREATE TABLE problems(line INTEGER, detail TEXT, misplaced INTEGER)",
+    "CREATE TABLE entries(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, offset INTEGER, size INTEGER, kind BLOB, parent INTEGER)",
+    "CREATE INDEX runs ON entries(number, parent) WHERE parent IS NOT NULL",
+    "CREATE INDEX kinds ON entries(kind, number) WHERE kind <> x'6d657373616765'",
 )
-# number, entries, start, end, checksums of file and page before, labels before, own labels, resume
-PAGE = struct.Struct("<IIQQIIIIQQII")
-RECORD = struct.Struct("<QQIIIIIIIBBH")
-KEY = struct.Struct(">QI")  # in this order of bytes, keys sort by their hash
-# the first key, the key after the last, the checksum of the keys, the checksum of this
-BUCKET = struct.Struct("<IIII")
-CHECKSUM = struct.Struct("<I")
-_HASHES = struct.Struct(f"<Q{RECORD.size - 8}x")
-HEAD_BYTES = 1 << 15
-PAGE_BYTES = PAGE.size + PAGE_ENTRIES * RECORD.size + CHECKSUM.size
+"""The tables. A file with any others, or with views or triggers, is not an index.
 
-HAS_MESSAGE, HAS_PARTS = 1, 2
-"""Flags of a record: the entry has a message; the message has several parts, so that a word of it
-may be spread over them."""
+`parent` is NULL for an entry that follows the one before it, and -1 for a root.
+"""
+
+FORMAT = 2
+"""The version of these tables."""
+
+_BEGIN = b'{"id":%b,"parent_id":%b,"kind":"%b","time":'
+"""The beginning of a line as promptkit writes it. Any other line is parsed."""
+
+_QUOTE = re.compile(rb'["\\]')
+
+_PARTS = re.compile(
+    rb'"content"\s*+:\s*+\[(?!\s*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+)?\])', re.DOTALL
+)
+"""A list of parts that is more than one text, so that a word may be spread over several."""
+
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_MESSAGES = (b"message", b"custom_message")
+_T = TypeVar("_T")
+_Fields: TypeAlias = "tuple[int, bytes, int, int, bytes, int | None]"
 
 
 class IndexDamagedError(Exception):
-    """The index cannot be used: it is cut, changed, or not that of the file."""
+    """The index does not agree with the file."""
 
 
 class NotIndexableError(Exception):
-    """A transcript that has no index, and why: it is read in full."""
+    """The file has no index, for the reason in the message. It is read in full."""
 
 
-class IndexRecord(NamedTuple):
-    """What the index says of an entry."""
-
-    hash: int
-    """The hash of its id."""
-    offset: int
-    """Where its line begins in the file, in bytes."""
-    size: int
-    """The bytes of its line."""
-    parent: int
-    depth: int
-    run: int
-    mark: int
-    redaction: int
-    messages: int
-    kind: int
-    """1 for a label."""
-    flags: int
-    reserved: int
-
-    def as_node(self) -> EntryNode:
-        """Return the place of the entry in the tree."""
-        return EntryNode(
-            parent=None if self.parent == NONE else self.parent,
-            depth=self.depth,
-            run=self.run,
-            mark=None if self.mark == NONE else self.mark,
-            redaction=None if self.redaction == NONE else self.redaction,
-            messages=self.messages,
-        )
+_DAMAGE = (IndexDamagedError, sqlite3.Error, TypeError, ValueError, OverflowError)
+"""Errors from an index with unexpected content."""
 
 
-class Resume(NamedTuple):
-    """Where reading the file goes on after what the index covers: at the end of a batch."""
-
-    offset: int
-    """In bytes."""
-    lines: int
-    """Line breaks before it."""
-    ends_with_newline: bool
-    known: int
-    """Entries before it. The index may know more: of a batch that was being added when a crash
-    came."""
-
-
-class PageHeader(NamedTuple):
-    """The beginning of a page."""
+class _Row(NamedTuple):
+    """A row of the index: what it claims about an entry."""
 
     number: int
-    entries: int
-    start: int
-    end: int
-    file_checksum: int
-    checksum_before: int
-    labels_before: int
-    labels: int
+    id: bytes
     offset: int
+    size: int
+    kind: bytes
+    parent: int | None
+
+    @property
+    def end(self) -> int:
+        """The offset after the line, in bytes."""
+        return self.offset + self.size
+
+
+class _Head(NamedTuple):
+    """The head of an index."""
+
+    version: int
+    stamp: str
+    """The state of the file for which the index was written, as `_stamp` returns it."""
+    end: int
+    """Where reading the file goes on after what the index covers, in bytes."""
     lines: int
-    ends_with_newline: int
-    known: int
+    """Line breaks before `end`."""
+    checksum: int
+    """The CRC-32 of the file before `end`."""
+    refused: int
+    """1 if the file cannot have an index."""
+    newest: int | None
+    """The number of the newest entry; None without entries."""
 
 
-def find_stamp(status: os.stat_result) -> tuple[int, int, int, int, int]:
-    """Return what tells whether anybody has written to a file: device, inode, size, and the times of the last changes."""
-    return (
-        status.st_dev & 0xFFFF_FFFF_FFFF_FFFF,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
+def index_path(path: Path) -> Path:
+    """Return the path of the index of a transcript's file."""
+    return path.with_name(f".{path.name}.index")
+
+
+def discard_index(path: Path) -> None:
+    """Delete the index of a transcript's file, with what a crash left of its last transaction."""
+    for part in ("-journal", "-wal", "-shm", ""):
+        with suppress(OSError):
+            index_path(path).with_name(f"{index_path(path).name}{part}").unlink(missing_ok=True)
+
+
+class IndexedEntries:
+    """The entries of a file that its index covers, read when they are needed.
+
+    The file stays open, so that they can still be read after an archiver has replaced it.
+
+    Args:
+        path: The file.
+        file: The descriptor of the open file, which is closed with this object.
+        start: The offset of the first line after the header, in bytes.
+        lock: Excludes other writers, waiting at most so many seconds.
+
+    Raises:
+        IndexDamagedError: The index does not agree with the file.
+        NotIndexableError: The index says that the file cannot have one.
+    """
+
+    def __init__(self, path: Path, file: int, start: int, lock: _Lock) -> None:
+        self._path, self._file, self._start, self._write_lock = path, file, start, lock
+        self._lock = threading.RLock()
+        self._forget_entries()
+        self.version = 0
+        """Times that the index was made again."""
+        self._connect()
+        self._compares_all = False
+        """Whether an entry follows another one than it names, which all rows are compared for."""
+        head, self._count = self._check_head()
+        self._end = head.end
+        self._compared = self._count
+        """The number of the oldest entry whose row was compared with the file."""
+        self._compare_end()
+        self._compare(max(self._count - NEWEST, 0), NEWEST)
+        last_id = self._select(self._count - 1, self._count)[0].id
+        self.position = _position(file, head, last_id)
+        """Where the rest of the file begins."""
+        problems = self._db.execute(
+            "SELECT line, detail, misplaced FROM problems LIMIT ?", (MAX_PROBLEMS,)
+        )
+        found = [
+            (ReadProblem(line=int(line), detail=str(detail)), misplaced)
+            for line, detail, misplaced in problems
+        ]
+        self.problems = tuple(problem for problem, misplaced in found if not misplaced)
+        """The lines that cannot be read."""
+        self.misplaced = tuple(problem for problem, misplaced in found if misplaced)
+        """The entries that follow another entry than the one that they name."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def runs(self) -> Sequence[tuple[int, int | None]]:
+        """The number of the first entry of each run and of the entry it follows, None for a root, in order."""
+        return self._retry(self._load_runs)
+
+    def verify(self, start: int) -> None:
+        """Compare the rows of the entries from a number on with the file, unless that was done before."""
+        if self._compared > start:
+            self._retry(lambda: self._compare(start, BLOCK))
+
+    def read(self, start: int, stop: int) -> Sequence[Entry]:
+        """Read the entries from one number up to, and without, another."""
+        return self._retry(lambda: self._read_entries(start, stop))
+
+    def find(self, entry_id: str) -> int | None:
+        """Return the number of the entry with an id; None if there is none."""
+
+        def look_up() -> int | None:
+            number = _find(self._db, _encode(entry_id), self._count)
+            if number is not None and self._read_entries(number, number + 1)[0].id != entry_id:
+                _damaged("a row names another entry")
+            return number
+
+        number = self._retry(look_up)
+        if number is None and self._compared:
+            self.verify(0)
+            number = self._retry(look_up)
+        return number
+
+    def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
+        """Return the numbers of the entries of these kinds, oldest first."""
+        self.verify(0)
+        return self._retry(
+            lambda: sorted(
+                number
+                for kind in kinds
+                for (number,) in self._db.execute(
+                    "SELECT number FROM entries WHERE kind = ? AND kind <> x'6d657373616765' AND number < ?",
+                    (_encode(kind), self._count),
+                )
+            )
+        )
+
+    def count_messages(self, ranges: Iterable[range]) -> int:
+        """Return how many of the entries in these ranges have a message."""
+        self.verify(0)
+        query = "SELECT count(*) FROM entries WHERE number >= ? AND number < ? AND kind IN (?, ?)"
+        return self._retry(
+            lambda: sum(
+                int(self._db.execute(query, (each.start, each.stop, *_MESSAGES)).fetchone()[0])
+                for each in ranges
+            )
+        )
+
+    def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
+        """Yield the numbers of the entries whose message may contain one of these texts, in order."""
+        self.verify(0)
+        # Another program may have written letters as escapes.
+        wanted = [*(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts), "\\u", "\\/"]
+        start = 0
+        while start < self._count:
+            start, found = self._retry(partial(self._search, start, wanted, lower=lower))
+            yield from found
+
+    def _search(self, start: int, wanted: Sequence[str], *, lower: bool) -> tuple[int, list[int]]:
+        """Search a block of rows. Return the number after it, and the entries that were found."""
+
+        def may_contain(line: bytes) -> bool:
+            text = line.decode("utf-8", "replace")
+            text = text.lower() if lower else text
+            return any(each in text for each in wanted) or _PARTS.search(line) is not None
+
+        stop = min(start + BLOCK, self._count)
+        first, last = self._select(start, start + 1)[0], self._select(stop - 1, stop)[0]
+        if last.end - first.offset <= READ_BYTES and not may_contain(
+            self._read_span(first.offset, last)
+        ):
+            return stop, []
+        rows, data = self._read_rows(start, stop)
+        return rows[-1].number + 1, [
+            row.number
+            for row in rows
+            if row.kind in _MESSAGES
+            and may_contain(data[row.offset - first.offset : row.end - first.offset])
+        ]
+
+    def _retry(self, work: Callable[[], _T]) -> _T:
+        """Do something with the index. If it is damaged, make it again and do it once more."""
+        with self._lock:
+            try:
+                return work()
+            except _DAMAGE:
+                self._make_again()
+            try:
+                return work()
+            except _DAMAGE as error:
+                raise self._changed() from error
+
+    def _make_again(self) -> None:
+        now = os.fstat(self._file)
+        try:
+            there = self._path.stat()
+            if (there.st_dev, there.st_ino) != (now.st_dev, now.st_ino):
+                raise self._changed()
+            self._close()
+            build_index(self._path, self._file, self._write_lock)
+            self._connect()
+            count = self._db.execute(
+                "SELECT count(*) FROM entries WHERE offset < ?", (self._end,)
+            ).fetchone()[0]
+        except (OSError, NotIndexableError, *_DAMAGE) as error:
+            raise self._changed() from error
+        if count != self._count:
+            raise self._changed()
+        self.version += 1
+        self._compared, self._compares_all = count, False
+        self._forget_entries()
+
+    def _forget_entries(self) -> None:
+        self._entries: dict[int, Entry] = {}
+        self._cached_bytes = 0
+
+    def _changed(self) -> TranscriptError:
+        problem = f"{self._path} was changed since it was read: open the transcript again."
+        return TranscriptError(problem)
+
+    def _connect(self) -> None:
+        self._db = _connect(index_path(self._path))
+        self._close = weakref.finalize(self, self._db.close)
+        self._runs: list[tuple[int, int | None]] | None = None
+
+    def _check_head(self) -> tuple[_Head, int]:
+        """Check that the index was made for the file, add what is missing, and return the head and the number of entries."""
+        head, status = _read_head(self._db), os.fstat(self._file)
+        if head.refused:
+            if head.stamp.split()[:2] == _stamp(status).split()[:2] and head.end <= status.st_size:
+                _refuse("two entries have one id, or too much of it is damaged")
+            _damaged("it was given up, and the file has been changed since")
+        is_current = head.stamp == _stamp(status)
+        if not is_current and _checksum(self._file, 0, head.end) != head.checksum:
+            _damaged("the file was changed")
+        if not self._start <= head.end <= status.st_size <= head.end + EXTEND_BYTES:
+            _damaged("it is far behind the file")
+        if not is_current or head.end < status.st_size:
+            # If another process holds the lock, that process adds what is missing.
+            with suppress(TranscriptWriteError, sqlite3.Error, OSError), self._write_lock(0):
+                _extend(self._db, self._path, self._file)
+            head = _read_head(self._db)
+        # No line of an entry is shorter than this, so a forged number takes no memory.
+        if head.newest is None or not 0 <= head.newest < head.end // len('{"id":"","kind":""}'):
+            _damaged("it has no entries")
+        return head, head.newest + 1
+
+    def _compare_end(self) -> None:
+        """Compare the end of what the index covers with the file: no entry follows, and the last batch is complete."""
+        rows, line = self._read_rows(self._count - 1, self._count)
+        parsed = line_from_bytes(line)
+        rest = self._read_gap(rows[0].end, self._end)
+        is_complete = isinstance(parsed, EntryLine) and parsed.position == parsed.size
+        # Only damage ends an incomplete batch: a write that was cut short does not count.
+        if not is_complete and not (rest.strip() and rest.endswith(b"\n")):
+            _damaged("it ends inside a batch")
+
+    def _compare(self, start: int, size: int) -> None:
+        """Compare the rows from a number on with their lines, as many as `size` at once."""
+        while self._compared > (0 if self._compares_all else start):
+            self._compare_block(size)
+
+    def _compare_block(self, size: int) -> None:
+        """Compare the rows before `_compared` with their lines, at most `size` of them."""
+        stop = self._compared
+        found = self._fetch(max(stop - size - 1, 0), stop)
+        while found[2:] and _end(found[-1]) - _end(found[0]) > READ_BYTES:
+            found = found[len(found) // 2 :]
+        before = _Row._make(found.pop(0)) if found[1:] and (found[0][0] or not found[2:]) else None
+        end, entry_id = (before.end, before.id) if before else (self._start, None)
+        first, data = end, self._read_span(end, found[-1])
+        if not self._has_plain_lines(found, data, end, entry_id):
+            for row in map(_Row._make, found):
+                if row.offset != end:
+                    self._read_gap(end, row.offset)
+                parent = entry_id if row.parent is None else self._find_parent(row)
+                self._compare_row(row, data[row.offset - first : row.end - first], parent)
+                end, entry_id = row.end, row.id
+        self._compared = found[0][0]
+
+    def _has_plain_lines(
+        self, found: Sequence[_Fields], data: bytes, start: int, entry_id: bytes | None
+    ) -> bool:
+        """Return whether rows agree with lines as promptkit writes them. This compares all of them at once."""
+        numbers, ids, offsets, sizes, kinds, parents = zip(*found, strict=True)
+        quoted = [b'"%b"' % each for each in ids]
+        named = [b"null" if entry_id is None else b'"%b"' % entry_id, *quoted[:-1]]
+        for row in map(_Row._make, found) if parents.count(None) < len(parents) else ():
+            if row.parent is not None:
+                parent = self._find_parent(row)
+                named[row.number - numbers[0]] = b"null" if parent is None else b'"%b"' % parent
+        lines = data.split(b"\n")
+        begins = map(_BEGIN.__mod__, zip(quoted, named, kinds, strict=True))
+        return (
+            not lines.pop()
+            and [*map(len, lines)] == [size - 1 for size in sizes]
+            and [*accumulate(sizes[:-1], initial=start)] == [*offsets]
+            and all(map(bytes.startswith, lines, begins))
+            and not _QUOTE.search(b" ".join(ids))
+        )
+
+    def _find_parent(self, row: _Row) -> bytes | None:
+        """Return the id of the parent that a row names; None for a root."""
+        if row.parent == -1:
+            return None
+        if row.parent is None or not 0 <= row.parent < row.number - 1:
+            _damaged("a parent is not before its child")
+        return self._select(row.parent, row.parent + 1)[0].id
+
+    def _compare_row(self, row: _Row, line: bytes, parent: bytes | None) -> None:
+        entry = _entry_from_line(line)
+        named = None if entry.parent_id is None else _encode(entry.parent_id)
+        if (_encode(entry.id), _encode(_kind(entry))) != (row.id, row.kind) or line.find(
+            b"\n"
+        ) not in {-1, len(line) - 1}:
+            _damaged("a row is not that of its line")
+        if named == parent:
+            return
+        # An entry whose parent is missing follows the entry before it. That the parent is missing
+        # is certain once all rows were compared.
+        is_last = row.parent is None or (row.parent == -1 and row.number == 0)
+        if named is None or not is_last or _find(self._db, named, row.number) is not None:
+            _damaged("a row names another parent")
+        self._compares_all = True
+
+    def _read_gap(self, start: int, end: int) -> bytes:
+        """Return the bytes between two entries: lines that are blank or cannot be read."""
+        if not 0 <= end - start <= READ_BYTES:
+            _damaged("rows are missing")
+        data = _pread(self._file, end - start, start)
+        if any(isinstance(line_from_bytes(line), EntryLine) for line in data.split(b"\n")):
+            _damaged("a row is missing")
+        return data
+
+    def _load_runs(self) -> Sequence[tuple[int, int | None]]:
+        if self._runs is None:
+            query = "SELECT number, parent FROM entries WHERE parent IS NOT NULL AND number < ? ORDER BY number"
+            found = self._db.execute(query, (self._count,)).fetchmany(self._count)
+            if (
+                not found
+                or found[0][0] != 0
+                or any(not -1 <= parent < number for number, parent in found)
+            ):
+                _damaged("a parent is not before its child")
+            self._runs = [(number, None if parent < 0 else parent) for number, parent in found]
+        return self._runs
+
+    def _read_entries(self, start: int, stop: int) -> list[Entry]:
+        found: list[Entry] = []
+        number = start
+        while number < stop:
+            if (known := self._entries.get(number)) is not None:
+                found.append(known)
+                number += 1
+                continue
+            if self._cached_bytes > CACHED_BYTES:
+                self._forget_entries()
+            rows, data = self._read_rows(number, stop)
+            first = rows[0].offset
+            for row in rows:
+                entry = _entry_from_line(data[row.offset - first : row.end - first])
+                if _encode(entry.id) != row.id:
+                    _damaged("a row names another entry")
+                self._entries[row.number] = entry
+                self._cached_bytes += row.size
+                found.append(entry)
+            number += len(rows)
+        return found
+
+    def _read_rows(self, start: int, stop: int) -> tuple[list[_Row], bytes]:
+        """Return rows, as many as are read at once, and the bytes of the file from the first to the last."""
+        rows = self._select(start, min(stop, self._count))
+        first = rows[0].offset
+        while len(rows) > 1 and rows[-1].end - first > READ_BYTES:
+            del rows[-(len(rows) // 2) :]
+        return rows, self._read_span(first, rows[-1])
+
+    def _read_span(self, start: int, last: _Fields) -> bytes:
+        """Return the bytes of the file from an offset to the end of a row."""
+        _, _, offset, size, _, _ = last
+        # No memory is used for a size that only the index claims.
+        if size > READ_BYTES and b"\n" in _pread(self._file, READ_BYTES, offset):
+            _damaged("a row has several lines")
+        if (
+            not self._start <= start <= offset < offset + size <= self._end
+            or offset - start > READ_BYTES
+        ):
+            _damaged("rows do not follow each other")
+        return _pread(self._file, offset + size - start, start)
+
+    def _select(self, start: int, stop: int) -> list[_Row]:
+        """Return the rows from one number up to, and without, another."""
+        return [*map(_Row._make, self._fetch(start, stop))]
+
+    def _fetch(self, start: int, stop: int) -> list[_Fields]:
+        query = (
+            "SELECT number, id, offset, size, kind, parent FROM entries"
+            " WHERE number >= ? AND number < ? ORDER BY number"
+        )
+        found: list[_Fields] = self._db.execute(query, (start, stop)).fetchmany(stop - start)
+        if len(found) != stop - start:
+            _damaged("rows are missing")
+        return found
+
+
+def open_indexed(path: Path, lock: _Lock, *, index_from: int) -> IndexedEntries | None:
+    """Open a file by its index. Make the index if there is none that agrees with the file.
+
+    Args:
+        path: The file.
+        lock: Excludes other writers, waiting at most so many seconds; raises TranscriptWriteError.
+        index_from: The size in bytes from which a file has an index.
+
+    Returns:
+        The entries; None for a file that is read in full: a short one, one with archives or an
+        older version, or one without entries.
+
+    Raises:
+        NotIndexableError: The file should have an index and cannot, for the reason in the message.
+    """
+    try:
+        file = os.open(path, _READ)
+    except OSError:
+        return None
+    entries: IndexedEntries | None = None
+    try:
+        start = _find_start(file, index_from)
+        if start is None:
+            return None
+        with suppress(OSError, *_DAMAGE):
+            entries = IndexedEntries(path, file, start, lock)
+        if entries is None:
+            if not build_index(path, file, lock):
+                return None
+            entries = IndexedEntries(path, file, start, lock)
+    except (OSError, *_DAMAGE) as error:
+        problem = f"its index cannot be used: {error}"
+        raise NotIndexableError(problem) from error
+    finally:
+        if entries is None:
+            os.close(file)
+    weakref.finalize(entries, os.close, file)
+    return entries
+
+
+def extend_index(path: Path, before: os.stat_result) -> None:
+    """Add to the index of a file what was appended. The caller holds the lock.
+
+    Args:
+        path: The file.
+        before: The state of the file before the append. If the index was not written for it, the
+            index is left as it is; the next process that opens the file compares them.
+
+    Raises:
+        IndexDamagedError: The index is damaged.
+        NotIndexableError: The file cannot have an index.
+        OSError: The file cannot be read.
+        sqlite3.Error: The index cannot be read or written.
+    """
+    if not os.path.lexists(index_path(path)):
+        return
+    file = os.open(path, _READ)
+    try:
+        with closing(_connect(index_path(path))) as db:
+            head = _read_head(db)
+            if not head.refused and head.stamp == _stamp(before):
+                _extend(db, path, file)
+    finally:
+        os.close(file)
+
+
+def build_index(path: Path, file: int, lock: _Lock | None) -> bool:
+    """Make the index of a file.
+
+    The file is read without the lock, which is only taken at the end, to add what was appended
+    meanwhile and to put the index in its place.
+
+    Args:
+        path: The file.
+        file: The descriptor of the open file.
+        lock: Excludes other writers. None: the caller does that.
+
+    Returns:
+        Whether there is an index: a file without entries has none.
+
+    Raises:
+        NotIndexableError: The file cannot have an index, or the index cannot be written.
+    """
+    start = _find_start(file, 0)
+    if start is None:
+        _refuse("it has archives, or an older version")
+    target = index_path(path)
+    status = os.fstat(file)
+    beside: Path | None = None
+    try:
+        beside, descriptor = create_beside(target, mode=stat.S_IMODE(status.st_mode) & 0o666)
+        os.close(descriptor)
+        with closing(_connect(beside, is_new=True)) as db:
+            db.execute(
+                "INSERT INTO head VALUES (?, '', ?, 1, ?, 0)",
+                (FORMAT, start, _checksum(file, 0, start)),
+            )
+            try:
+                _extend(db, path, file)
+            except NotIndexableError:
+                db.close()
+                _replace(beside, path)
+                raise
+            if db.execute("SELECT max(number) FROM entries").fetchone()[0] is None:
+                return False
+            with lock(LOCK_SECONDS) if lock else nullcontext():
+                _extend(db, path, file)
+                db.close()
+                _replace(beside, path)
+                remove_leftovers(target)
+    except (TranscriptError, *_DAMAGE, OSError) as error:
+        if beside is not None and not beside.exists() and target.exists():
+            return True  # another process made the index, and deleted this one as a leftover
+        why = error.strerror if isinstance(error, OSError) else error
+        _refuse(f"its index cannot be written: {why}", error)
+    finally:
+        if beside is not None:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+    return True
+
+
+def _replace(beside: Path, path: Path) -> None:
+    beside.stat()  # raises FileNotFoundError before the index of another process is deleted
+    discard_index(path)  # also what a crash left of a transaction, which belongs to the old index
+    beside.replace(index_path(path))
+
+
+def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
+    """Add the entries of the file after what the index covers. Other writers are excluded, or do not know the index.
+
+    Raises NotIndexableError, and records it, if the file cannot have an index.
+    """
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        head = _read_head(db)
+        adder = _Adder(db, path, file, head)
+        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", adder.rows())
+        end = adder.reader.position
+        if adder.reader.from_beginning or end is None:
+            _damaged("the file was replaced")
+        db.executemany("INSERT INTO problems VALUES (?, ?, ?)", adder.problems)
+        db.execute(
+            "UPDATE head SET stamp = ?, end = ?, lines = ?, checksum = ?",
+            (
+                _stamp(os.fstat(file)),
+                end.end,
+                end.line_count,
+                _checksum(file, head.end, end.end, head.checksum),
+            ),
+        )
+        if db.execute("SELECT count(*) FROM problems").fetchone()[0] > MAX_PROBLEMS:
+            _refuse("too much of it is damaged")
+        db.execute("COMMIT")
+    except BaseException as error:
+        db.rollback()
+        why = (
+            "two entries have one id"
+            if isinstance(error, sqlite3.IntegrityError)
+            else str(error)
+            if isinstance(error, NotIndexableError | sqlite3.DataError)
+            else ""
+        )
+        if why:
+            db.execute("UPDATE head SET refused = 1, stamp = ?", (_stamp(os.fstat(file)),))
+            _refuse(why, error)
+        raise
+
+
+class _Adder:
+    """Make the rows of the entries after what an index covers."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path, file: int, head: _Head) -> None:
+        self._db = db
+        self._number = 0 if head.newest is None else head.newest + 1
+        last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
+        self._last_id: bytes = last[0] if last else b""
+        self.reader = TranscriptReader(path, start=_position(file, head, self._last_id))
+        self.problems: list[tuple[int, str, bool]] = []
+        self._end = head.end
+
+    def rows(self) -> Iterator[_Row]:
+        """Yield the rows."""
+        number, last_id = self._number, self._last_id
+        for item in self.reader:
+            if self.reader.from_beginning:
+                return
+            if not isinstance(item, StoredEntry):
+                self.problems.append((item.line, item.detail, False))
+                continue
+            entry = item.entry
+            entry_id, parent_id = _encode(entry.id), entry.parent_id
+            parent = None
+            if parent_id is None:
+                parent = -1
+            elif not number or _encode(parent_id) != last_id:
+                parent = _find(self._db, _encode(parent_id), number)
+                if parent is None:
+                    self.problems.append((item.line, self._describe(entry, last_id), True))
+                    parent = None if number else -1
+            if item.offset - self._end > READ_BYTES:
+                _refuse("too much of it is damaged")
+            yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
+            self._end = item.offset + item.size
+            number, last_id = number + 1, entry_id
+
+    def _describe(self, entry: Entry, last_id: bytes) -> str:
+        last = last_id.decode("utf-8", "surrogatepass")
+        place = f"after {last!r}" if last else "at the beginning"
+        return f"the entry {entry.id!r} follows {entry.parent_id!r}, which is not before it in the file; it was placed {place} instead."
+
+
+def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
+    """Open the file of an index.
+
+    Raises IndexDamagedError if there is none, or something else, or another user's file.
+    """
+    try:
+        status = path.lstat()
+    except OSError as error:
+        _damaged(str(error))
+    if not stat.S_ISREG(status.st_mode) or not (is_new or _is_trusted(path, status)):
+        _damaged("it is not a file of this user")
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+    )
+    try:
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        # The index can be made again, so it need not be synced to the disk.
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA trusted_schema = OFF")
+        if is_new:
+            db.execute("PRAGMA journal_mode = MEMORY")
+            db.execute("PRAGMA cache_size = -16384")  # KiB
+            for table in TABLES:
+                db.execute(table)
+        found = db.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?", (len(TABLES) + 1,)
+        )
+        if tuple(sql for (sql,) in found) != TABLES:
+            _damaged("it is not an index")
+        if not is_new and db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
+            _damaged("its journal is another one")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _is_trusted(path: Path, status: os.stat_result) -> bool:
+    """Return whether an index belongs to this user, or to one who may change or replace the transcript anyway."""
+    if os.name != "posix" or status.st_uid == os.geteuid():
+        return True
+    transcript = path.with_name(path.name.removeprefix(".").removesuffix(".index"))
+    with suppress(OSError):
+        return status.st_uid in (path.parent.stat().st_uid, transcript.stat().st_uid)
+    return False
+
+
+def _read_head(db: sqlite3.Connection) -> _Head:
+    found = db.execute("SELECT *, (SELECT max(number) FROM entries) FROM head").fetchmany(2)
+    if len(found) != 1 or found[0][0] != FORMAT:
+        _damaged("its head is not readable")
+    return _Head._make(found[0])
+
+
+def _position(file: int, head: _Head, last_id: bytes) -> ReadPosition:
+    """Return where the file goes on after what the index covers."""
+    status = os.fstat(file)
+    return ReadPosition(
+        identity=(status.st_dev, status.st_ino),
+        header=Header(),
+        end=head.end,
+        line_count=head.lines,
+        ends_with_newline=_pread(file, 1, head.end - 1) == b"\n",
+        last_id=last_id.decode("utf-8", "surrogatepass"),
     )
 
 
-class EntryIndex:
-    """Read an index. Numbers of entries count from 0, in the order of the file.
-
-    Args:
-        descriptor: The open file of the index. It is not closed.
-
-    Raises:
-        IndexDamagedError: It is no index, or a damaged one. All methods raise it.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self._pages: OrderedDict[int, bytes] = OrderedDict()
-        self._records: list[bytes] = []  # of the page that a writer is filling
-        self._open: dict[int, list[int]] = {}
-        """The numbers by the hash of the id, of the entries that no run holds yet."""
-        head = self._read(HEAD.size, 0)
-        fields = HEAD.unpack(head)
-        if fields[0] != MAGIC or zlib.crc32(head[: -CHECKSUM.size]) != fields[-1]:
-            problem = "the head is damaged"
-            raise IndexDamagedError(problem)
-        self.salt: bytes = fields[1]
-        self.refused: bool = bool(fields[2])
-        """Whether the file was found to be one that has no index."""
-        self.stamp: tuple[int, ...] = fields[4:9]
-        """`find_stamp` of the transcript's file when this was written last."""
-        problems, misplaced = self._read_problems(fields[9], fields[10])
-        self.problems: tuple[ReadProblem, ...] = problems
-        """What could not be read of what the index covers."""
-        self.misplaced: tuple[ReadProblem, ...] = misplaced
-        """What has another place in the tree than the one that it names."""
-        self.count: int = 0
-        """Entries."""
-        self._last: PageHeader | None = None
-        self._load(fields[3])
-
-    def _load(self, entries: int) -> None:
-        """Find the last page that is whole, and the entries that no run holds."""
-        last = (entries - 1) // PAGE_ENTRIES
-        if entries:
-            try:
-                self._last = self._header(last)
-            except IndexDamagedError:
-                # A crash while the last page was written: the page before it is whole.
-                self._last = self._header(last - 1) if last else None
-        if self._last is None:
-            return
-        if self._last.number < last and self._last.entries != PAGE_ENTRIES:
-            problem = "a page is missing"
-            raise IndexDamagedError(problem)
-        self.count = self._last.number * PAGE_ENTRIES + self._last.entries
-        self.record(self.count - 1)
-        for number in range(self.count // GROUP_ENTRIES * GROUP_PAGES, self._last.number + 1):
-            entries = min(self.count - number * PAGE_ENTRIES, PAGE_ENTRIES)
-            records = memoryview(self._page(number))[PAGE.size : PAGE.size + entries * RECORD.size]
-            for at, (hashed,) in enumerate(_HASHES.iter_unpack(records), number * PAGE_ENTRIES):
-                self._open.setdefault(hashed, []).append(at)
-
-    @property
-    def resume(self) -> Resume | None:
-        """Where reading the file goes on; None for an index without entries."""
-        page = self._last
-        return (
-            None
-            if page is None
-            else Resume(page.offset, page.lines, bool(page.ends_with_newline), page.known)
-        )
-
-    def verify(self, descriptor: int, *, start: int) -> None:
-        """Compare all checksums with the file, whose entries begin at `start`.
-
-        Linear in its size, but reads no JSON.
-        """
-        before, end, whole = 0, start, os.fstat(descriptor).st_size
-        for number in range(-(-self.count // PAGE_ENTRIES)):
-            page = self._header(number)
-            size = page.end - page.start
-            data = pread(descriptor, size, page.start) if page.end <= whole else b""
-            if page.checksum_before != before or page.start != end or len(data) != size:
-                problem = "a page is not the next one"
-                raise IndexDamagedError(problem)
-            if zlib.crc32(data) != page.file_checksum:
-                problem = "the file was changed"
-                raise IndexDamagedError(problem)
-            before, end = self._checksum(number), page.end
-            self._pages.pop(number, None)
-
-    def hash_id(self, entry_id: str) -> int:
-        """Return the hash of an id."""
-        return int.from_bytes(
-            blake2b(
-                entry_id.encode("utf-8", "surrogatepass"), digest_size=8, key=self.salt
-            ).digest(),
-            "big",
-        )
-
-    def record(self, number: int) -> IndexRecord:
-        """Return the record of an entry."""
-        first = self.count - len(self._records)
-        if number >= first:
-            return IndexRecord._make(RECORD.unpack(self._records[number - first]))
-        page = self._page(number // PAGE_ENTRIES)
-        record = IndexRecord._make(
-            RECORD.unpack_from(page, PAGE.size + number % PAGE_ENTRIES * RECORD.size)
-        )
-        is_later = record.parent != NONE and record.parent >= number
-        if (
-            is_later
-            or not record.size
-            or record.offset >> 62
-            or record.run > number
-            or any(each != NONE and each > number for each in (record.mark, record.redaction))
-        ):
-            problem = "a record contradicts itself"
-            raise IndexDamagedError(problem)
-        return record
-
-    def list_candidates(self, hashed: int) -> list[int]:
-        """Return the numbers of the entries whose ids have a hash, as a rule one or none."""
-        found = list(self._open.get(hashed, ()))
-        wanted = hashed.to_bytes(8, "big")
-        for level, group in self._list_runs():
-            offset = find_run(level, group)
-            bucket = self.read_bucket(level, offset, hashed * count_buckets(level) >> 64)
-            place = bucket.find(wanted)
-            while place >= 0:
-                if place % KEY.size == 0:
-                    found.append(KEY.unpack_from(bucket, place)[1])
-                place = bucket.find(wanted, place + 1)
-        if any(number >= self.count for number in found):
-            problem = "a run names an entry that is not there"
-            raise IndexDamagedError(problem)
-        return found
-
-    def has_repeated_ids(self) -> bool:
-        """Return whether two entries have one id. Reads the ids of all entries."""
-        parts = 16
-        for part in range(parts):
-            hashes = [
-                hashed.to_bytes(8, "big")
-                for hashed, numbers in self._open.items()
-                if hashed * parts >> 64 == part
-                for _ in numbers
-            ]
-            for level, group in self._list_runs():
-                offset = find_run(level, group)
-                size = count_buckets(level)
-                for at in range(size * part // parts, -(-size * (part + 1) // parts)):
-                    bucket = self.read_bucket(level, offset, at)
-                    hashes += [
-                        bucket[place : place + 8] for place in range(0, len(bucket), KEY.size)
-                    ]
-            if len(set(hashes)) != len(hashes):
-                return True
-        return False
-
-    def list_labels(self) -> list[int]:
-        """Return the numbers of the entries that are labels, oldest first."""
-        found: list[int] = []
-        page = self._last
-        while page is not None:
-            if page.labels:
-                first = page.number * PAGE_ENTRIES
-                found += [
-                    number
-                    for number in range(first + page.entries - 1, first - 1, -1)
-                    if self.record(number).kind
-                ]
-            if page.labels_before > page.number:
-                problem = "a page contradicts itself"
-                raise IndexDamagedError(problem)
-            page = self._header(page.labels_before - 1) if page.labels_before else None
-        return found[::-1]
-
-    def _list_runs(self) -> Iterator[tuple[int, int]]:
-        """Yield the level and the last group of each run that is not part of a larger one."""
-        groups, done = self.count // GROUP_ENTRIES, 0
-        for level in range(MAX_LEVEL, -1, -1):
-            while groups - done >= (1 << FAN_OUT_BITS * level):
-                done += 1 << FAN_OUT_BITS * level
-                yield level, done - 1
-
-    def read_bucket(self, level: int, offset: int, at: int) -> bytes:
-        """Return the keys of a bucket of the run of a level that begins at `offset`, in bytes."""
-        found = self._read(BUCKET.size, offset + at * BUCKET.size)
-        start, end, checksum, own = BUCKET.unpack(found)
-        if zlib.crc32(found[: -CHECKSUM.size], at) != own or not start <= end <= _count_ids(level):
-            problem = "a run is damaged"
-            raise IndexDamagedError(problem)
-        data = self._read(
-            (end - start) * KEY.size, offset + count_buckets(level) * BUCKET.size + start * KEY.size
-        )
-        if zlib.crc32(data) != checksum:
-            problem = "a bucket is damaged"
-            raise IndexDamagedError(problem)
-        return data
-
-    def _page(self, number: int) -> bytes:
-        page = self._pages.get(number)
-        if page is not None:
-            self._pages.move_to_end(number)
-            return page
-        page = self._read(PAGE_BYTES, find_page(number))
-        header = PageHeader._make(PAGE.unpack_from(page))
-        if (
-            CHECKSUM.unpack_from(page, PAGE_BYTES - CHECKSUM.size)[0]
-            != zlib.crc32(page[: -CHECKSUM.size])
-            or header.number != number
-        ):
-            problem = f"page {number} is damaged"
-            raise IndexDamagedError(problem)
-        self._pages[number] = page
-        if len(self._pages) > CACHED_PAGES:
-            self._pages.popitem(last=False)
-        return page
-
-    def _header(self, number: int) -> PageHeader:
-        page = PageHeader._make(PAGE.unpack_from(self._page(number)))
-        if (
-            not 0 < page.entries <= PAGE_ENTRIES
-            or page.known > number * PAGE_ENTRIES + page.entries
-            or page.start > page.end
-        ):
-            problem = f"page {number} contradicts itself"
-            raise IndexDamagedError(problem)
-        return page
-
-    def _checksum(self, number: int) -> int:
-        found: int = CHECKSUM.unpack_from(self._page(number), PAGE_BYTES - CHECKSUM.size)[0]
-        return found
-
-    def _read_problems(
-        self, size: int, checksum: int
-    ) -> tuple[tuple[ReadProblem, ...], tuple[ReadProblem, ...]]:
-        if size > MAX_PROBLEM_BYTES:
-            problem = "the head is damaged"
-            raise IndexDamagedError(problem)
-        data = self._read(size, HEAD.size) if size else b""
-        if zlib.crc32(data) != checksum:
-            problem = "the head is damaged"
-            raise IndexDamagedError(problem)
-        try:
-            lists: list[list[tuple[int, str]]] = json.loads(data or b"[[],[]]")
-            problems, misplaced = (
-                tuple(ReadProblem(line=int(line), detail=str(detail)) for line, detail in each)
-                for each in lists
-            )
-        except (ValueError, TypeError, RecursionError) as error:
-            problem = "the head contradicts itself"
-            raise IndexDamagedError(problem) from error
-        return problems, misplaced
-
-    def _read(self, size: int, offset: int) -> bytes:
-        try:
-            data = pread(self.descriptor, size, offset)
-        except OSError as error:
-            raise IndexDamagedError(str(error)) from error
-        if len(data) != size:
-            problem = "it is cut"
-            raise IndexDamagedError(problem)
-        return data
+def _find(db: sqlite3.Connection, entry_id: bytes, count: int) -> int | None:
+    """Return the number of the entry with an id, if it is below `count`."""
+    query = "SELECT number FROM entries WHERE id = ? AND number < ?"
+    found: tuple[int] | None = db.execute(query, (entry_id, count)).fetchone()
+    return found and found[0]
 
 
-def pread(descriptor: int, size: int, offset: int) -> bytes:
+def _find_start(file: int, least: int) -> int | None:
+    """Return the offset of the first line after the header, in bytes; None for a file that has no index."""
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_size < least:
+        return None
+    line, found, _ = _pread(file, 1 << 16, 0).partition(b"\n")
+    try:
+        header = header_from_line(line, "")
+    except TranscriptFormatError:
+        return None
+    return len(line) + 1 if found and header.version == VERSION and not header.archives else None
+
+
+def _stamp(status: os.stat_result) -> str:
+    """Return what changes when any program writes to a file: device, inode, size, and the times of the last changes."""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _checksum(file: int, start: int, end: int, before: int = 0) -> int:
+    """Return the CRC-32 of a part of a file, which continues that of the part before it."""
+    while start < end and (data := os.pread(file, min(end - start, READ_BYTES), start)):
+        before = zlib.crc32(data, before)
+        start += len(data)
+    return before
+
+
+def _pread(file: int, size: int, offset: int) -> bytes:
     """Read bytes of a file at an offset; fewer at its end."""
-    data = os.pread(descriptor, size, offset)
-    if len(data) == size or not data:
-        return data
-    pieces = [data]
-    done = len(data)
-    while done < size and (data := os.pread(descriptor, size - done, offset + done)):
+    pieces: list[bytes] = []
+    while size > 0 and (data := os.pread(file, size, offset)):
         pieces.append(data)
-        done += len(data)
+        size, offset = size - len(data), offset + len(data)
     return b"".join(pieces)
 
 
-def _count_ids(level: int) -> int:
-    return GROUP_ENTRIES << FAN_OUT_BITS * level
+def _entry_from_line(line: bytes) -> Entry:
+    parsed = line_from_bytes(line)
+    if not isinstance(parsed, EntryLine):
+        _damaged("a row is not that of an entry")
+    return parsed.entry
 
 
-def count_buckets(level: int) -> int:
-    """Return how many buckets the runs of a level have: a power of two."""
-    return _count_ids(level) // BUCKET_IDS
+def _end(fields: _Fields) -> int:
+    return fields[2] + fields[3]
 
 
-def _run_bytes(level: int) -> int:
-    return count_buckets(level) * BUCKET.size + _count_ids(level) * KEY.size
+def _kind(entry: Entry) -> str:
+    return entry.payload.kind if isinstance(entry.payload, UnknownEntry) else entry.kind
 
 
-def _group_offset(group: int) -> int:
-    offset = HEAD_BYTES + group * GROUP_PAGES * PAGE_BYTES
-    for level, size in enumerate(_RUN_BYTES):
-        offset += (group >> FAN_OUT_BITS * level) * size
-    return offset
+def _encode(entry_id: str) -> bytes:
+    return entry_id.encode("utf-8", "surrogatepass")
 
 
-def find_page(number: int) -> int:
-    """Return where a page begins, in bytes."""
-    return _group_offset(number // GROUP_PAGES) + number % GROUP_PAGES * PAGE_BYTES
+def _damaged(why: str) -> NoReturn:
+    raise IndexDamagedError(why)
 
 
-def find_run(level: int, group: int) -> int:
-    """Return where the run of a level that ends with a group begins, in bytes."""
-    return _group_offset(group) + GROUP_PAGES * PAGE_BYTES + sum(_RUN_BYTES[:level])
-
-
-_RUN_BYTES = tuple(map(_run_bytes, range(MAX_LEVEL + 1)))
+def _refuse(why: str, cause: BaseException | None = None) -> NoReturn:
+    raise NotIndexableError(why) from cause

@@ -1,8 +1,8 @@
-"""Reading a transcript's file line by line: the entries, and what is wrong in which line.
+"""Read a transcript's file line by line: its entries, and the problems of lines that cannot be read.
 
-A batch counts only if all of its lines are there. A line without an end or a batch without its last
-lines, at the end of the file, comes from a write that a crash cut short; `append` never returned
-for it, so it is dropped. Damage elsewhere affects the damaged lines only.
+A batch counts only if all of its lines are there. If the file ends inside a line or a batch, a crash
+cut a write short: `append` never returned for that batch, so it is dropped. Damage elsewhere affects
+the damaged lines only.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from promptkit.transcript.stores.jsonl.format import Migrations, Record, TranscriptArchive
 
 MAX_HEADER_BYTES = 1 << 24
-"""A file whose first line is longer is not a transcript. The limit keeps such a line out of
-memory."""
+"""The longest first line of a transcript, in bytes. A longer line is not read into memory."""
 
 
 class TranscriptReader:
     """Read a transcript's file and its archives once, by iteration.
 
-    The attributes are known after the iteration.
+    The attributes are set when the iteration has ended.
 
     A file that does not exist is an empty transcript. Iteration raises TranscriptFormatError for a
     file that is not a transcript, and TranscriptError for a file that cannot be read.
@@ -73,11 +72,11 @@ class TranscriptReader:
         self._read_archives = read_archives
         self._migrations = migrations
         self.position: ReadPosition | None = None
-        """How far the file has been read; None if it does not exist."""
+        """Position after the last complete batch; None if the file does not exist."""
         self.header = Header()
         """The header of the file."""
         self.body_start = 0
-        """The offset of the first line after the header, in bytes."""
+        """Offset of the first line after the header, in bytes."""
         self.scanner = LineScanner()
         """The scanner of the file's own lines."""
         self.torn_bytes = 0
@@ -87,8 +86,8 @@ class TranscriptReader:
         self.from_beginning = False
         """Whether the file was read from the beginning."""
         self.changed_while_reading = False
-        """Whether the file changed meanwhile, so that the end may have been read half in its old
-        and half in its new state."""
+        """Whether the file changed during the iteration, so that old and new content may be
+        mixed at its end."""
 
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
         try:
@@ -238,23 +237,23 @@ class StoredEntry:
     archive: str | None = None
     """The name of the archive that contains the entry; None for the transcript's own file."""
     offset: int = 0
-    """Where its line begins in the file, in bytes; 0 if the file has an older version."""
+    """Offset of its line in the file, in bytes; 0 if the file has an older version."""
     size: int = 0
-    """The bytes of its line, with the line break."""
+    """Size of its line in bytes, line break included."""
 
 
 @attrs.frozen(kw_only=True)
 class ReadPosition:
-    """How far a file has been read: where the next reader continues."""
+    """A position in a file at which the next reader continues."""
 
     identity: tuple[int, int]
     """Device and inode. A file that was replaced has another identity."""
     header: Header
     """The header of the file."""
     end: int
-    """The offset after the last line of the last complete batch, in bytes."""
+    """Offset after the last complete batch, in bytes."""
     line_count: int
-    """Line breaks before `end`."""
+    """Number of line breaks before `end`."""
     ends_with_newline: bool = True
     """Whether the last byte before `end` is a line break."""
     last_id: str = ""
@@ -262,7 +261,7 @@ class ReadPosition:
 
 
 class LineScanner:
-    """Turn lines into entries.
+    """Parse lines into entries.
 
     When an entry is yielded, the attributes describe the file up to the end of its batch.
 
@@ -272,18 +271,18 @@ class LineScanner:
 
     def __init__(self, start: ReadPosition | None = None) -> None:
         self.end = start.end if start else 0
-        """As `ReadPosition.end`."""
+        """See `ReadPosition.end`."""
         self.bytes_read = self.end
-        """The offset after the last line that was looked at, in bytes."""
+        """Offset after the last line that was read, in bytes."""
         self.line_count = start.line_count if start else 0
-        """As `ReadPosition.line_count`."""
+        """See `ReadPosition.line_count`."""
         self.ends_with_newline = start.ends_with_newline if start else True
-        """As `ReadPosition.ends_with_newline`."""
+        """See `ReadPosition.ends_with_newline`."""
         self.last_id = start.last_id if start else ""
-        """As `ReadPosition.last_id`."""
+        """See `ReadPosition.last_id`."""
 
     def scan(self, lines: Iterable[bytes]) -> Iterator[StoredEntry | ReadProblem]:
-        """Yield the entries of lines and the problems between them.
+        """Yield the entries and the problems of lines, in order.
 
         Only the last line may lack a line break.
         """
@@ -341,7 +340,7 @@ class LineScanner:
 
 @attrs.define
 class _Batch:
-    """A batch of which not all lines have been read."""
+    """A batch whose lines are still being read."""
 
     size: int
     position: int

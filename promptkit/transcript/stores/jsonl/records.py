@@ -1,12 +1,12 @@
-"""Entries and messages as JSON objects, and back.
+"""Convert entries and messages to JSON objects and back.
 
-What this version does not understand is kept unchanged.
+Kinds and parts that this version does not know are kept unchanged.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, cast, get_origin
+from typing import TYPE_CHECKING, get_origin
 
 import attrs
 import cattrs
@@ -22,6 +22,8 @@ from promptkit.messages import (
     Message,
     OpaquePart,
     Part,
+    as_mapping,
+    as_wire_object,
 )
 from promptkit.transcript.log.entries import (
     KINDS,
@@ -67,7 +69,7 @@ def message_to_json(message: Message) -> dict[str, Json]:
 
 
 def message_from_json(data: Mapping[str, Json]) -> Message:
-    """Convert a JSON object of `message_to_json` back.
+    """Convert a JSON object that `message_to_json` returned to a message.
 
     Raises TranscriptError if it is not a message.
     """
@@ -93,7 +95,7 @@ def entry_to_json(entry: Entry) -> dict[str, Json]:
 
 
 def entry_from_json(record: Mapping[str, Json]) -> Entry:
-    """Convert a JSON object of `entry_to_json` back. An unknown kind becomes an `UnknownEntry`.
+    """Convert a JSON object that `entry_to_json` returned to an entry. An unknown kind becomes an `UnknownEntry`.
 
     Raises TranscriptError, with a message of one line, if it is not an entry.
     """
@@ -190,12 +192,10 @@ def _part_from_json(value: object, _: object) -> Part:
         case str():
             return value
         case {"type": str(name)} if name in PART_CLASSES:
-            # read from JSON
-            return _convert.structure(cast("dict[str, Json]", value), PART_CLASSES[name])
+            return _convert.structure(as_mapping(value), PART_CLASSES[name])
         case {"type": str()}:
             # A part of a later version is kept and not sent to any provider.
-            # read from JSON
-            return OpaquePart(value=cast("Json", value), tokens=0, provider="unknown")
+            return OpaquePart(value=as_wire_object(value), tokens=0, provider="unknown")
         case _:
             problem = f"{_abbreviate(value)} is not a part of a message"
             raise ValueError(problem)

@@ -1,11 +1,14 @@
-"""The store of transcripts in JSON Lines files.
+"""Keep transcripts in JSON Lines files.
 
 Several processes may append to a file, and a kill at any moment leaves it readable.
 
-To append, a store takes a lock, reads what other processes have written, cuts off what a crash left
-after the last complete batch, and writes and syncs the batch. The lock is a separate file, because
+To append, a store takes a lock, reads the batches that other processes have appended, truncates an
+incomplete batch that a crash left at the end, and writes and syncs the new batch. The lock is a separate file, because
 archiving and migration replace the transcript's file, and a lock on a replaced file excludes no
 other process. Reading takes no lock.
+
+Archives are compressed transcript files: a header and lines, byte for byte as they were. The
+transcript's file names its archives in its header, and a reader reads them together with it.
 
 A long file has an index, a third file, from which a transcript is opened without reading all of it.
 It can be deleted at any time.
@@ -13,10 +16,12 @@ It can be deleted at any time.
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import logging
 import os
 import stat
+import zlib
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -25,39 +30,41 @@ import attrs
 from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
-from promptkit.files import replace_file, sync_directory
-from promptkit.transcript.stores.jsonl.archive import move_entries
+from promptkit.files import open_gzip, replace_file, sync_directory
 from promptkit.transcript.stores.jsonl.format import (
+    ARCHIVE_SUFFIX,
     MIGRATIONS,
     VERSION,
     Header,
+    TranscriptArchive,
     encode_batch,
     encode_header,
 )
-from promptkit.transcript.stores.jsonl.index import IndexDamagedError, NotIndexableError
-from promptkit.transcript.stores.jsonl.indexed import (
-    INDEX_BYTES,
-    build_index,
-    extend_index,
-    index_path,
-    open_indexed,
-)
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
-from promptkit.transcript.stores.store import LoadedEntries, ReadProblem
+from promptkit.transcript.stores.store import LoadedEntries, ReadProblem, archiving_error
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import BinaryIO
 
     from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.jsonl.format import Migrations, TranscriptArchive
+    from promptkit.transcript.stores.jsonl.format import Migrations
 
 _logger = logging.getLogger(__name__)
 
+INDEX_BYTES = 1 << 18
+"""Size in bytes from which a file has an index. A shorter file is read in full in a tenth of a second."""
+
+LOCK_SECONDS = 30.0
+"""Seconds to wait while another process writes."""
+
 LOCK_POLL_SECONDS = 0.005
-"""Seconds between two attempts to take the lock. Another process holds it for as long as a batch
-takes to reach the disk."""
+"""Seconds between two attempts to take the lock. A process holds it while a batch is written to the
+disk."""
+
+CHUNK_BYTES = 1 << 20
+"""Bytes that are copied at once."""
 
 
 class JsonlStore:
@@ -69,10 +76,9 @@ class JsonlStore:
         path: The file.
         read_archives: Whether to read entries that were moved into archives. Without them a
             transcript begins later and loads faster.
-        lock_timeout: Seconds to wait while another process writes.
         migrations: How to read files of older versions of the format.
-        index_from: The size in bytes from which the file has an index. None: it has none, and is
-            read in full.
+        index_from: Size in bytes from which the file has an index. None: the file has no index
+            and is read in full.
 
     >>> transcript = Transcript(JsonlStore("talk.jsonl"))
     """
@@ -82,14 +88,12 @@ class JsonlStore:
         path: str | os.PathLike[str],
         *,
         read_archives: bool = True,
-        lock_timeout: float = 30.0,
         migrations: Migrations = MIGRATIONS,
         index_from: int | None = INDEX_BYTES,
     ) -> None:
         # a symbolic link stays one when its file is replaced
         self._path = Path(os.path.realpath(path))
         self._read_archives = read_archives
-        self._lock_timeout = lock_timeout
         self._migrations = migrations
         # elsewhere an archiver could not replace an open file
         self._index_from = index_from if os.name == "posix" else None
@@ -97,8 +101,7 @@ class JsonlStore:
         # entries of other processes that were read while appending
         self._unreported: list[LoadedEntries] = []
         self.index_problem: str | None = None
-        """Why a long file has no index, so that it was read in full; None if it has one, or needs
-        none."""
+        """Why a long file has no index and is read in full; None if it has one or needs none."""
 
     @property
     def path(self) -> Path:
@@ -112,7 +115,7 @@ class JsonlStore:
 
     @property
     def archives(self) -> tuple[TranscriptArchive, ...]:
-        """The archives, oldest first, as of when the file was last read."""
+        """Archives that the header named when the file was last read, oldest first."""
         return self._position.header.archives if self._position else ()
 
     def load(self) -> LoadedEntries:
@@ -126,42 +129,40 @@ class JsonlStore:
         return self._read_consistently()
 
     def load_latest(self) -> LoadedEntries:
-        """Open a long file by its index, which is made if there is none, and any other file as `load` does.
+        """Open a long file by its index, and any other file as `load` does.
 
-        Making an index reads the file once, in little memory. Where it cannot be made, the file is
-        read in full, and `index_problem` says why. Raises what `load` raises.
+        If the file has no index, it is made: this reads the file once, in little memory. If it
+        cannot be made, the file is read in full, and `index_problem` gives the reason. Raises what
+        `load` raises.
         """
         self._unreported.clear()
         self.index_problem = None
+        if self._index_from is None or not self._is_long(self._index_from):
+            return self.load()
+        from promptkit.transcript.stores.jsonl import index  # imports sqlite3
+
         try:
-            opened = (
-                None
-                if self._index_from is None
-                else open_indexed(self._path, self._lock, index_from=self._index_from)
-            )
-        except NotIndexableError as why:
+            entries = index.open_indexed(self._path, self._lock, index_from=self._index_from)
+        except index.NotIndexableError as why:
             self.index_problem = f"{self._path} was read in full: {why}."
             _logger.warning("%s", self.index_problem)
             return self.load()
-        if opened is None:
+        if entries is None:
             return self.load()
         try:
-            latest = self._read_consistently(opened.position)
+            latest = self._read_consistently(entries.position)
         except TranscriptError:
             return self.load()
-        if self._position is None or self._position.identity != opened.position.identity:
+        if self._position is None or self._position.identity != entries.position.identity:
             return self.load()  # the file was replaced meanwhile
-        entries = opened.entries
-        return attrs.evolve(
-            latest,
-            entries=latest.entries[opened.known :],
-            line_numbers=latest.line_numbers[opened.known :],
-            problems=(
-                *entries.problems,
-                *(problem for problem in latest.problems if problem not in entries.problems),
-            ),
-            earlier=entries,
-        )
+        new = [problem for problem in latest.problems if problem not in entries.problems]
+        return attrs.evolve(latest, problems=(*entries.problems, *new), earlier=entries)
+
+    def _is_long(self, size: int) -> bool:
+        try:
+            return self._path.stat().st_size >= size
+        except OSError:
+            return False
 
     def refresh(self) -> LoadedEntries:
         """Read what other processes appended since the last read.
@@ -209,7 +210,7 @@ class JsonlStore:
             self._write(data, entries)
 
     def archive(self, *, through: str) -> TranscriptArchive:
-        """Move the entries up to one, with the rest of its batch, out of the file into a compressed file next to it.
+        """Move the entries up to one, and the rest of its batch, to a compressed file next to the transcript.
 
         The archive is written, synced to the disk and read back before the file is replaced by one
         that names it. A crash in between leaves the file unchanged, and the next attempt uses the
@@ -234,7 +235,7 @@ class JsonlStore:
 
     def lock(self) -> AbstractContextManager[None]:
         """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
-        return self._lock(self._lock_timeout)
+        return self._lock(LOCK_SECONDS)
 
     @contextmanager
     def _lock(self, timeout: float) -> Generator[None]:
@@ -259,7 +260,7 @@ class JsonlStore:
             lock.release()
 
     def catch_up(self) -> None:
-        """Read what other processes have written and keep it for the next `refresh`.
+        """Read the entries that other processes appended, and keep them for the next `refresh`.
 
         The caller must hold the lock.
         """
@@ -294,7 +295,7 @@ class JsonlStore:
     def _read(self, start: ReadPosition | None) -> tuple[LoadedEntries, bool]:
         """Read the file from a position.
 
-        Returns the entries, and whether certainly no other process was writing meanwhile.
+        Returns the entries, and False if another process may have written at the same time.
         """
         entries: list[Entry] = []
         lines: list[int] = []
@@ -329,7 +330,7 @@ class JsonlStore:
     def _count_known(
         self, before: ReadPosition, now: ReadPosition | None, entries: Sequence[Entry]
     ) -> int:
-        """Count the entries of a replaced file that were read before.
+        """Count the entries of a replaced file that were read before it was replaced.
 
         Raises TranscriptError if the new file does not continue the old one. After archiving it
         does.
@@ -402,30 +403,36 @@ class JsonlStore:
             self._update_index(before, self._index_from)
 
     def _update_index(self, before: os.stat_result, index_from: int) -> None:
-        """Add a batch to the index, which a file has from a certain size on.
+        """Add a batch to the index of a long file, or make the index when the file becomes long.
 
         The lock is held; `before` is the file without the batch.
         """
+        import sqlite3
+
+        from promptkit.transcript.stores.jsonl import index
+
         try:
             if before.st_size < index_from:
                 file = os.open(self._path, os.O_RDONLY)
                 try:
-                    if (descriptor := build_index(self._path, file, None)) is not None:
-                        os.close(descriptor)
+                    index.build_index(self._path, file, None)
                 finally:
                     os.close(file)
             else:
-                extend_index(self._path, before=before)
-        except (OSError, IndexDamagedError, NotIndexableError, TranscriptError) as error:
-            self.index_problem = (
-                f"{self._path} has no index: {getattr(error, 'strerror', None) or error}."
-            )
-            if not isinstance(error, NotIndexableError):
-                self._discard_index()
+                index.extend_index(self._path, before)
+        except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
+            self._discard_index()
+            self._report_no_index(getattr(error, "strerror", None) or error)
+        except index.NotIndexableError as error:
+            self._report_no_index(error)
+
+    def _report_no_index(self, why: object) -> None:
+        self.index_problem = f"{self._path} has no index: {why}."
 
     def _discard_index(self) -> None:
-        with suppress(OSError):
-            index_path(self._path).unlink()
+        from promptkit.transcript.stores.jsonl.index import discard_index
+
+        discard_index(self._path)
 
     def _rewrite_old_version(self, position: ReadPosition) -> None:
         """Rewrite the file in the present version of the format and keep the old file next to it.
@@ -461,7 +468,7 @@ class JsonlStore:
         self._read(None)
 
     def _backup_path(self, version: int, content: bytes) -> Path:
-        """Return a path for the old file that no other file has."""
+        """Return an unused path for the old file, or that of an identical copy."""
         for number in itertools.count(1):
             path = self._path.with_name(
                 f"{self._path.name}.v{version}{'' if number == 1 else f'.{number}'}"
@@ -472,3 +479,124 @@ class JsonlStore:
 
     def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
         raise TranscriptWriteError(why, file=str(self._path)) from error
+
+
+def move_entries(path: Path, through: str) -> TranscriptArchive:
+    """Move the entries of a file up to one, and the rest of its batch, to an archive. Return the archive.
+
+    The caller holds the lock.
+
+    Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the
+    archive or the file cannot be written.
+    """
+    found = _find_entries(path, through)
+    if isinstance(found, TranscriptArchive):
+        return found
+    try:
+        return _move_range(path, found)
+    except (OSError, EOFError) as error:
+        problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
+        raise TranscriptWriteError(problem, file=str(path)) from error
+
+
+@attrs.frozen
+class _Range:
+    """The entries to move: the bytes of a file from `start` to `end`."""
+
+    header: Header
+    start: int
+    end: int
+    entries: int
+    first: str
+    last: str
+
+
+def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
+    """Return the part of the file up to an entry, or the archive that already holds it."""
+    reader = TranscriptReader(path)
+    ids: list[str] = []
+    end = 0
+    for item in reader:
+        if not isinstance(item, StoredEntry):
+            continue
+        if item.archive is not None:
+            if item.entry.id == through:
+                return next(
+                    archive for archive in reader.header.archives if archive.file == item.archive
+                )
+            continue
+        if end and reader.scanner.end > end:
+            if reader.header.version != VERSION:
+                problem = f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
+                raise TranscriptError(problem)
+            return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
+        ids.append(item.entry.id)
+        if item.entry.id == through:
+            end = reader.scanner.end
+    raise archiving_error(path, through, exists=end > 0)
+
+
+def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
+    """Write the archive, then the file without the archived entries."""
+    archive_path = _archive_path(path, entries)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not archive_path.exists():
+        replace_file(
+            archive_path, lambda file: _write_archive(path, entries, file), mode=mode, locked=True
+        )
+    if not _archive_holds(archive_path, path, entries):
+        problem = f"{archive_path.name} does not contain what was written to it"
+        raise OSError(problem)
+    archive = TranscriptArchive(
+        file=archive_path.name, entries=entries.entries, first=entries.first, last=entries.last
+    )
+
+    def write_rest(file: BinaryIO) -> None:
+        file.write(encode_header(Header(archives=(*entries.header.archives, archive))))
+        file.writelines(_read_chunks(path, entries.end, None))
+
+    replace_file(path, write_rest, mode=mode, locked=True)
+    return archive
+
+
+def _archive_path(path: Path, entries: _Range) -> Path:
+    """Return an unused path for the archive, or that of an identical archive that a crash left."""
+    for number in itertools.count(len(entries.header.archives) + 1):
+        archive_path = path.with_name(
+            f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}"
+        )
+        if not archive_path.exists() or _archive_holds(archive_path, path, entries):
+            return archive_path
+    raise AssertionError  # itertools.count does not end
+
+
+def _write_archive(path: Path, entries: _Range, file: BinaryIO) -> None:
+    # Without a name and a time, the same entries always give the same bytes.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
+        for chunk in _archive_content(path, entries):
+            compressed.write(chunk)
+
+
+def _archive_holds(archive_path: Path, path: Path, entries: _Range) -> bool:
+    """Return whether an archive contains exactly these entries."""
+    try:
+        with open_gzip(archive_path) as file:
+            return all(
+                file.read(len(chunk)) == chunk for chunk in _archive_content(path, entries)
+            ) and not file.read(1)
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _archive_content(path: Path, entries: _Range) -> Iterator[bytes]:
+    yield encode_header(Header())
+    yield from _read_chunks(path, entries.start, entries.end)
+
+
+def _read_chunks(path: Path, start: int, end: int | None) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        while chunk := file.read(
+            CHUNK_BYTES if end is None else min(CHUNK_BYTES, end - file.tell())
+        ):
+            yield chunk

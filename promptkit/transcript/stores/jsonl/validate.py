@@ -1,4 +1,4 @@
-"""Validation of a transcript's file in one pass that keeps only ids in memory."""
+"""Validate a transcript in one pass. Only ids are kept in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EntryReader(Protocol):
 
 
 def find_problems(reader: EntryReader) -> Iterator[ReadProblem]:
-    """Find what is wrong with a transcript: unreadable lines, repeated ids, and references to entries that are not before them.
+    """Find the problems of a transcript: unreadable lines, repeated ids, and references to entries that are not before them.
 
     References are not checked if archives are missing or were not read. Raises what iterating over
     the reader raises.

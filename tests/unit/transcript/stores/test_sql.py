@@ -219,7 +219,6 @@ def test_an_engine_of_the_program_can_be_used(tmp_path: Path) -> None:
 def test_reading_creates_no_file(tmp_path: Path) -> None:
     store = SqlStore(f"sqlite:///{tmp_path}/talks.db#1")
     assert len(Transcript(store)) == 0
-    assert list(store.read_pages()) == []
     assert list_transcripts(f"sqlite:///{tmp_path}/talks.db") == []
     assert list(tmp_path.iterdir()) == []
 

@@ -24,7 +24,7 @@ from promptkit.errors import (
 )
 from promptkit.transcript.log.entries import MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl import reader
+from promptkit.transcript.stores.jsonl import reader, store as jsonl_store
 from promptkit.transcript.stores.jsonl.format import EntryLine, line_from_bytes
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 
@@ -395,8 +395,11 @@ print(len(transcript), len(Transcript(JsonlStore({str(path)!r}))), resource.getr
         finally:
             path.parent.chmod(0o700)
 
-    def test_because_of_another_process_that_keeps_the_lock_says_so(self, path: Path) -> None:
-        transcript = Transcript(JsonlStore(path, lock_timeout=0.05))
+    def test_because_of_another_process_that_keeps_the_lock_says_so(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(jsonl_store, "LOCK_SECONDS", 0.05)
+        transcript = opened(path)
         with (
             FileLock(path.with_name(".talk.jsonl.lock")),
             pytest.raises(TranscriptWriteError, match=r"for more than 0\.05 seconds"),
