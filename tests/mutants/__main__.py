@@ -75,11 +75,12 @@ def main() -> int:
         except BrokenTestsError as error:
             print(error, file=sys.stderr)
             parser.error(f"the tests of {name} fail without a mutant: mend them first")
-        shown[name] = attrs.asdict(found)
-        survived = survived or bool(found.survivors)
-        if not given.json:
-            figures = f"{found.mutants:,} mutants, {found.killed:,} killed, {found.timeout:,} timeouts, {found.accepted:,} accepted"
-            print(f"{name}: {figures}, {len(found.survivors):,} survivors", flush=True)
+        shown[name] = {file: attrs.asdict(each) for file, each in found.items()}
+        for file, each in found.items():
+            survived = survived or bool(each.survivors)
+            if not given.json:
+                figures = f"{each.mutants:,} mutants, {each.killed:,} killed, {each.timeout:,} timeouts, {each.accepted:,} accepted"
+                print(f"{file}: {figures}, {len(each.survivors):,} survivors", flush=True)
     if given.json:
         print(json.dumps(shown, indent=2))
     return 1 if survived else 0

@@ -148,7 +148,8 @@ from tests.mutants.run import choose_mutants, run_room
 root = Path(sys.argv[1])
 room = Room(files=("planted/*.py",), tests=("tests",))
 accepted = [Accepted(file="planted/grade.py", before="if points < 50:", after=("if points < 51:",), reason="planted")]
-print(json.dumps(attrs.asdict(run_room(root, room, choose_mutants(root, room), accepted=accepted, least_seconds=2))))
+found = run_room(root, room, choose_mutants(root, room), accepted=accepted, least_seconds=2)
+print(json.dumps(attrs.asdict(found["planted/grade.py"])))
 """
 
 
