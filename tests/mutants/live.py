@@ -25,8 +25,6 @@ from collections import Counter, defaultdict
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import attrs
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
@@ -82,7 +80,7 @@ def find_statement(source: str, line: int) -> range:
     """Return the lines of the statement, or of its head, that has this line."""
     starts = _find_starts(source)
     at = bisect.bisect_right(starts, line)
-    return range(starts[at - 1], starts[at] if at < len(starts) else line + 1)
+    return range(starts[at - 1], starts[at] if at < len(starts) else source.count("\n") + 2)
 
 
 @functools.cache
@@ -96,34 +94,39 @@ def _find_starts(source: str) -> list[int]:
     return sorted(starts)
 
 
-@attrs.define(eq=False)
 class LiveTrial:
     """A pytest plugin that tries mutants with the collected tests."""
 
-    top: Path
-    """The top of the checkout that is loaded."""
-    mutants: Sequence[tuple[int, str, Mutant]]
-    """Numbers, files as paths from `top`, and mutants."""
-    learned: Path
-    """Where the rehearsal writes what it has found: processor seconds of each test, lines that each reaches, and loaded modules."""
-    report: Callable[[int, Verdict], object]
-    """Is given the number of each mutant that can be tried here, and what came of it."""
-    _reached: dict[str, set[int]] = attrs.field(factory=dict, init=False)
-    """Lines that have run since tracing or a test began, by file."""
-    _imported: dict[str, set[int]] = attrs.field(factory=dict, init=False)
-    """Lines that run before the tests."""
-    _seconds: list[float] = attrs.field(factory=list, init=False)
-    """Processor time of each test in the rehearsal."""
-    _tests: dict[tuple[str, int], list[int]] = attrs.field(
-        factory=lambda: defaultdict(list), init=False
-    )
-    """The tests that reach a line of a file."""
-    _functions: dict[tuple[str, CodeType], list[FunctionType]] = attrs.field(
-        factory=lambda: defaultdict(list), init=False
-    )
-    """The live functions of a code."""
-    _kills: Counter[int] = attrs.field(factory=Counter, init=False)
-    """How many mutants each test has noticed."""
+    def __init__(
+        self,
+        top: Path,
+        mutants: Sequence[tuple[int, str, Mutant]],
+        *,
+        learned: Path,
+        report: Callable[[int, Verdict], object],
+    ) -> None:
+        """Make the plugin.
+
+        Args:
+            top: The top of the checkout that is loaded.
+            mutants: Numbers, files as paths from `top`, and mutants.
+            learned: Where the rehearsal writes what it has found: processor seconds of each test,
+                lines that each reaches, and loaded modules.
+            report: Is given the number of each mutant that can be tried here, and what came of it.
+        """
+        self.top = top
+        self.mutants = mutants
+        self.learned = learned
+        self.report = report
+        # lines that have run since tracing or a test began, and before the first test, by file
+        self._reached: dict[str, set[int]] = {}
+        self._imported: dict[str, set[int]] = {}
+        self._seconds: list[float] = []
+        # the tests that reach a line of a file, and the live functions of a code in a file
+        self._tests: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        self._functions: defaultdict[tuple[str, CodeType], list[FunctionType]] = defaultdict(list)
+        # how many mutants each test has noticed
+        self._kills: Counter[int] = Counter()
 
     def begin(self) -> None:
         """Trace from here on, before the checkout is loaded."""
@@ -169,10 +172,11 @@ class LiveTrial:
         sys.settrace(self._trace)
         seconds: list[float] = []
         reached: list[list[tuple[str, list[int]]]] = []
-        for number in range(len(session.items)):
+        order = range(len(session.items))
+        for number, following in zip(order, [*order[1:], None], strict=True):
             self._forget_lines()
             started = time.process_time()
-            _run_test(session, number, number + 1)
+            _run_test(session, number, following)
             seconds.append(time.process_time() - started)
             reached.append([(file, list(lines)) for file, lines in self._reached.items()])
         self.learned.write_text(json.dumps([seconds, reached, list(sys.modules)]))
@@ -248,10 +252,8 @@ def _compile(source: str, file: str) -> CodeType:
 
 def _run_test(session: pytest.Session, number: int, following: int | None) -> None:
     """Run a test, and take down the fixtures that the following one does not need."""
-    known = following is not None and following < len(session.items)
-    session.config.hook.pytest_runtest_protocol(
-        item=session.items[number], nextitem=session.items[following] if known else None
-    )
+    after = None if following is None else session.items[following]
+    session.config.hook.pytest_runtest_protocol(item=session.items[number], nextitem=after)
 
 
 def _run_in_fork(work: Callable[[], int]) -> int:

@@ -273,14 +273,12 @@ class _Place:
     ) -> None:
         """Start the process that tries mutants in its forks, and writes what came of them into a pipe."""
 
+        def report(number: int, verdict: Verdict) -> None:
+            os.write(writing, f"{json.dumps([number, verdict])}\n".encode())
+
         def work() -> int:
             os.close(reading)
-            trial = LiveTrial(
-                self.top,
-                mutants,
-                self.learned,
-                lambda *found: os.write(writing, f"{json.dumps(found)}\n".encode()),
-            )
+            trial = LiveTrial(self.top, mutants, learned=self.learned, report=report)
             trial.begin()
             return self._run_tests(self.room.tests, plugins=[trial])
 
