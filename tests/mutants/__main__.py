@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def main() -> int:
     parser.add_argument(
         "--workers", type=int, choices=[1, 2], default=2, help="processes at once (default: 2)"
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        metavar="S",
+        help="processor time after which a mutant counts as a survivor, for a quick look (default: when all of its tests have run)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     given = parser.parse_args()
     accepted = load_accepted(ACCEPTED)
@@ -70,6 +78,7 @@ def main() -> int:
                 mutants,
                 accepted=accepted,
                 workers=given.workers,
+                most_seconds=given.seconds,
                 report=_ignore if given.json else _show,
             )
         except BrokenTestsError as error:

@@ -13,6 +13,7 @@ import functools
 import gc
 import importlib
 import inspect
+import itertools
 import json
 import mmap
 import os
@@ -102,6 +103,7 @@ class LiveTrial:
         top: Path,
         mutants: Sequence[tuple[int, str, Mutant]],
         *,
+        most_seconds: float,
         learned: Path,
         report: Callable[[int, Verdict], object],
     ) -> None:
@@ -110,12 +112,14 @@ class LiveTrial:
         Args:
             top: The top of the checkout that is loaded.
             mutants: Numbers, files as paths from `top`, and mutants.
+            most_seconds: Processor time after which no further test of a mutant is begun.
             learned: Where the rehearsal writes what it has found: processor seconds of each test,
                 lines that each reaches, and loaded modules.
             report: Is given the number of each mutant that can be tried here, and what came of it.
         """
         self.top = top
         self.mutants = mutants
+        self.most_seconds = most_seconds
         self.learned = learned
         self.report = report
         # lines that have run since tracing or a test began, and before the first test, by file
@@ -173,7 +177,7 @@ class LiveTrial:
         seconds: list[float] = []
         reached: list[list[tuple[str, list[int]]]] = []
         order = range(len(session.items))
-        for number, following in zip(order, [*order[1:], None], strict=True):
+        for number, following in itertools.zip_longest(order, order[1:]):
             self._forget_lines()
             started = time.process_time()
             _run_test(session, number, following)
@@ -218,12 +222,12 @@ class LiveTrial:
                 for function in self._functions[name, old]:
                     function.__code__ = new
             order = sorted(tests, key=self._value, reverse=True)
-            for test, following in zip(order, [*order[1:], None], strict=True):
+            for test, following in itertools.zip_longest(order, order[1:]):
                 current[:] = test.to_bytes(4, "little")
                 signal.alarm(MOST_SECONDS)
                 signal.setitimer(signal.ITIMER_PROF, LEAST_SECONDS + SLOWER * self._seconds[test])
                 _run_test(session, test, following)
-                if session.testsfailed:
+                if session.testsfailed or time.process_time() > self.most_seconds:
                     break
             return session.testsfailed
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import math
 import os
 import random
 import resource
@@ -95,20 +96,20 @@ def choose_mutants(
     Args:
         root: The top of the checkout.
         room: Where to look.
-        only: Files to choose from, instead of all of the room.
+        only: Files to choose from, in this order, instead of all of the room.
         limit: Size of the sample, or None for all.
         seed: Of the sample.
 
     Returns:
         Pairs of a file, as a path from `root`, and a mutant, in the order of the files.
     """
-    files = sorted(
-        {path.relative_to(root).as_posix() for pattern in room.files for path in root.glob(pattern)}
-    )
+    found = {
+        path.relative_to(root).as_posix() for pattern in room.files for path in root.glob(pattern)
+    }
+    files = [file for file in only if file in found] if only else sorted(found)
     mutants = [
         (file, mutant)
         for file in files
-        if not only or file in only
         for mutant in find_mutants(root.joinpath(file).read_text(encoding="utf-8"))
     ]
     if limit is None or limit >= len(mutants):
@@ -124,6 +125,7 @@ def run_room(
     accepted: Sequence[Accepted] = (),
     workers: int = 2,
     least_seconds: float = 10.0,
+    most_seconds: float = math.inf,
     report: Callable[[Survivor], object] = lambda _: None,
 ) -> dict[str, Found]:
     """Run the tests of a room against mutants.
@@ -136,6 +138,8 @@ def run_room(
         workers: Number of processes at once.
         least_seconds: How long the tests of a mutant may take at least; more if they take long
             without one.
+        most_seconds: Processor time after which no further test of a mutant is begun, if it needs
+            no new start.
         report: Is given each survivor that is not known, when it is found.
 
     Returns:
@@ -151,7 +155,9 @@ def run_room(
         ]
         outcomes: dict[str, Counter[Outcome]] = {file: Counter() for file, _ in mutants}
         survivors: dict[int, Survivor] = {}
-        for number, verdict in _try_all(places, mutants, least_seconds):
+        for number, verdict in _try_all(
+            places, mutants, least_seconds=least_seconds, most_seconds=most_seconds
+        ):
             file, each = mutants[number]
             known = verdict == "survived" and accepts(accepted, file, each)
             outcomes[file]["accepted" if known else verdict] += 1
@@ -173,11 +179,15 @@ def run_room(
 
 
 def _try_all(
-    places: Sequence[_Place], mutants: Sequence[tuple[str, Mutant]], least_seconds: float
+    places: Sequence[_Place],
+    mutants: Sequence[tuple[str, Mutant]],
+    *,
+    least_seconds: float,
+    most_seconds: float,
 ) -> Iterator[tuple[int, Verdict]]:
     """Yield the number of each mutant with what came of it."""
     waiting = dict.fromkeys(range(len(mutants)))
-    for number, verdict in _try_live(places, mutants):
+    for number, verdict in _try_live(places, mutants, most_seconds):
         del waiting[number]
         yield number, verdict
     seconds, _, modules = json.loads(places[0].learned.read_text())
@@ -189,7 +199,7 @@ def _try_all(
 
 
 def _try_live(
-    places: Sequence[_Place], mutants: Sequence[tuple[str, Mutant]]
+    places: Sequence[_Place], mutants: Sequence[tuple[str, Mutant]], most_seconds: float
 ) -> Iterator[tuple[int, Verdict]]:
     """Try the mutants that need no new start, one in each place at a time.
 
@@ -198,7 +208,7 @@ def _try_live(
     reading, writing = os.pipe()
     for at, place in enumerate(places):
         share = [(number, *mutants[number]) for number in range(at, len(mutants), len(places))]
-        place.start_live(share, reading, writing)
+        place.start_live(share, most_seconds, reading, writing)
     os.close(writing)
     try:
         with os.fdopen(reading, encoding="utf-8") as lines:
@@ -269,7 +279,11 @@ class _Place:
         return module.partition(".")[0] in self.own
 
     def start_live(
-        self, mutants: Sequence[tuple[int, str, Mutant]], reading: int, writing: int
+        self,
+        mutants: Sequence[tuple[int, str, Mutant]],
+        most_seconds: float,
+        reading: int,
+        writing: int,
     ) -> None:
         """Start the process that tries mutants in its forks, and writes what came of them into a pipe."""
 
@@ -278,7 +292,9 @@ class _Place:
 
         def work() -> int:
             os.close(reading)
-            trial = LiveTrial(self.top, mutants, learned=self.learned, report=report)
+            trial = LiveTrial(
+                self.top, mutants, most_seconds=most_seconds, learned=self.learned, report=report
+            )
             trial.begin()
             return self._run_tests(self.room.tests, plugins=[trial])
 

@@ -171,6 +171,10 @@ def count_down(start: int) -> int:
         start -= 1
         steps += 1
     return steps
+
+
+def count_up() -> int:
+    return 1
 """
 WEAK = """
 from planted.grade import DAYS, WEEKS, count_down, grade
@@ -238,11 +242,12 @@ class TestRun:
         ] == [
             ("planted/grade.py", 13, "comparison", "if points <= 50:"),
             ("planted/grade.py", 13, "constant", "if points < 49:"),
+            ("planted/grade.py", 27, "constant", "return 2"),
         ]
         # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2, and seven
         # changes of what is computed at import; endless: `start += 1` and `start -= 2`
         assert {name: found[name] for name in ("mutants", "killed", "timeout", "accepted")} == {
-            "mutants": 17,
+            "mutants": 18,
             "killed": 12,
             "timeout": 2,
             "accepted": 1,
