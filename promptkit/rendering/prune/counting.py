@@ -175,7 +175,7 @@ class BackwardScan:
         """
         if type(item) is MessageItem:
             lower_bound = self.sizer.tokenizer.lower_bound
-            return item.tokens < 0 and any(
+            return any(
                 len(text) > shortest and lower_bound(text) > budget for text in item.list_texts()
             )
         if type(item) is not Leaf or len(item.text) <= shortest:

@@ -12,6 +12,9 @@ from promptkit import (
     BudgetExceededError,
     Chunk,
     Group,
+    History,
+    KeepWith,
+    Message,
     PromptElement,
     Rendered,
     Renderer,
@@ -39,7 +42,7 @@ TOOL = ToolDefinition(
     description="Read a file.",
     parameters={"type": "object", "properties": {"path": {"type": "string"}}},
 )
-LONG = "word " * 2_000
+LONG = "word " * 8_000  # more tokens than the budget, by its length alone
 
 
 def call(name: str) -> ToolCall:
@@ -85,7 +88,7 @@ def test_what_fits_beside_a_text_that_is_too_long_stays(
 ) -> None:
     build = SHAPES[shape]
     prompt = [build(LONG if at == place else f"text {at}", at + 1) for at in range(3)]
-    renderer = Renderer(budget=100, tokenizer=WordTokenizer(), trace=trace)
+    renderer = Renderer(budget=200, model="gpt-4o", trace=trace)
     shown = " ".join(
         message.text
         for message in renderer.render([*prompt, UserMessage(required=True)["z"]]).messages
@@ -95,7 +98,83 @@ def test_what_fits_beside_a_text_that_is_too_long_stays(
     assert "word" not in shown
 
 
+def test_what_was_beside_a_text_that_is_too_long_stays_when_both_were_removed_one_after_the_other() -> (
+    None
+):
+    prompt = (
+        Group(priority=1)[UserMessage(priority=1)[LONG], UserMessage(priority=2)["beside"]],
+        UserMessage(required=True)["z"],
+    )
+    made = Renderer(budget=200, model="gpt-4o", trace=True).render(prompt)
+    assert [message.text for message in made.messages] == ["beside", "z"]
+
+
+@pytest.mark.parametrize("long", [LONG, TextChunk()[LONG]], ids=["text", "chunk"])
+def test_what_has_a_fallback_that_is_too_long_stays_if_it_fits_itself(long: Child) -> None:
+    prompt = (
+        UserMessage(priority=1)["leaves " * 200],
+        UserMessage(priority=2, fallback=UserMessage()[long])["stays"],
+        UserMessage()[TextChunk(priority=2, fallback=LONG)["this too"], TextChunk(priority=9)["z"]],
+    )
+    made = Renderer(budget=200, model="gpt-4o").render(prompt)
+    assert [message.text for message in made.messages] == ["stays", "this too\nz"]
+
+
+class Words(WordTokenizer):
+    """Knows without counting how many tokens a text has."""
+
+    def lower_bound(self, text: str) -> int:
+        return text.count(" ") + 1
+
+
+@pytest.mark.parametrize("trace", [False, True], ids=["", "trace"])
+def test_a_long_text_of_as_many_tokens_as_the_budget_stays(*, trace: bool) -> None:
+    text = " ".join(["word"] * 3_000)
+    for long in (UserMessage(priority=2)[text], UserMessage()[TextChunk(priority=2)[text]]):
+        prompt = UserMessage(priority=1)["a"], long
+        made = Renderer(budget=3_000, tokenizer=Words(), trace=trace).render(prompt)
+        assert [message.text for message in made.messages] == [text]
+
+
+TALK = (
+    Message(role="user", content=("Fix the parser, please.",)),
+    Message(role="assistant", content=("I look at it.",), tool_calls=(call("t1"),)),
+    Message(role="tool", content=("def parse(text): ...",), tool_call_id="t1"),
+    Message(role="assistant", content=("It is fixed.",)),
+    Message(role="user", content=("And the tests?",)),
+    Message(role="assistant", content=("They pass.",)),
+)
 PROMPTS: dict[str, Child] = {
+    "a conversation": [UserMessage(priority=1)["before it"], History(turns=TALK)],
+    "a fallback of a conversation": [
+        Group(priority=1, fallback=History(turns=TALK))[UserMessage()["a long text " * 20]],
+        UserMessage(priority=9)["go on"],
+    ],
+    "a conversation that is kept with a message": [
+        UserMessage(priority=1)[KeepWith(group=1)["first"]],
+        Group(priority=2)[KeepWith(group=1)[History(turns=TALK), UserMessage()["second"]]],
+        UserMessage(priority=9)["go on"],
+    ],
+    "a group that is kept with a message": [
+        UserMessage(priority=1)[KeepWith(group=1)["first"]],
+        KeepWith(group=1)[
+            Group(priority=2)[
+                UserMessage(priority=1)["second"], UserMessage()[TextChunk(priority=2)["third"]]
+            ],
+        ],
+        UserMessage(priority=9)["go on"],
+    ],
+    "system messages that are kept with a message": [
+        UserMessage(priority=1)[KeepWith(group=1)["first"]],
+        KeepWith(group=1)[SystemMessage(priority=2)["second"]],
+        KeepWith(group=1)[Group()[SystemMessage(priority=2)["third"]]],
+        UserMessage(priority=9)["go on"],
+    ],
+    "a fallback of messages": [
+        UserMessage(priority=1, fallback=[SystemMessage()["x"], UserMessage()["y"]])["z " * 20],
+        UserMessage(priority=2, fallback=UserMessage(priority=3)[TextChunk()["w"]])["v " * 20],
+        UserMessage(priority=9)["go on"],
+    ],
     "no system message": [
         Same()[UserMessage(priority=1)["one two"]],
         UserMessage(priority=2)["three"],
@@ -115,6 +194,7 @@ PROMPTS: dict[str, Child] = {
         UserMessage(priority=1, fallback=SystemMessage()["brief"])["a long text of some words"],
         UserMessage(priority=3)["four five six"],
     ],
+    "many lines": UserMessage()[[TextChunk(priority=at)["a"] for at in range(8)]],
     "calls": [
         AssistantMessage(priority=1, tool_calls=[call("c1"), call("c2")])[
             TextChunk(priority=0)["now"]
