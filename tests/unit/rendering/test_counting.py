@@ -132,7 +132,9 @@ def test_a_long_text_of_as_many_tokens_as_the_budget_stays(*, trace: bool) -> No
     text = " ".join(["word"] * 3_000)
     for long in (UserMessage(priority=2)[text], UserMessage()[TextChunk(priority=2)[text]]):
         prompt = UserMessage(priority=1)["a"], long
-        made = Renderer(budget=3_000, tokenizer=Words(), trace=trace).render(prompt)
+        made = Renderer(budget=3_000, tokenizer=Words(), trace=trace, defaults="prompt-tsx").render(
+            prompt
+        )
         assert [message.text for message in made.messages] == [text]
 
 
@@ -195,6 +197,19 @@ PROMPTS: dict[str, Child] = {
         UserMessage(priority=3)["four five six"],
     ],
     "many lines": UserMessage()[[TextChunk(priority=at)["a"] for at in range(8)]],
+    "a fallback alone": UserMessage(fallback=UserMessage()[TextChunk()["w"]])["v " * 20],
+    "two system messages": [
+        Same()[SystemMessage()["be brief"]],
+        SystemMessage(priority=1)["be kind"],
+        UserMessage(priority=2)["three"],
+        UserMessage(priority=3)["four five six"],
+    ],
+    "calls that leave after one of them": [
+        AssistantMessage(priority=2, tool_calls=[call("c1"), call("c2")])["now"],
+        ToolMessage(priority=1, tool_call_id="c1")["a result"],
+        ToolMessage(priority=3, tool_call_id="c2")["another result"],
+        UserMessage(priority=4)["go on"],
+    ],
     "calls": [
         AssistantMessage(priority=1, tool_calls=[call("c1"), call("c2")])[
             TextChunk(priority=0)["now"]
