@@ -1,0 +1,121 @@
+"""Limits in limits leave what the slow oracle leaves; one that removes the request is refused with what it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Group,
+    KeepWith,
+    TextChunk,
+    TokenLimit,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
+from promptkit.elements import Metadata
+from promptkit.testing import WordTokenizer
+from tests.behaviour.test_oracle_equality import check
+
+if TYPE_CHECKING:
+    from promptkit import Child
+    from promptkit.rendering.renderer import Defaults
+
+STAYS = UserMessage(required=True)["z"]
+
+
+def said(priority: float, words: int = 2) -> Child:
+    return UserMessage(priority=priority)["w " * words]
+
+
+def lines(priority: float, *inner: float) -> Child:
+    return UserMessage(priority=priority)[[TextChunk(priority=each)["v w"] for each in inner]]
+
+
+def asked(name: str, priority: float) -> Child:
+    return AssistantMessage(priority=priority, tool_calls=[ToolCall(id=name, name="f")])
+
+
+def answered(name: str, priority: float) -> Child:
+    return ToolMessage(priority=priority, tool_call_id=name)["a result of it"]
+
+
+NESTED: dict[str, Child] = {
+    "of messages": [
+        TokenLimit(max_tokens=12)[
+            TokenLimit(max_tokens=7)[said(1), said(2), said(3)], said(1.5), said(4), said(0.5)
+        ],
+        STAYS,
+    ],
+    "of lines": [
+        TokenLimit(max_tokens=13)[
+            TokenLimit(max_tokens=9)[lines(2, 3, 1, 2), lines(1, 5, 4)],
+            lines(3, 2, 1),
+            lines(1, 2, 3),
+        ],
+        STAYS,
+    ],
+    "in groups": [
+        TokenLimit(max_tokens=14)[
+            Group(priority=2)[TokenLimit(max_tokens=8)[said(1), said(2), said(3)], said(1)],
+            Group(priority=1)[TokenLimit(max_tokens=5)[said(2), lines(1, 2, 1)], said(3)],
+        ],
+        STAYS,
+    ],
+    "side by side": [
+        TokenLimit(max_tokens=11)[
+            TokenLimit(max_tokens=5)[said(1), said(2)], TokenLimit(max_tokens=6)[said(2), said(1)]
+        ],
+        TokenLimit(max_tokens=4)[said(1), said(2)],
+        STAYS,
+    ],
+    "with calls answered outside": [
+        TokenLimit(max_tokens=20)[
+            TokenLimit(max_tokens=14)[asked("c1", 1), asked("c2", 2), said(0)],
+            answered("c1", 4),
+            said(3),
+            answered("c2", 1),
+        ],
+        STAYS,
+    ],
+    "with messages kept with others outside": [
+        TokenLimit(max_tokens=9)[KeepWith(group=1)[said(5)], said(1), said(6)],
+        TokenLimit(max_tokens=12)[
+            TokenLimit(max_tokens=6)[KeepWith(group=1)[said(2)], said(3), said(1)],
+            KeepWith(group=1)[said(1), lines(2, 1, 2)],
+            said(4),
+        ],
+        STAYS,
+    ],
+}
+
+
+@pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+@pytest.mark.parametrize("name", NESTED)
+def test_limits_in_limits_equal_the_oracle(name: str, defaults: Defaults) -> None:
+    check(NESTED[name], WordTokenizer(per_message=1, per_call=2), defaults=defaults)
+
+
+def test_a_limit_that_removes_the_request_is_refused_with_what_it_needs_and_what_there_was() -> (
+    None
+):
+    prompt = (
+        AssistantMessage(priority=1)["before"],
+        TokenLimit(max_tokens=3)[
+            UserMessage(priority=1)["one two three four", Metadata(value="seen")]
+        ],
+    )
+    with pytest.raises(BudgetExceededError) as caught:
+        render(prompt, budget=100, tokenizer=WordTokenizer(per_message=1))
+    error = caught.value
+    assert (error.budget, error.required) == (3, 5)
+    assert list(error.largest.values()) == [5]
+    assert [message.text for message in error.messages] == ["before", "one two three four"]
+    assert list(error.metadata) == ["seen"]
+    assert "TokenLimit" in str(error)
+    assert "UserMessage" in str(error)
