@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 
 
 def budgets(answers: Oracle) -> list[int]:
-    """Every budget at which the answer may change, and its neighbours."""
+    """Every budget at which the answer may change, its neighbours, and an ample one, at which limits alone remove something."""
     sizes = {state.tokens + state.reserved for state in answers.states}
     return sorted(
-        {budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0},
+        {budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0}
+        | {0, 10_000},
         reverse=True,
     )
 

@@ -20,6 +20,7 @@ from promptkit import (
 )
 from promptkit.elements import Metadata
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import tokenizer_for
 from tests.behaviour.test_oracle_equality import check
 
 if TYPE_CHECKING:
@@ -47,36 +48,36 @@ def answered(name: str, priority: float) -> Child:
 
 NESTED: dict[str, Child] = {
     "of messages": [
-        TokenLimit(max_tokens=12)[
-            TokenLimit(max_tokens=7)[said(1), said(2), said(3)], said(1.5), said(4), said(0.5)
+        TokenLimit(max_tokens=24)[
+            TokenLimit(max_tokens=14)[said(1), said(2), said(3)], said(1.5), said(4), said(0.5)
         ],
         STAYS,
     ],
     "of lines": [
-        TokenLimit(max_tokens=13)[
-            TokenLimit(max_tokens=9)[lines(2, 3, 1, 2), lines(1, 5, 4)],
+        TokenLimit(max_tokens=26)[
+            TokenLimit(max_tokens=18)[lines(2, 3, 1, 2), lines(1, 5, 4)],
             lines(3, 2, 1),
             lines(1, 2, 3),
         ],
         STAYS,
     ],
     "in groups": [
-        TokenLimit(max_tokens=14)[
-            Group(priority=2)[TokenLimit(max_tokens=8)[said(1), said(2), said(3)], said(1)],
-            Group(priority=1)[TokenLimit(max_tokens=5)[said(2), lines(1, 2, 1)], said(3)],
+        TokenLimit(max_tokens=28)[
+            Group(priority=2)[TokenLimit(max_tokens=16)[said(1), said(2), said(3)], said(1)],
+            Group(priority=1)[TokenLimit(max_tokens=10)[said(2), lines(1, 2, 1)], said(3)],
         ],
         STAYS,
     ],
     "side by side": [
-        TokenLimit(max_tokens=11)[
-            TokenLimit(max_tokens=5)[said(1), said(2)], TokenLimit(max_tokens=6)[said(2), said(1)]
+        TokenLimit(max_tokens=22)[
+            TokenLimit(max_tokens=10)[said(1), said(2)], TokenLimit(max_tokens=12)[said(2), said(1)]
         ],
-        TokenLimit(max_tokens=4)[said(1), said(2)],
+        TokenLimit(max_tokens=8)[said(1), said(2)],
         STAYS,
     ],
     "with calls answered outside": [
-        TokenLimit(max_tokens=20)[
-            TokenLimit(max_tokens=14)[asked("c1", 1), asked("c2", 2), said(0)],
+        TokenLimit(max_tokens=40)[
+            TokenLimit(max_tokens=28)[asked("c1", 1), asked("c2", 2), said(0)],
             answered("c1", 4),
             said(3),
             answered("c2", 1),
@@ -84,9 +85,9 @@ NESTED: dict[str, Child] = {
         STAYS,
     ],
     "with messages kept with others outside": [
-        TokenLimit(max_tokens=9)[KeepWith(group=1)[said(5)], said(1), said(6)],
-        TokenLimit(max_tokens=12)[
-            TokenLimit(max_tokens=6)[KeepWith(group=1)[said(2)], said(3), said(1)],
+        TokenLimit(max_tokens=18)[KeepWith(group=1)[said(5)], said(1), said(6)],
+        TokenLimit(max_tokens=24)[
+            TokenLimit(max_tokens=12)[KeepWith(group=1)[said(2)], said(3), said(1)],
             KeepWith(group=1)[said(1), lines(2, 1, 2)],
             said(4),
         ],
@@ -98,7 +99,8 @@ NESTED: dict[str, Child] = {
 @pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
 @pytest.mark.parametrize("name", NESTED)
 def test_limits_in_limits_equal_the_oracle(name: str, defaults: Defaults) -> None:
-    check(NESTED[name], WordTokenizer(per_message=1, per_call=2), defaults=defaults)
+    for tokenizer in (WordTokenizer(per_message=4, per_call=8), tokenizer_for(None)):
+        check(NESTED[name], tokenizer, defaults=defaults)
 
 
 def test_a_limit_that_removes_the_request_is_refused_with_what_it_needs_and_what_there_was() -> (
