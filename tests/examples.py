@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 __all__ = ["examples", "keep_first", "load_profile"]
 
@@ -24,6 +24,9 @@ settings.register_profile(
     derandomize=True,
     max_examples=16,
     suppress_health_check=_SLOW_IS_FINE,
+)
+settings.register_profile(  # it is enough to know that an example fails
+    "mutants", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate]
 )
 settings.register_profile(
     "whole",

@@ -6,12 +6,26 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import currently_in_test_context, given, note, settings
 
-from promptkit import BudgetExceededError, render
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Chunk,
+    Group,
+    Image,
+    TextChunk,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
+from promptkit.elements import LegacyPrioritization
+from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
+from tests.behaviour.tokenizers import Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -22,17 +36,18 @@ if TYPE_CHECKING:
 
 
 def budgets(answers: Oracle) -> list[int]:
-    """Every budget at which the answer may change, and its neighbours."""
+    """Every budget at which the answer may change, its neighbours, and an ample one, at which limits alone remove something."""
     sizes = {state.tokens + state.reserved for state in answers.states}
     return sorted(
-        {budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0} | {0},
+        {budget for size in sizes for budget in (size - 1, size, size + 1) if budget >= 0}
+        | {0, 10_000},
         reverse=True,
     )
 
 
 def check(prompt: Child, tokenizer: Tokenizer, *, defaults: Defaults = "promptkit") -> None:
-    # hypothesis prints values without their children
-    note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
+    if currently_in_test_context():  # hypothesis prints values without their children
+        note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     answers = oracle(prompt, tokenizer, prompt_tsx=defaults == "prompt-tsx")
     for budget in budgets(answers):
         try:
@@ -65,6 +80,89 @@ def test_equals_the_oracle_at_every_budget_with_the_defaults_of_prompt_tsx(
 @given(prompts(size=10))
 def test_equals_the_oracle_in_a_real_vocabulary(prompt: Child) -> None:
     check(prompt, tokenizer_for(None))
+
+
+STAYS = UserMessage(required=True)["z"]
+
+
+def chunk(priority: float, *inner: Child) -> Child:
+    return Chunk(priority=priority)[inner] if inner else TextChunk(priority=priority)["b c"]
+
+
+def message(priority: float, inner: float | None = None) -> Child:
+    """A message of a text, or of a chunk with a text."""
+    text = f"{priority} {inner}"
+    return UserMessage(priority=priority)[
+        text if inner is None else TextChunk(priority=inner)[text]
+    ]
+
+
+IMAGE = Image(src="https://example.org/a.png", priority=0)
+PORTRAIT = Image(src="https://example.org/a.png", fallback="f")
+TIES: dict[str, Child] = {
+    "of two, by the lowest child": [message(1, 5), message(1, 3), STAYS],
+    "of three, by the lowest child": [message(1, 5), message(1, 3), message(1, 4), STAYS],
+    "of messages and a message of chunks": [message(1), message(1, 1), message(1), STAYS],
+    "of messages and messages in a group": [
+        Group(pass_priority=True)[message(1), message(1)],
+        message(1, 1),
+        STAYS,
+    ],
+    "of messages around an open group and a closed one": [
+        message(1),
+        Group(pass_priority=True)[message(1, 1), message(1, 1)],
+        message(1),
+        message(1, 1),
+        message(1),
+        STAYS,
+    ],
+    "with one of several messages": [message(1), message(2), message(3), message(2, 9), STAYS],
+    "with a message of one of two groups": [
+        message(2, 9),
+        Group(pass_priority=True)[message(1), message(2)],
+        Group(pass_priority=True)[message(3), message(4)],
+        STAYS,
+    ],
+    "of an image and a chunk": UserMessage()[IMAGE, chunk(0), chunk(1)],
+    "of a chunk and an image": UserMessage()[chunk(0), IMAGE, chunk(1)],
+    "of a chunk and a text": UserMessage()[TextChunk()["b"], "a", chunk(9)],
+    "of a text and an image with a fallback": UserMessage()["a", PORTRAIT, chunk(9)],
+    "of an image with a fallback and a text": UserMessage()[PORTRAIT, "a", chunk(9)],
+    "of chunks, one around an image": UserMessage()[
+        chunk(1, IMAGE, chunk(9)), chunk(1, chunk(-0.5)), chunk(9)
+    ],
+    "of messages, one of a text and an image": [
+        message(1, 3),
+        UserMessage(priority=1)["a", IMAGE],
+        STAYS,
+    ],
+    "of messages, one with a fallback of nothing": [
+        UserMessage(priority=1)[TextChunk(priority=0, fallback="f")[""], chunk(5)],
+        message(1, 3),
+        STAYS,
+    ],
+    "with a fallback": [
+        Group(pass_priority=True, priority=2, fallback=message(3))[message(1)],
+        message(2, 9),
+        STAYS,
+    ],
+    "with a message of calls alone": [
+        LegacyPrioritization()[
+            AssistantMessage(priority=3, tool_calls=[ToolCall(id="c", name="f")])[chunk(0)],
+            ToolMessage(priority=5, tool_call_id="c")["a result"],
+            message(2),
+            message(4),
+        ],
+        STAYS,
+    ],
+}
+
+
+@pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+@pytest.mark.parametrize("tie", TIES)
+def test_equals_the_oracle_where_priorities_tie(tie: str, defaults: Defaults) -> None:
+    for tokenizer in (WordTokenizer(per_message=1, per_image=2), Runs(per_message=1)):
+        check(TIES[tie], tokenizer, defaults=defaults)
 
 
 @pytest.mark.parametrize("feature", FEATURES)

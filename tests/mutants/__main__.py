@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def main() -> int:
     parser.add_argument(
         "--workers", type=int, choices=[1, 2], default=2, help="processes at once (default: 2)"
     )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        metavar="S",
+        help="processor time after which a mutant counts as a survivor, for a quick look (default: when all of its tests have run)",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     given = parser.parse_args()
     accepted = load_accepted(ACCEPTED)
@@ -70,16 +78,18 @@ def main() -> int:
                 mutants,
                 accepted=accepted,
                 workers=given.workers,
+                most_seconds=given.seconds,
                 report=_ignore if given.json else _show,
             )
         except BrokenTestsError as error:
             print(error, file=sys.stderr)
             parser.error(f"the tests of {name} fail without a mutant: mend them first")
-        shown[name] = attrs.asdict(found)
-        survived = survived or bool(found.survivors)
-        if not given.json:
-            figures = f"{found.mutants:,} mutants, {found.killed:,} killed, {found.timeout:,} timeouts, {found.accepted:,} accepted"
-            print(f"{name}: {figures}, {len(found.survivors):,} survivors", flush=True)
+        shown[name] = {file: attrs.asdict(each) for file, each in found.items()}
+        for file, each in found.items():
+            survived = survived or bool(each.survivors)
+            if not given.json:
+                figures = f"{each.mutants:,} mutants, {each.killed:,} killed, {each.timeout:,} timeouts, {each.accepted:,} accepted"
+                print(f"{file}: {figures}, {len(each.survivors):,} survivors", flush=True)
     if given.json:
         print(json.dumps(shown, indent=2))
     return 1 if survived else 0

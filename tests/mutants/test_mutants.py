@@ -12,6 +12,7 @@ import pytest
 
 from tests.mutants.__main__ import ACCEPTED
 from tests.mutants.accepted import load_accepted
+from tests.mutants.live import find_changed_codes, find_statement
 from tests.mutants.operators import find_mutants
 from tests.mutants.rooms import ROOMS
 from tests.mutants.run import choose_mutants
@@ -19,6 +20,7 @@ from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import CodeType
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,51 @@ def test_each_accepted_survivor_is_still_a_mutant_and_has_a_reason() -> None:
     assert len(listed) == len(set(listed))
 
 
+def _compile(source: str) -> CodeType:
+    return compile(source, "planted.py", "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "after", "changed"),
+    [
+        ("def f():\n    return 1", "1", "2", ["f"]),
+        ("def f():\n    return 1", "f()", "g()", ["<module>", "f"]),
+        ("def f(a=1):\n    return a", "1", "2", ["<module>"]),
+        ("class A:\n    a = 1", "1", "2", ["A"]),
+        ("class A:\n    def f():\n        return lambda: 1", "1", "2", ["f", "<lambda>"]),
+        ("a = [1 for b in c]", "1", "2", ["<listcomp>"]),
+    ],
+)
+def test_what_a_change_of_a_file_changes_is_a_function_or_runs_at_import(
+    source: str, before: str, after: str, changed: list[str]
+) -> None:
+    if sys.version_info >= (3, 12) and changed == ["<listcomp>"]:
+        changed = ["<module>"]
+    pairs = find_changed_codes(_compile(source), _compile(source.replace(before, after, 1)))
+    assert [old.co_name for old, _ in pairs] == changed
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"), [(1, [1]), (2, [2]), (3, [3, 4]), (4, [3, 4]), (6, [6, 7]), (7, [6, 7])]
+)
+def test_a_line_belongs_to_the_statement_or_the_head_that_it_is_part_of(
+    line: int, lines: list[int]
+) -> None:
+    source = "def f():\n    a\n    if (a or\n        b):\n        c\n    return (a +\n        b)"
+    assert list(find_statement(source, line)) == lines
+
+
 PLANTED = """
+DAYS = 7
+
+
+def double(number: int) -> int:
+    return number * 2
+
+
+WEEKS = double(26)
+
+
 def grade(points: int) -> str:
     if points < 50:
         return "fail"
@@ -125,9 +171,17 @@ def count_down(start: int) -> int:
         start -= 1
         steps += 1
     return steps
+
+
+def count_up() -> int:
+    return 1
 """
 WEAK = """
-from planted.grade import count_down, grade
+from planted.grade import DAYS, WEEKS, count_down, grade
+
+
+def test_what_is_computed_at_import() -> None:
+    assert (DAYS, WEEKS) == (7, 52)
 
 
 def test_grade() -> None:
@@ -148,7 +202,8 @@ from tests.mutants.run import choose_mutants, run_room
 root = Path(sys.argv[1])
 room = Room(files=("planted/*.py",), tests=("tests",))
 accepted = [Accepted(file="planted/grade.py", before="if points < 50:", after=("if points < 51:",), reason="planted")]
-print(json.dumps(attrs.asdict(run_room(root, room, choose_mutants(root, room), accepted=accepted, least_seconds=2))))
+found = run_room(root, room, choose_mutants(root, room), accepted=accepted, least_seconds=2)
+print(json.dumps(attrs.asdict(found["planted/grade.py"])))
 """
 
 
@@ -185,14 +240,15 @@ class TestRun:
             (each["file"], each["line"], each["operator"], each["after"])
             for each in found["survivors"]
         ] == [
-            ("planted/grade.py", 3, "comparison", "if points <= 50:"),
-            ("planted/grade.py", 3, "constant", "if points < 49:"),
+            ("planted/grade.py", 13, "comparison", "if points <= 50:"),
+            ("planted/grade.py", 13, "constant", "if points < 49:"),
+            ("planted/grade.py", 27, "constant", "return 2"),
         ]
-        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2;
-        # endless: `start += 1` and `start -= 2`
+        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2, and seven
+        # changes of what is computed at import; endless: `start += 1` and `start -= 2`
         assert {name: found[name] for name in ("mutants", "killed", "timeout", "accepted")} == {
-            "mutants": 10,
-            "killed": 5,
+            "mutants": 18,
+            "killed": 12,
             "timeout": 2,
             "accepted": 1,
         }

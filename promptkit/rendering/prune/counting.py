@@ -175,7 +175,7 @@ class BackwardScan:
         """
         if type(item) is MessageItem:
             lower_bound = self.sizer.tokenizer.lower_bound
-            return item.tokens < 0 and any(
+            return any(
                 len(text) > shortest and lower_bound(text) > budget for text in item.list_texts()
             )
         if type(item) is not Leaf or len(item.text) <= shortest:
@@ -248,9 +248,7 @@ class BackwardScan:
         """
         if parent.message is not None or not self._is_inside(parent):
             return  # inside a message, the leaves come back one by one
-        if type(item) is Node and item.role is not None:
-            self._add(item, self.state + 1)
-        elif type(item) is Node:
+        if type(item) is Node:
             for message in iter_messages(item, self.state + 1, markers=False):
                 self._add(message, self.state + 1)
         elif type(item) is MessageItem:
