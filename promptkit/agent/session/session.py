@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
 from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.session.hooks import TurnHooks
 from promptkit.agent.session.tools import tools_by_name
 from promptkit.agent.session.turns import Turn, TurnResult
+from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_types
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.window import ContextWindow
+from promptkit.compaction.config import resolve_preset
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
@@ -28,7 +29,6 @@ from promptkit.messages import Message, Part
 from promptkit.providers.model import Model, is_anthropic_name
 from promptkit.tools import parse_content
 from promptkit.transcript.log.entries import Reset
-from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from promptkit.tools import AnyTool, Tool
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore
 
 
@@ -161,7 +162,6 @@ class AgentSession:
             tool.definition != RECALL for tool in own
         )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
-        transcript = Transcript() if transcript is None else transcript
         offered = (
             (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
         )
@@ -173,13 +173,10 @@ class AgentSession:
         check_types(turn_hooks=turn_hooks)
         self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
-        self.window = ContextWindow(
-            model=self._model,
-            transcript=transcript,
+        settings = WindowSettings(
             instructions=instructions,
             prompt=prompt,
             tools=offered,
-            budget=budget,
             preset=chosen,
             policy=policy,
             summarizer=summarizer,
@@ -194,6 +191,9 @@ class AgentSession:
             read_tool=read_tool,
             enabled=enabled,
             rng=rng,
+        )
+        self.window = ContextWindow.from_settings(
+            settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
 

@@ -11,18 +11,16 @@ import attrs
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction.run.branch_summary import switch_branch
-from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.run.reset import reset
-from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
-from promptkit.errors import SummaryError, TurnInProgressError
+from promptkit.errors import TurnInProgressError
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Self
 
+    from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
@@ -32,9 +30,7 @@ if TYPE_CHECKING:
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.log.entries import Entry, EntryPayload
-    from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.stores.store import TranscriptStore
 
 
 @attrs.frozen(kw_only=True)
@@ -134,9 +130,7 @@ class BranchMethods:
     transcript: Transcript
     compaction: CompactionController
     last_request: WindowRequest | None
-    _redactor: Redactor | None
-    _reopen: Callable[..., Self]
-    """Opens a window with the same settings for a model, a budget and a transcript."""
+    _settings: WindowSettings
     _summarizer_context: Callable[[ContextBudget], SummarizerContext]
     """Returns what summarizers are made of, for a budget."""
 
@@ -200,7 +194,7 @@ class BranchMethods:
             to,
             summarizer=summarizer,
             instructions=instructions,
-            redactor=self._redactor,
+            redactor=self._settings.redactor,
             tokenizer=self._summarizer_context(self.compaction.budget).tokenizer,
             seconds=self.compaction.wait_seconds,
         )
@@ -243,56 +237,6 @@ class BranchMethods:
         )
         self._forget("the conversation was reset")
         return entry
-
-    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
-        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
-
-        Args:
-            goal: What the new conversation is for.
-            store: An empty store for the new conversation.
-
-        Returns:
-            A window with the same settings over the new conversation.
-
-        Raises:
-            SummaryError: No document was written. Nothing was changed.
-            TranscriptError: The store is not empty.
-        """
-        context = self._summarizer_context(self.compaction.budget)
-        if context.model is None:
-            raise SummaryError(
-                reason="no_request",
-                detail="a handoff needs a model that writes it: give the window a model object.",
-            )
-        last = self.last_request.as_last_request() if self.last_request else None
-        made = await handoff(
-            self.transcript,
-            self.compaction.view,
-            goal=goal,
-            summarizer=make_handoff_summarizer(context, context.model),
-            store=store,
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last,
-            redactor=self._redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
-        )
-        return self._reopen(
-            model=self.model, budget=self.compaction.budget, transcript=made.transcript
-        )
-
-    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
-        """Open a window with the same settings over a copy of the conversation.
-
-        Args:
-            store: An empty store for the copy.
-            at: The last entry to copy; by default the latest.
-        """
-        copy = self.transcript.fork(store, at=at)
-        hooks = self.compaction.compactor.hooks.fork(copy)
-        return self._reopen(
-            model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks
-        )
 
     def _check_calls(self, *, abandon: bool) -> None:
         """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""

@@ -7,20 +7,13 @@ sends nothing and calls no tools.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.agent.checks import (
-    as_model,
-    as_summarizer,
-    check_origins,
-    check_summary_model,
-    check_types,
-    resolve_preset,
-)
+from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import BranchMethods, find_branch
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.requests import (
@@ -28,24 +21,23 @@ from promptkit.agent.window.requests import (
     PendingRequest,
     RefusedRequest,
     RequestBuilder,
+    RequestTarget,
     RequestVersion,
     WindowRequest,
     recount,
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
 from promptkit.compaction.run.controller import CompactionController, find_promotion
-from promptkit.compaction.run.events import Events
-from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError, NoPendingMessageError
+from promptkit.errors import BudgetExceededError, NoPendingMessageError, SummaryError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import Tool, tool_definitions
 from promptkit.transcript.log.entries import MessageEntry, Setting
 from promptkit.transcript.log.transcript import Transcript
 
@@ -58,8 +50,10 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
@@ -70,6 +64,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import TranscriptView
+    from promptkit.transcript.stores.store import TranscriptStore
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
@@ -117,7 +112,7 @@ class ContextWindow(BranchMethods):
         read_tool: str = "read_file",
         enabled: bool = True,
         rng: Callable[[], float] = random.random,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open the window of a new or an existing conversation.
 
@@ -159,82 +154,7 @@ class ContextWindow(BranchMethods):
             InvalidArgumentError: An argument has a value that it cannot have.
             TypeError: An argument has the wrong type.
         """
-        check_types(
-            transcript=transcript,
-            prompt=prompt,
-            hooks=hooks,
-            events=events,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            tokenizer=tokenizer,
-            promotions=promotions,
-            archives=archives,
-            read_tool=read_tool,
-        )
-        chosen = resolve_preset(preset)
-        check_summary_model(chosen, summarizer)
-        self.model: str | Model = model
-        self.transcript = Transcript() if transcript is None else transcript
-        self._redactor = redactor
-        self._tokenizer = tokenizer
-        self._learned: Tokenizer | None = None
-        self._summarizing_model = as_model(summarizer)
-        self._definitions = tool_definitions(tools)
-        events = events or Events()
-        self._config = CompactionConfig(
-            rng=rng,
-            preset=chosen,
-            policy=policy,
-            keep=keep,
-            reduce=reduce,
-            summarizer=as_summarizer(summarizer),
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            read_tool=read_tool,
-            tool_limits={
-                tool.definition.name: tool.max_tokens
-                for tool in tools
-                if isinstance(tool, Tool) and tool.max_tokens is not None
-            },
-            enabled=enabled,
-        )
-        self.compaction: CompactionController = self._config.build_controller(
-            self.transcript,
-            self._summarizer_context(
-                resolve_budget(
-                    budget,
-                    model=model_name(model),
-                    tokenizer=self.tokenizer,
-                    tools=self._definitions,
-                )
-            ),
-            model=model_name(model),
-            tools=self._definitions,
-            count_fixed=self._count_fixed,
-            clock=clock,
-        )
-        self._requests = RequestBuilder(
-            self.transcript,
-            prompt,
-            instructions=instructions,
-            tools=self._definitions,
-            processor=self.compaction.processor,
-            find_cut_markers=self.compaction.compactor.find_cut_markers,
-            events=events,
-        )
-        self.last_request: WindowRequest | None = None
-        self._sent: PendingRequest | None = None
-        self._retry: RefusedRequest | None = None
-        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
-        self._origins: dict[str, Origin] = {}
-        self._promotions = tuple(promotions)
-        self._offer_promotion()
-        reopen = partial(
-            type(self),
+        settings = WindowSettings(
             instructions=instructions,
             prompt=prompt,
             tools=tools,
@@ -254,13 +174,58 @@ class ContextWindow(BranchMethods):
             rng=rng,
             clock=clock,
         )
-        # of this very class, which `partial` does not say
-        self._reopen = cast("Callable[..., Self]", reopen)
+        self._open(settings, model, transcript, budget)
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: WindowSettings,
+        *,
+        model: str | Model,
+        transcript: Transcript | None = None,
+        budget: int | str | ContextBudget | None = None,
+    ) -> Self:
+        """Open a window with settings that are one value. The other arguments are those of the constructor."""
+        window = cls.__new__(cls)
+        cls._open(window, settings, model, transcript, budget)
+        return window
+
+    def _open(
+        self,
+        settings: WindowSettings,
+        model: str | Model,
+        transcript: Transcript | None,
+        budget: int | str | ContextBudget | None,
+    ) -> None:
+        check_types(transcript=transcript)
+        self._settings = settings
+        self.model: str | Model = model
+        self.transcript = Transcript() if transcript is None else transcript
+        self._learned: Tokenizer | None = None
+        self._definitions = settings.definitions
+        resolved = resolve_budget(
+            budget, model=model_name(model), tokenizer=self.tokenizer, tools=self._definitions
+        )
+        self.compaction: CompactionController = settings.build_controller(
+            self.transcript, self._summarizer_context(resolved), self._count_fixed
+        )
+        self._requests = RequestBuilder(
+            self.transcript,
+            settings,
+            processor=self.compaction.processor,
+            find_cut_markers=self.compaction.compactor.find_cut_markers,
+        )
+        self.last_request: WindowRequest | None = None
+        self._sent: PendingRequest | None = None
+        self._retry: RefusedRequest | None = None
+        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
+        self._origins: dict[str, Origin] = {}
+        self._offer_promotion()
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that counts requests: the one that was given, or the model's, with what it learned from the provider's usage."""
-        return self._learned or self._tokenizer or tokenizer_for(model_name(self.model))
+        return self._learned or self._settings.tokenizer or tokenizer_for(model_name(self.model))
 
     @property
     def budget(self) -> ContextBudget:
@@ -284,12 +249,7 @@ class ContextWindow(BranchMethods):
         """
         view, budget, compaction = self.view, self.budget, self.compaction
         reading = compaction.usage()
-        parts = self._requests.measure(
-            view,
-            model=model_name(self.model),
-            tokenizer=self.tokenizer,
-            fixed_tokens=compaction.fixed_tokens,
-        )
+        parts = self._requests.measure(view, self._find_target())
         counted = (
             None
             if reading.counted_entry_id is None
@@ -311,16 +271,16 @@ class ContextWindow(BranchMethods):
         Instructions that are not a text count once they were rendered.
         """
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
-        summarizes = compaction.enabled and self._config.policy is None
+        summarizes = compaction.enabled and self._settings.policy is None
         summarizes = summarizes and compacts_overflow(
-            self._config.preset.policy(lambda: 0.5), budget
+            self._settings.preset.policy(lambda: 0.5), budget
         )
         return LeastSize(
             instructions=fixed.system,
             tools=fixed.tools,
             newest=count_newest(self.view.items, self.tokenizer),
             summary=compaction.compactor.max_summary_tokens if summarizes else 0,
-            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside
+            beside=self._settings.preset.replacement.limited_to(budget.base).tokens_beside
             if summarizes
             else 0,
             limit=budget.render_budget,
@@ -332,19 +292,24 @@ class ContextWindow(BranchMethods):
             self.least_size().check()
 
     def _count_fixed(self) -> UsageByPart:
-        return self._requests.count_fixed(
-            self.view.messages, tokenizer=self.tokenizer, fixed_tokens=self.compaction.fixed_tokens
+        return self._requests.count_fixed(self.view.messages, self._find_target())
+
+    def _find_target(self) -> RequestTarget:
+        return RequestTarget(
+            model=model_name(self.model),
+            tokenizer=self.tokenizer,
+            fixed_tokens=self.compaction.fixed_tokens,
         )
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
         compaction = self.compaction
-        if not compaction.enabled or self._config.policy is not None:
+        if not compaction.enabled or self._settings.policy is not None:
             return None
         key = budget, compaction.warm
         if self._threshold is None or self._threshold[0] != key:
             # the middle of a threshold that is drawn
-            policy = self._config.preset.policy(lambda: 0.5)
+            policy = self._settings.preset.policy(lambda: 0.5)
             self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
         return self._threshold[1]
 
@@ -459,10 +424,8 @@ class ContextWindow(BranchMethods):
             try:
                 request = await self._requests.build(
                     self.view,
-                    model=model_name(model),
-                    tokenizer=self.tokenizer,
+                    self._find_target(),
                     budget=self.budget.render_budget,
-                    fixed_tokens=self.compaction.fixed_tokens,
                     pruned=state.pruned,
                     runs=runs,
                 )
@@ -487,6 +450,62 @@ class ContextWindow(BranchMethods):
 
     def _find_version(self) -> RequestVersion:
         return RequestVersion(self.transcript.leaf, self.budget)
+
+    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
+        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
+
+        Args:
+            goal: What the new conversation is for.
+            store: An empty store for the new conversation.
+
+        Returns:
+            A window with the same settings over the new conversation.
+
+        Raises:
+            SummaryError: No document was written. Nothing was changed.
+            TranscriptError: The store is not empty.
+        """
+        context = self._summarizer_context(self.compaction.budget)
+        if context.model is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
+        last = self.last_request.as_last_request() if self.last_request else None
+        made = await handoff(
+            self.transcript,
+            self.compaction.view,
+            goal=goal,
+            summarizer=make_handoff_summarizer(context, context.model),
+            store=store,
+            max_tokens=compute_max_summary_tokens(context.budget),
+            last_request=last,
+            redactor=self._settings.redactor,
+            tokenizer=context.tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
+        return self.from_settings(
+            self._settings,
+            model=self.model,
+            budget=self.compaction.budget,
+            transcript=made.transcript,
+        )
+
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
+        """Open a window with the same settings over a copy of the conversation.
+
+        Args:
+            store: An empty store for the copy.
+            at: The last entry to copy; by default the latest.
+        """
+        copy = self.transcript.fork(store, at=at)
+        hooks = self.compaction.compactor.hooks.fork(copy)
+        return self.from_settings(
+            attrs.evolve(self._settings, hooks=hooks),
+            model=self.model,
+            budget=self.compaction.budget,
+            transcript=copy,
+        )
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
         """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
@@ -615,7 +634,7 @@ class ContextWindow(BranchMethods):
     def _learn_window(self, refused: int, window: int | None) -> None:
         """Lower the budget after the refusal of a request of so many tokens, if it is not below that already."""
         budget = budget_after_overflow(self.budget, refused=refused, window=window)
-        self._config.update_budget(self.compaction, self._summarizer_context(budget))
+        self._settings.update_budget(self.compaction, self._summarizer_context(budget))
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False
@@ -646,14 +665,14 @@ class ContextWindow(BranchMethods):
             budget: What requests may take; by default what is known of the model.
         """
         name = model_name(model)
-        tokenizer = self._tokenizer or tokenizer_for(name)
+        tokenizer = self._settings.tokenizer or tokenizer_for(name)
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
         self.model, self._learned = model, None
         context = self._summarizer_context(resolved)
         self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
-        self._config.update_budget(self.compaction, context)
+        self._settings.update_budget(self.compaction, context)
         self._offer_promotion()
 
     async def run_maintenance(
@@ -720,15 +739,7 @@ class ContextWindow(BranchMethods):
                 self._origins[entry.id] = Origin(message if known is None else known.message, value)
 
     def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        name = model_name(self.model)
-        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
-        model = other or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(
-            model=model,
-            budget=self._config.adapt_budget(budget),
-            tokenizer=self.tokenizer,
-            answering_model=name,
-        )
+        return self._settings.build_context(self.model, budget, self.tokenizer)
 
     def _learn(self, counted: int, reported: int) -> None:
         """Count the next requests with what the provider's count of the last one teaches.
@@ -743,5 +754,8 @@ class ContextWindow(BranchMethods):
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
         self.compaction.promotion = find_promotion(
-            self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer
+            self._settings.promotions,
+            self.budget.window,
+            switch=self.set_model,
+            tokenizer=self._settings.tokenizer,
         )

@@ -122,6 +122,7 @@ class _ModelChange:
     to_smaller_window: bool
 
 
+@attrs.define(eq=False, slots=False)
 class CompactionController:
     """Carry out the policy's decisions for one transcript.
 
@@ -132,70 +133,55 @@ class CompactionController:
     `on_reply` report a request that fits and its reply.
     """
 
-    def __init__(  # noqa: PLR0913  # the parts that decide and act, each a value of its own
-        self,
-        compactor: Compactor,
-        *,
-        budget: ContextBudget,
-        policy: Policy,
-        tokenizer: Tokenizer,
-        model: str,
-        enabled: bool = True,
-        reduce: ReduceToolResults | None = None,
-        processors: Sequence[Processor] = (),
-        cache_seconds: float = CACHE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Control the compaction of the compactor's transcript.
+    compactor: Compactor
+    """Makes and commits summaries."""
+    budget: ContextBudget = attrs.field(kw_only=True)
+    """The token budget of requests."""
+    policy: Policy = attrs.field(kw_only=True)
+    """Decides what happens in each phase."""
+    tokenizer: Tokenizer = attrs.field(kw_only=True)
+    """Counts messages."""
+    model: str = attrs.field(kw_only=True)
+    """The name of the model that answers."""
+    enabled: bool = attrs.field(default=True, kw_only=True)
+    """False: nothing is compacted automatically; a request that is too large is pruned."""
+    reduce: ReduceToolResults | None = attrs.field(default=None, kw_only=True)
+    """Which tool results are replaced by placeholders where the policy says so; None: none."""
+    processors: Sequence[Processor] = attrs.field(default=(), kw_only=True)
+    """Change the messages of each request. The size of a conversation is that of the changed
+    messages. The last resort of pruned requests, `truncate_history()`, runs behind them."""
+    cache_seconds: float = attrs.field(default=CACHE_SECONDS, kw_only=True)
+    """Seconds after a request for which the provider's prompt cache holds it."""
+    clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
+    """Returns seconds that only grow."""
+    processor: ViewProcessor = attrs.field(init=False)
+    """Makes the messages of requests from views."""
+    background: Background = attrs.field(init=False)
+    """The background summary."""
+    attempts: Attempts = attrs.field(factory=Attempts, init=False)
+    """The outcome of automatic compactions so far."""
+    promotion: Promotion | None = attrs.field(default=None, init=False)
+    """A larger model that the policy may switch to."""
+    _window: WindowUsage = attrs.field(init=False)
+    _sent: SentRequest | None = attrs.field(default=None, init=False)
+    _asked_at: float | None = attrs.field(default=None, init=False)
+    """The time of the last request or reply; None: there was none since this conversation or this
+    model was opened."""
+    _rereading: Rereading = attrs.field(factory=Rereading, init=False)
+    _model_change: _ModelChange | None = attrs.field(default=None, init=False)
+    _failure_counted: bool = attrs.field(default=False, init=False)
+    _overflowed_reply: str | None = attrs.field(default=None, init=False)
+    """The last reply whose request was counted as larger than the context window, and was reacted
+    to."""
 
-        Args:
-            compactor: Makes and commits summaries.
-            budget: The token budget of requests.
-            policy: Decides what happens in each phase.
-            tokenizer: Counts messages.
-            model: The name of the model that answers.
-            enabled: False: nothing is compacted automatically; a request that is too large is
-                pruned.
-            reduce: Which tool results are replaced by placeholders where the policy says so; None:
-                none.
-            processors: Change the messages of each request. The size of a conversation is that of
-                the changed messages. The last resort of pruned requests, `truncate_history()`, runs
-                behind them.
-            cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
-            clock: Returns seconds that only grow.
-        """
-        self.compactor = compactor
-        self.budget = budget
-        self.policy = policy
-        self.enabled = enabled
-        self.reduce = reduce
-        self.model = model
-        self.processor = ViewProcessor((*processors, truncate_history()))
-        """Makes the messages of requests from views."""
+    def __attrs_post_init__(self) -> None:
+        self.processor = ViewProcessor((*self.processors, truncate_history()))
         self.background = Background(
-            unused=lambda draft: compactor.discard(
+            unused=lambda draft: self.compactor.discard(
                 draft, "it was finished after it had been cancelled"
             )
         )
-        """The background summary."""
-        self.attempts = Attempts()
-        """The outcome of automatic compactions so far."""
-        self.promotion: Promotion | None = None
-        """A larger model that the policy may switch to."""
-        self._tokenizer = tokenizer
         self._window = self._new_window()
-        self._sent: SentRequest | None = None
-        self._cache_seconds = cache_seconds
-        self._clock = clock
-        self._asked_at: float | None = None
-        """The time of the last request or reply; None: there was none since this conversation or
-        this model was opened."""
-        self._rereading = Rereading()
-        self._model_change: _ModelChange | None = None
-        self._failure_counted = False
-        self._overflowed_reply: str | None = None
-        """The last reply whose request was counted as larger than the context window, and was
-        reacted to."""
 
     @property
     def view(self) -> TranscriptView:
@@ -205,9 +191,7 @@ class CompactionController:
     @property
     def processed_view(self) -> TranscriptView:
         """The view with the messages as the next request shows them, if it need not be pruned."""
-        limits = RequestLimits(
-            limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer
-        )
+        limits = RequestLimits(limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self.tokenizer)
         return self.processor.process(self.view, limits)
 
     @property
@@ -219,12 +203,10 @@ class CompactionController:
     def warm(self) -> bool:
         """Whether the provider's prompt cache is taken to hold the start of the next request."""
         return is_cache_warm(
-            seconds_since_request=None
-            if self._asked_at is None
-            else self._clock() - self._asked_at,
+            seconds_since_request=None if self._asked_at is None else self.clock() - self._asked_at,
             cached_share=self.usage().cached_share,
             mid_turn=self.mid_turn,
-            cache_seconds=self._cache_seconds,
+            cache_seconds=self.cache_seconds,
         )
 
     @property
@@ -249,7 +231,7 @@ class CompactionController:
         smaller = budget.window is not None and (
             self.budget.window is None or budget.window < self.budget.window
         )
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self.model, self.budget = model, budget
         self._window = self._new_window()
         self._sent = self._asked_at = None
@@ -260,7 +242,7 @@ class CompactionController:
 
         What the conversation shows is not changed.
         """
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._window.set_tokenizer(tokenizer)
 
     def reset(self, reason: str) -> None:
@@ -355,7 +337,7 @@ class CompactionController:
                 refused_by=refused_by,
             )
         except ContextWindowFullError as error:
-            problem = f"{error}. {describe_largest(self.view.messages, self._tokenizer)}"
+            problem = f"{error}. {describe_largest(self.view.messages, self.tokenizer)}"
             raise ContextWindowFullError(problem) from error
 
     async def make_room_for_reply(self) -> bool:
@@ -411,7 +393,7 @@ class CompactionController:
 
     def on_rendered(self, state: RequestState, tokens: int) -> None:
         """Handle a rendered request of `tokens` that fits."""
-        self._asked_at = self._clock()
+        self._asked_at = self.clock()
         self._window.on_rendered(
             tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned
         )
@@ -425,7 +407,7 @@ class CompactionController:
     def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
         """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
         window, self._sent = self._window, None
-        self._asked_at = self._clock()
+        self._asked_at = self.clock()
         if window.leaf is not None and not state.pruned and not window.moved:
             self._sent = SentRequest(
                 request=request, leaf=window.leaf, items=window.items
@@ -697,7 +679,7 @@ class CompactionController:
             compactor.transcript.path(),
             self.view,
             reduce,
-            tokenizer=self._tokenizer,
+            tokenizer=self.tokenizer,
             file_rules=compactor.file_rules,
         )
 
@@ -713,7 +695,7 @@ class CompactionController:
             self.compactor.transcript,
             view=lambda: self.processed_view,
             changed=self.compactor.find_change,
-            tokenizer=self._tokenizer,
+            tokenizer=self.tokenizer,
             model=self.model,
             fixed_tokens=self.budget.tools,
         )
