@@ -24,6 +24,7 @@ from promptkit.compaction.recall.tool import (
 from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.hooks import CompactionHooks
+from promptkit.compaction.run.state import ConversationState
 from promptkit.compaction.storage.archives import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.errors import InvalidArgumentError
@@ -130,6 +131,7 @@ class CompactionConfig:
     def build_controller(
         self,
         transcript: Transcript,
+        model: str | Model,
         context: SummarizerContext,
         count_fixed: Callable[[], UsageByPart],
     ) -> CompactionController:
@@ -137,7 +139,8 @@ class CompactionConfig:
 
         Args:
             transcript: The conversation.
-            context: The model that answers, its budget, the tokenizer and the summarizing model.
+            model: The model that answers.
+            context: Its budget, the tokenizer and the summarizing model.
             count_fixed: Returns the parts of every request besides the conversation, for the sizes
                 in events.
         """
@@ -174,10 +177,8 @@ class CompactionConfig:
         compactor.archives = self.archives
         controller = CompactionController(
             compactor,
-            budget=context.budget,
+            ConversationState(model=model, budget=context.budget, tokenizer=context.tokenizer),
             policy=policy,
-            tokenizer=context.tokenizer,
-            model=context.answering_model or "",
             enabled=self.enabled and preset.enabled,
             reduce=reduce,
             processors=preset.processors,
@@ -191,7 +192,7 @@ class CompactionConfig:
         """Let a controller use another budget, tokenizer and summarizing model from now on."""
         budget, compactor = context.budget, controller.compactor
         base = budget.base
-        controller.budget = budget
+        controller.set_budget(budget)
         compactor.keep = limit_keep(
             self.keep or self.preset.keep(budget), None if base is None else base // 2
         )

@@ -66,9 +66,9 @@ async def through_vscode(walk: Walk) -> None:
     await say(100, call(4_000), call(3_900), 20)  # warm, 0.80: begun beside the conversation
     await say(50, 10)  # put in place
     await say(8_950, 100)  # cold, 0.90
-    walk.session.compaction.budget = attrs.evolve(SMALL, window=20_000)
+    walk.session.compaction.set_budget(attrs.evolve(SMALL, window=20_000))
     await say(10, 10)  # below 0.65: dropped
-    walk.session.compaction.budget = SMALL
+    walk.session.compaction.set_budget(SMALL)
     walk.hold()
     await say(10, call(100), 10)  # warm: begun again, and not ready
     walk.note("the summary takes its time")
@@ -87,7 +87,7 @@ async def through_vscode(walk: Walk) -> None:
         return refusal()
 
     await say(10, refuses, 10)  # refused: the ready one is put in place
-    walk.session.compaction.budget = SMALL
+    walk.session.compaction.set_budget(SMALL)
     # even with a summary too large: pruned
     await say(10, [call(4_900), call(4_900), call(4_900)], 10)
     leaf = walk.session.transcript.leaf

@@ -18,17 +18,14 @@ from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.log.entries import Entry, EntryPayload
     from promptkit.transcript.log.transcript import Transcript
 
@@ -126,18 +123,14 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
 class BranchMethods:
     """The methods of a context window that continue its conversation from another entry, from nothing, or in another transcript."""
 
-    model: str | Model
     transcript: Transcript
     compaction: CompactionController
     last_request: WindowRequest | None
     _settings: WindowSettings
-    _summarizer_context: Callable[[ContextBudget], SummarizerContext]
-    """Returns what summarizers are made of, for a budget."""
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
-        self.compaction.reset("a compaction was undone")
-        return self.compaction.compactor.undo()
+        return self.compaction.undo()
 
     def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
         """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
@@ -159,7 +152,7 @@ class BranchMethods:
 
     def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
         entry = self.transcript.rewind(to, *payloads)
-        self._forget("the conversation continues from another entry")
+        self.compaction.on_branch_change("the conversation continues from another entry")
         return entry
 
     async def switch_branch(
@@ -195,10 +188,10 @@ class BranchMethods:
             summarizer=summarizer,
             instructions=instructions,
             redactor=self._settings.redactor,
-            tokenizer=self._summarizer_context(self.compaction.budget).tokenizer,
+            tokenizer=self.compaction.state.tokenizer,
             seconds=self.compaction.wait_seconds,
         )
-        self._forget("the conversation continues on another branch")
+        self.compaction.on_branch_change("the conversation continues on another branch")
         return entry
 
     async def reset(
@@ -235,7 +228,7 @@ class BranchMethods:
             memories=memories,
             move_to_archive=move_to_archive,
         )
-        self._forget("the conversation was reset")
+        self.compaction.on_branch_change("the conversation was reset")
         return entry
 
     def _check_calls(self, *, abandon: bool) -> None:
@@ -243,8 +236,3 @@ class BranchMethods:
         waiting = () if abandon else find_pending_calls(self.transcript.path())
         if waiting:
             raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
-
-    def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the branch that is left, such as a background summary, and tell the hooks of the new branch."""
-        self.compaction.reset(reason)
-        self.compaction.compactor.report_branch_change()

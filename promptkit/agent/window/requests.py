@@ -42,12 +42,9 @@ if TYPE_CHECKING:
 
     from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.prompt import Prompt
-    from promptkit.compaction.run.controller import RequestState
     from promptkit.elements.element import Child
     from promptkit.messages import OpaquePart, ToolDefinition
-    from promptkit.providers.model import Model
     from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
@@ -192,38 +189,6 @@ class WindowRequest:
     def as_last_request(self) -> LastRequest:
         """Return the messages and tools, for a summarizer that continues this request."""
         return LastRequest(messages=self.messages, tools=self.tools)
-
-
-@attrs.frozen(kw_only=True)
-class PendingRequest:
-    """A request that has no reply yet, the state in which it was made, and the model that is to answer it."""
-
-    request: WindowRequest
-    state: RequestState
-    runs: RequestRuns
-    model: str | Model
-
-
-@attrs.frozen
-class RequestVersion:
-    """The state that a request is built from.
-
-    If it has not changed, neither have the view, the model and the budget.
-    """
-
-    leaf: str | None
-    """The last entry of the transcript. Another message, a rewind and another model each append
-    one."""
-    budget: ContextBudget
-
-
-@attrs.frozen
-class RefusedRequest:
-    """The state with which a refused request is made again, as long as the version is the one that room was made in."""
-
-    state: RequestState
-    runs: RequestRuns
-    version: RequestVersion
 
 
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:

@@ -18,19 +18,16 @@ from promptkit.agent.window.branches import BranchMethods, find_branch
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.requests import (
     Origin,
-    PendingRequest,
-    RefusedRequest,
     RequestBuilder,
     RequestTarget,
-    RequestVersion,
     WindowRequest,
     recount,
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
-from promptkit.compaction.run.controller import CompactionController, find_promotion
 from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
+from promptkit.compaction.run.state import PendingRequest, find_promotion
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError, SummaryError
@@ -50,10 +47,10 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
@@ -85,7 +82,6 @@ class ContextWindow(BranchMethods):
     Attributes:
         transcript: Everything that was said, in full.
         compaction: The controller that compacts and prunes.
-        model: The model's name, or the model object, that answers.
         last_request: The request that `request` returned last, or None.
     """
 
@@ -199,15 +195,17 @@ class ContextWindow(BranchMethods):
     ) -> None:
         check_types(transcript=transcript)
         self._settings = settings
-        self.model: str | Model = model
         self.transcript = Transcript() if transcript is None else transcript
-        self._learned: Tokenizer | None = None
         self._definitions = settings.definitions
+        tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
         resolved = resolve_budget(
-            budget, model=model_name(model), tokenizer=self.tokenizer, tools=self._definitions
+            budget, model=model_name(model), tokenizer=tokenizer, tools=self._definitions
         )
         self.compaction: CompactionController = settings.build_controller(
-            self.transcript, self._summarizer_context(resolved), self._count_fixed
+            self.transcript,
+            model,
+            settings.build_context(model, resolved, tokenizer),
+            self._count_fixed,
         )
         self._requests = RequestBuilder(
             self.transcript,
@@ -216,16 +214,19 @@ class ContextWindow(BranchMethods):
             find_cut_markers=self.compaction.compactor.find_cut_markers,
         )
         self.last_request: WindowRequest | None = None
-        self._sent: PendingRequest | None = None
-        self._retry: RefusedRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, Origin] = {}
         self._offer_promotion()
 
     @property
+    def model(self) -> str | Model:
+        """The model's name, or the model object, that answers."""
+        return self.compaction.state.model
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that counts requests: the one that was given, or the model's, with what it learned from the provider's usage."""
-        return self._learned or self._settings.tokenizer or tokenizer_for(model_name(self.model))
+        return self.compaction.state.tokenizer
 
     @property
     def budget(self) -> ContextBudget:
@@ -379,7 +380,7 @@ class ContextWindow(BranchMethods):
             self._continue_from(branch.leaf, *branch.summaries)
         reply = (
             next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
-            if self._sent is not None
+            if self.compaction.state.pending is not None
             else None
         )
         if reply is None:
@@ -412,15 +413,16 @@ class ContextWindow(BranchMethods):
                 The window can be used again.
             NoPendingMessageError: The request would have no messages besides system messages.
         """
-        self._sent = None
+        compaction = self.compaction
+        refused = compaction.state.refused
+        compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
         self._check_least()
-        retry, self._retry = self._retry, None
-        if retry is not None and retry.version == self._find_version():
-            state, runs = retry.state, retry.runs
+        if refused is not None and refused.version == compaction.version:
+            state, runs = refused.state, refused.runs
         else:
-            state, runs = await self.compaction.prepare(), RequestRuns()
+            state, runs = await compaction.prepare(), RequestRuns()
         while True:
-            version, model = self._find_version(), self.model
+            version, model = compaction.version, self.model
             try:
                 request = await self._requests.build(
                     self.view,
@@ -430,26 +432,29 @@ class ContextWindow(BranchMethods):
                     runs=runs,
                 )
             except BudgetExceededError as error:
-                state = await self.compaction.make_room(state, error.required)
+                state = await compaction.make_room(state, error.required)
                 continue
             # a component may have awaited while something else happened
-            if self._find_version() == version:
+            if compaction.version == version:
                 break
         if all(message.role == "system" for message in request.messages):
             raise NoPendingMessageError(empty=True)
-        self.compaction.on_rendered(state, request.tokens)
+        compaction.on_rendered(
+            PendingRequest(
+                state=state,
+                content=request.as_last_request(),
+                tokens=request.tokens,
+                model=model,
+                runs=runs,
+            )
+        )
         self._check_least()  # the size of a prompt function's own messages is known now
-        request = attrs.evolve(
+        self.last_request = attrs.evolve(
             request,
             reserved_output_tokens=self.budget.output_reserve,
             origins_by_entry=dict(self._origins),
         )
-        self.last_request = request
-        self._sent = PendingRequest(request=request, state=state, runs=runs, model=model)
-        return request
-
-    def _find_version(self) -> RequestVersion:
-        return RequestVersion(self.transcript.leaf, self.budget)
+        return self.last_request
 
     async def handoff(self, goal: str, store: TranscriptStore) -> Self:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
@@ -465,7 +470,7 @@ class ContextWindow(BranchMethods):
             SummaryError: No document was written. Nothing was changed.
             TranscriptError: The store is not empty.
         """
-        context = self._summarizer_context(self.compaction.budget)
+        context = self._settings.build_context(self.model, self.budget, self.tokenizer)
         if context.model is None:
             raise SummaryError(
                 reason="no_request",
@@ -516,16 +521,19 @@ class ContextWindow(BranchMethods):
         Returns:
             The request, with its size.
         """
-        last, sent = self.last_request, self._sent
+        last, state = self.last_request, self.compaction.state
         if (
             last is None
-            or sent is None
+            or state.pending is None
             or (request.messages == last.messages and request.tools == last.tools)
         ):
             return request
-        self.last_request = recount(request, self.tokenizer)
-        self._sent = attrs.evolve(sent, request=self.last_request)
-        return self.last_request
+        self.last_request = changed = recount(request, self.tokenizer)
+        pending = attrs.evolve(
+            state.pending, content=changed.as_last_request(), tokens=changed.tokens
+        )
+        self.compaction.state = attrs.evolve(state, pending=pending)
+        return changed
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.
@@ -547,19 +555,20 @@ class ContextWindow(BranchMethods):
         if message is None:
             problem = f"add_reply takes a reply, or a message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
             raise TypeError(problem)
-        sent, self._sent = self._sent, None
+        sent = self.compaction.state.pending
+        self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
         (entry,) = self.transcript.append(
             MessageEntry(message=message, usage=usage, model=model, finish=finish)
         )
         if sent is not None:
-            self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
+            self.compaction.on_reply(sent, message)
             if (
                 usage is not None
                 and usage.cached_tokens <= usage.input_tokens
                 and sent.model is self.model
             ):
-                self._learn(sent.request.tokens, usage.input_tokens)
+                self._learn(sent.tokens, usage.input_tokens)
         return entry
 
     @property
@@ -613,7 +622,7 @@ class ContextWindow(BranchMethods):
         Raises:
             ContextWindowFullError: No smaller request is possible.
         """
-        sent, overflow = self._sent, overflow_from_error(error)
+        sent, overflow = self.compaction.state.pending, overflow_from_error(error)
         if request is not None and request is not self.last_request:
             if overflow is None or request.model != model_name(self.model):
                 return False
@@ -621,20 +630,20 @@ class ContextWindow(BranchMethods):
             return True
         if sent is None or overflow is None or sent.state.refused:
             return False
-        tokens = sent.request.tokens
+        compaction = self.compaction
         if sent.model is self.model:
-            self._learn_window(tokens, overflow.window)
-        state = await self.compaction.make_room(
-            sent.state, tokens, refused_by=model_name(sent.model)
+            self._learn_window(sent.tokens, overflow.window)
+        state = await compaction.make_room(
+            sent.state, sent.tokens, refused_by=model_name(sent.model)
         )
-        self._sent = attrs.evolve(sent, state=state)
-        self._retry = RefusedRequest(state, sent.runs, self._find_version())
+        compaction.state = compaction.state.on_refusal(state, compaction.version)
         return True
 
     def _learn_window(self, refused: int, window: int | None) -> None:
         """Lower the budget after the refusal of a request of so many tokens, if it is not below that already."""
         budget = budget_after_overflow(self.budget, refused=refused, window=window)
-        self._settings.update_budget(self.compaction, self._summarizer_context(budget))
+        context = self._settings.build_context(self.model, budget, self.tokenizer)
+        self._settings.update_budget(self.compaction, context)
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False
@@ -669,9 +678,8 @@ class ContextWindow(BranchMethods):
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
-        self.model, self._learned = model, None
-        context = self._summarizer_context(resolved)
-        self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
+        context = self._settings.build_context(model, resolved, tokenizer)
+        self.compaction.set_model(model, context.budget, tokenizer=tokenizer)
         self._settings.update_budget(self.compaction, context)
         self._offer_promotion()
 
@@ -723,10 +731,6 @@ class ContextWindow(BranchMethods):
     ) -> None:
         await self.close()
 
-    def _forget(self, reason: str) -> None:
-        super()._forget(reason)
-        self._sent = self._retry = None
-
     def _remember_origins(
         self,
         entries: Sequence[Entry],
@@ -738,24 +742,21 @@ class ContextWindow(BranchMethods):
                 known = self._origins.get(entry.id)  # its message is equal, and already in memory
                 self._origins[entry.id] = Origin(message if known is None else known.message, value)
 
-    def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        return self._settings.build_context(self.model, budget, self.tokenizer)
-
     def _learn(self, counted: int, reported: int) -> None:
         """Count the next requests with what the provider's count of the last one teaches.
 
         Most tokenizers learn nothing.
         """
-        before = self.tokenizer
-        self._learned = before.learn(counted=counted, reported=reported)
-        if self._learned != before:
-            self.compaction.set_tokenizer(self._learned)
+        learned = self.tokenizer.learn(counted=counted, reported=reported)
+        if learned != self.tokenizer:
+            self.compaction.set_tokenizer(learned)
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        self.compaction.promotion = find_promotion(
+        promotion = find_promotion(
             self._settings.promotions,
             self.budget.window,
             switch=self.set_model,
             tokenizer=self._settings.tokenizer,
         )
+        self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
