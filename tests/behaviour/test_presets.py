@@ -25,7 +25,7 @@ from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
 from promptkit.compaction.recall.passages import build_excerpt
-from promptkit.compaction.run.handoff import handoff
+from promptkit.compaction.run.branches import SummaryWriter, handoff
 from promptkit.compaction.summarizers.defaults import (
     make_fallback_factory,
     make_inline_summarizer,
@@ -211,13 +211,11 @@ async def through_amp(walk: Walk) -> None:
     handed = await handoff(
         walk.session.transcript,
         walk.session.compaction.view,
-        goal="mend the parser",
-        summarizer=live_of(walk),
-        store=InMemoryStore(),
-        max_tokens=100,
+        "mend the parser",
+        InMemoryStore(),
+        writer=SummaryWriter(summarizer=live_of(walk), max_tokens=100),
     )
-    assert handed.transcript is not None
-    walk.note(f"handed off: {[entry.kind for entry in handed.transcript.path()]}")
+    walk.note(f"handed off: {[entry.kind for entry in handed.path()]}")
     found = build_excerpt(
         walk.session.transcript.path(), "what was reply1", max_tokens=40, tokenizer=TOKENIZER
     )

@@ -10,9 +10,15 @@ import attrs
 
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction.run.branch_summary import switch_branch
+from promptkit.compaction.run.branches import (
+    SummaryWriter,
+    handoff,
+    make_handoff_summarizer,
+    switch_branch,
+)
 from promptkit.compaction.run.reset import reset
-from promptkit.errors import TurnInProgressError
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
+from promptkit.errors import SummaryError, TurnInProgressError
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
@@ -20,14 +26,15 @@ from promptkit.transcript.log.transcript import LEAF_SETTING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.agent.settings import WindowSettings
-    from promptkit.agent.window.requests import WindowRequest
+    from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memory_extraction import MemoryExtractor
     from promptkit.compaction.storage.memory_files import MemoryDirectory
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
     from promptkit.transcript.log.entries import Entry, EntryPayload
     from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript.stores.store import TranscriptStore
 
 
 @attrs.frozen(kw_only=True)
@@ -120,106 +127,59 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
     return last
 
 
-class BranchMethods:
-    """The methods of a context window that continue its conversation from another entry, from nothing, or in another transcript."""
+@attrs.frozen
+class Branches:
+    """The branches of one conversation: it continues from another entry, from nothing, or in another transcript.
 
-    transcript: Transcript
+    `ContextWindow` describes the arguments.
+    """
+
     compaction: CompactionController
-    last_request: WindowRequest | None
-    _settings: WindowSettings
 
-    def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none."""
-        return self.compaction.undo()
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation."""
+        return self.compaction.compactor.transcript
 
-    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
-        """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
+    def check_calls(self, *, abandon: bool) -> None:
+        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
+        waiting = () if abandon else find_pending_calls(self.transcript.path())
+        if waiting:
+            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
 
-        Args:
-            to: The id of the entry; None: the beginning.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-            TranscriptError: There is no entry with this id.
-        """
-        self._check_calls(abandon=abandon_calls)
-        return self._continue_from(to)
-
-    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
+    def rewind(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        """Continue from an earlier entry, with entries after it."""
         entry = self.transcript.rewind(to, *payloads)
         self.compaction.on_branch_change("the conversation continues from another entry")
         return entry
 
-    async def switch_branch(
-        self,
-        to: str | None,
-        *,
-        instructions: str | None = None,
-        summarize: bool = True,
-        abandon_calls: bool = False,
-    ) -> Entry:
-        """Continue from another entry, with a summary of the branch that is left.
-
-        Args:
-            to: The id of the entry; None: the beginning.
-            instructions: What the summary should pay attention to.
-            summarize: False: leave the branch without a summary, as `rewind` does.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-            SummaryError: No summary was made. Nothing was changed.
-            TranscriptError: There is no entry with this id.
-        """
-        self._check_calls(abandon=abandon_calls)
-        summarizer = self.compaction.compactor.summarizer if summarize else None
+    async def switch(self, to: str | None, *, instructions: str | None, summarize: bool) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left."""
+        compactor = self.compaction.compactor
+        writer = SummaryWriter(
+            summarizer=compactor.summarizer,
+            redactor=compactor.redactor,
+            tokenizer=self.compaction.state.tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
         entry = await switch_branch(
             self.transcript,
             to,
-            summarizer=summarizer,
+            writer=writer if summarize else None,
             instructions=instructions,
-            redactor=self._settings.redactor,
-            tokenizer=self.compaction.state.tokenizer,
-            seconds=self.compaction.wait_seconds,
         )
         self.compaction.on_branch_change("the conversation continues on another branch")
         return entry
 
     async def reset(
         self,
-        reason: str = "manual",
+        reason: str,
         *,
-        extractor: MemoryExtractor | None = None,
-        memories: MemoryDirectory | None = None,
-        move_to_archive: bool = False,
-        abandon_calls: bool = False,
+        extractor: MemoryExtractor | None,
+        memories: MemoryDirectory | None,
+        move_to_archive: bool,
     ) -> Entry | None:
-        """Start over: no earlier message is shown, and all of them stay in the transcript.
-
-        Args:
-            reason: Recorded in the transcript, in one word.
-            extractor: Extracts memories from the conversation before it is reset.
-            memories: Where the memories are written.
-            move_to_archive: Move the hidden entries into an archive, if the store has archives.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The entry of the reset, or None if there are no messages.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-        """
-        self._check_calls(abandon=abandon_calls)
+        """Start over."""
         entry = await reset(
             self.transcript,
             reason=reason,
@@ -231,8 +191,27 @@ class BranchMethods:
         self.compaction.on_branch_change("the conversation was reset")
         return entry
 
-    def _check_calls(self, *, abandon: bool) -> None:
-        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
-        waiting = () if abandon else find_pending_calls(self.transcript.path())
-        if waiting:
-            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
+    async def handoff(
+        self,
+        goal: str,
+        store: TranscriptStore,
+        *,
+        context: SummarizerContext,
+        last_request: LastRequest | None,
+    ) -> Transcript:
+        """Begin a new conversation with a document that the model of the context writes for a goal."""
+        if context.model is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
+        writer = SummaryWriter(
+            summarizer=make_handoff_summarizer(context, context.model),
+            max_tokens=compute_max_summary_tokens(context.budget),
+            last_request=last_request,
+            redactor=self.compaction.compactor.redactor,
+            tokenizer=context.tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
+        view = self.compaction.view
+        return await handoff(self.transcript, view, goal, store, writer=writer)

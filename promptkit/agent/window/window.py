@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 
 from promptkit.agent.settings import WindowSettings, check_origins, check_types
-from promptkit.agent.window.branches import BranchMethods, find_branch
+from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.requests import (
     Origin,
@@ -26,11 +26,9 @@ from promptkit.agent.window.requests import (
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction.policy.least import LeastSize, compacts_overflow, count_newest
-from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
 from promptkit.compaction.run.state import PendingRequest, find_promotion
-from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError, NoPendingMessageError, SummaryError
+from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
@@ -51,6 +49,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.storage.memory_extraction import MemoryExtractor
+    from promptkit.compaction.storage.memory_files import MemoryDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
@@ -67,7 +67,7 @@ MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
 
 
-class ContextWindow(BranchMethods):
+class ContextWindow:
     """Keep a conversation within a model's context window, for a program with a loop of its own.
 
     For use in one event loop.
@@ -207,6 +207,7 @@ class ContextWindow(BranchMethods):
             settings.build_context(model, resolved, tokenizer),
             self._count_fixed,
         )
+        self._branches = Branches(self.compaction)
         self._requests = RequestBuilder(
             self.transcript,
             settings,
@@ -377,7 +378,7 @@ class ContextWindow(BranchMethods):
         if origins is not None:
             self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
-            self._continue_from(branch.leaf, *branch.summaries)
+            self._branches.rewind(branch.leaf, *branch.summaries)
         reply = (
             next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
             if self.compaction.state.pending is not None
@@ -456,6 +457,86 @@ class ContextWindow(BranchMethods):
         )
         return self.last_request
 
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        return self.compaction.undo()
+
+    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
+        """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+            TranscriptError: There is no entry with this id.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return self._branches.rewind(to)
+
+    async def switch_branch(
+        self,
+        to: str | None,
+        *,
+        instructions: str | None = None,
+        summarize: bool = True,
+        abandon_calls: bool = False,
+    ) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            instructions: What the summary should pay attention to.
+            summarize: False: leave the branch without a summary, as `rewind` does.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+            SummaryError: No summary was made. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return await self._branches.switch(to, instructions=instructions, summarize=summarize)
+
+    async def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+        abandon_calls: bool = False,
+    ) -> Entry | None:
+        """Start over: no earlier message is shown, and all of them stay in the transcript.
+
+        Args:
+            reason: Recorded in the transcript, in one word.
+            extractor: Extracts memories from the conversation before it is reset.
+            memories: Where the memories are written.
+            move_to_archive: Move the hidden entries into an archive, if the store has archives.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The entry of the reset, or None if there are no messages.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return await self._branches.reset(
+            reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
+        )
+
     async def handoff(self, goal: str, store: TranscriptStore) -> Self:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
 
@@ -470,31 +551,14 @@ class ContextWindow(BranchMethods):
             SummaryError: No document was written. Nothing was changed.
             TranscriptError: The store is not empty.
         """
-        context = self._settings.build_context(self.model, self.budget, self.tokenizer)
-        if context.model is None:
-            raise SummaryError(
-                reason="no_request",
-                detail="a handoff needs a model that writes it: give the window a model object.",
-            )
-        last = self.last_request.as_last_request() if self.last_request else None
-        made = await handoff(
-            self.transcript,
-            self.compaction.view,
-            goal=goal,
-            summarizer=make_handoff_summarizer(context, context.model),
-            store=store,
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last,
-            redactor=self._settings.redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
+        last = self.last_request
+        transcript = await self._branches.handoff(
+            goal,
+            store,
+            context=self._settings.build_context(self.model, self.budget, self.tokenizer),
+            last_request=None if last is None else last.as_last_request(),
         )
-        return self.from_settings(
-            self._settings,
-            model=self.model,
-            budget=self.compaction.budget,
-            transcript=made.transcript,
-        )
+        return self._reopen(self._settings, transcript)
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
         """Open a window with the same settings over a copy of the conversation.
@@ -505,11 +569,11 @@ class ContextWindow(BranchMethods):
         """
         copy = self.transcript.fork(store, at=at)
         hooks = self.compaction.compactor.hooks.fork(copy)
+        return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
+
+    def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
         return self.from_settings(
-            attrs.evolve(self._settings, hooks=hooks),
-            model=self.model,
-            budget=self.compaction.budget,
-            transcript=copy,
+            settings, model=self.model, transcript=transcript, budget=self.budget
         )
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
