@@ -18,6 +18,7 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import budget_after_overflow, resolve_budget
+from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -273,15 +274,15 @@ class LearnedBudgets:
         overflow = overflow_from_error(refusal)
         if overflow is None:
             return False
+        given = self.get(facts)
         budget = resolve_budget(
-            self.get(facts),
-            model=facts.model,
-            tokenizer=self._tokenizer,
+            given,
+            model=facts.model if given is None else None,
+            tokenizer=self._tokenizer or tokenizer_for(facts.model),
             tools=facts.tools,
-            for_render=True,
         )
         # so that a window that the provider names is a limit, too
-        budget = attrs.evolve(budget, for_render=False, safety=1.0)
+        budget = attrs.evolve(budget, safety=1.0)
         self._budgets[facts.model] = budget_after_overflow(
             budget, refused=tokens, window=overflow.window
         )
