@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
 
+_LOGGER = logging.getLogger("promptkit")
+
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
 tried."""
@@ -139,10 +141,6 @@ class Compactor:
     """Returns the parts of every request besides the conversation, for the sizes in events."""
     clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
     """Returns seconds that only grow."""
-    logger: logging.Logger = attrs.field(
-        factory=lambda: logging.getLogger("promptkit"), kw_only=True
-    )
-    """Receives what hooks raise; by default the logger `promptkit`."""
     handoff: Summarizer | None = attrs.field(default=None, init=False)
     """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
     _sizer: Sizer = attrs.field(init=False)
@@ -373,7 +371,7 @@ class Compactor:
             raise
         if entry is None:
             return None
-        await run_post_compact(self.hooks, entry, logger=self.logger)
+        await run_post_compact(self.hooks, entry)
         return entry
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
@@ -403,7 +401,7 @@ class Compactor:
 
     def report_branch_change(self) -> None:
         """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
-        run_on_branch_change(self.hooks, self.transcript, logger=self.logger)
+        run_on_branch_change(self.hooks, self.transcript)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid.
@@ -427,7 +425,7 @@ class Compactor:
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
         plan = task.plan
         result = await run_pre_compact(
-            self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self.logger
+            self.hooks, plan, trigger=trigger, instructions=task.instructions
         )
         if result.cancel:
             return None
@@ -448,9 +446,7 @@ class Compactor:
             try:
                 return check(result.summary)
             except SummaryError as error:
-                self.logger.warning(
-                    "a hook's summary is rejected, and another one is made: %s", error
-                )
+                _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
             task,
             max_tokens=self._max_tokens(plan, facts),
@@ -535,7 +531,6 @@ class Compactor:
             rules=self.file_rules,
             tokenizer=self.tokenizer,
             redactor=self.redactor,
-            logger=self.logger,
         )
 
     def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:

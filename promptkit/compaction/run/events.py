@@ -27,15 +27,13 @@ class Events:
 
     Args:
         subscribers: The subscribers.
-        logger: Logs the errors of subscribers. Default: the logger `promptkit`.
 
     >>> Events(print, logging_subscriber(logging.getLogger("myapp")))
     """
 
-    def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
+    def __init__(self, *subscribers: Subscriber) -> None:
         self._subscribers = list(subscribers)
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
-        self._logger = logger or logging.getLogger("promptkit")
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Add a subscriber."""
@@ -54,7 +52,9 @@ class Events:
             try:
                 subscriber(event)
             except Exception:
-                self._logger.exception("a subscriber to promptkit's events raised an error")
+                logging.getLogger("promptkit").exception(
+                    "a subscriber to promptkit's events raised an error"
+                )
 
 
 def logging_subscriber(logger: logging.Logger) -> Subscriber:

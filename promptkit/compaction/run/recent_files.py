@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,13 +17,14 @@ from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_closing_tag
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from promptkit.compaction.planning.file_calls import FileRule
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.redaction import Redactor
+
+_LOGGER = logging.getLogger("promptkit")
 
 TAG = "recent-files"
 TITLE = "The files that were used last, with the text that they had when the summary above was put in place:"
@@ -71,7 +73,6 @@ class RecentFiles:
         rules: Sequence[FileRule],
         tokenizer: Tokenizer,
         redactor: Redactor | None,
-        logger: logging.Logger,
     ) -> tuple[Message, ...]:
         """Read the files and return the message that shows them, or nothing.
 
@@ -82,7 +83,6 @@ class RecentFiles:
             rules: Tell which files the tool calls of kept messages read.
             tokenizer: Counts the tokens.
             redactor: Removes secrets; None: nothing is removed.
-            logger: Receives what `read` raises.
         """
         left = (
             min(room, self.max_tokens)
@@ -95,7 +95,7 @@ class RecentFiles:
                 for path in self._select(plan, Facts.from_json(summary.facts), rules):
                     if len(blocks) == self.max_files or left <= 0:
                         break
-                    text = await self._read(path, logger)
+                    text = await self._read(path)
                     if text is None:
                         continue
                     block = _fit(
@@ -107,7 +107,7 @@ class RecentFiles:
                     left -= tokenizer.count(block)
                     blocks += [block] if block else []
         except TimeoutError:
-            logger.warning(
+            _LOGGER.warning(
                 "the newest files were not all read within %g seconds; %d are shown",
                 self.seconds,
                 len(blocks),
@@ -126,7 +126,7 @@ class RecentFiles:
             : MOST_ATTEMPTS * self.max_files
         ]
 
-    async def _read(self, path: str, logger: logging.Logger) -> str | None:
+    async def _read(self, path: str) -> str | None:
         try:
             text = self.read(path)
             if inspect.isawaitable(text):
@@ -134,12 +134,12 @@ class RecentFiles:
         except TimeoutError:
             raise
         except Exception as error:  # noqa: BLE001  # a host's function may raise anything, and the checkpoint goes on without the file
-            logger.warning(
+            _LOGGER.warning(
                 "the file %s is left out after a compaction: reading it raised %r", path, error
             )
             return None
         if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's function
-            logger.warning(
+            _LOGGER.warning(
                 "the file %s is left out after a compaction: read() returned %s and not a text",
                 path,
                 type(text).__name__,
