@@ -5,8 +5,7 @@ from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
-from promptkit.agent.session.session import AgentSession
-from promptkit.agent.session.turns import TurnResult
+from promptkit.agent.session.session import AgentSession, TurnResult
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow

@@ -68,8 +68,11 @@ from .run.hooks import (
     PreCompactResult as PreCompactResult,
 )
 from .run.otel import otel_subscriber as otel_subscriber
-from .run.recent_files import RecentFiles as RecentFiles
-from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
+from .run.replacement import (
+    CarriedContext as CarriedContext,
+    RecentFiles as RecentFiles,
+    Replacement as Replacement,
+)
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.memory_extraction import MemoryExtractionHook as MemoryExtractionHook
 from .storage.memory_files import MemoryDirectory as MemoryDirectory

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit.agent.session.turns import TurnResult
+    from promptkit.agent.session.session import TurnResult
     from promptkit.cli.chat.sandbox import Folder
     from promptkit.compaction.run.events import Events
     from promptkit.providers.model import Model

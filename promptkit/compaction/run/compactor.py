@@ -23,8 +23,10 @@ from promptkit.compaction.run.events import (
     CompactionFailed,
     CompactionStarted,
     Events,
+    ObservedModel,
     SummaryAttemptFailed,
     SummaryDiscarded,
+    get_conversation_id,
 )
 from promptkit.compaction.run.hooks import (
     CompactionHooks,
@@ -32,7 +34,6 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
-from promptkit.compaction.run.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.run.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
