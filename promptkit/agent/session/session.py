@@ -647,14 +647,15 @@ class AgentSession:
     def _with_window(self, window: ContextWindow) -> AgentSession:
         """Return a session with the same settings over another conversation."""
         session = copy.copy(self)
-        session.window = window
-        if self._make_recall:
-            session.tools = {
-                **self.tools,
-                RECALL.name: self._make_recall(session._find_recall_settings),  # noqa: SLF001  # a copy of this very object
-            }
-        session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
+        AgentSession._open(session, window)
         return session
+
+    def _open(self, window: ContextWindow) -> None:
+        self.window = window
+        if self._make_recall:
+            recall = self._make_recall(self._find_recall_settings)
+            self.tools = {**self.tools, RECALL.name: recall}
+        self._turn = asyncio.Lock()
 
     def _find_recall_settings(self) -> RecallSettings:
         """Return the settings of the tool `recall`.

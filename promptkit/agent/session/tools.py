@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
 from promptkit.compaction.run.events import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
+from promptkit.messages import as_mapping
 from promptkit.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -124,21 +126,18 @@ class _Run:
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
-        if inspect.iscoroutinefunction(self.tool.run):
-            # the result of an async function
-            return cast("ToolOutput", await self.tool.run(self.arguments))
-        output = await _run_in_thread(self._call_plain)
+        is_async = inspect.iscoroutinefunction(self.tool.run)
+        output = self._call_plain() if is_async else await _run_in_thread(self._call_plain)
         return await output if inspect.isawaitable(output) else output
 
     def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
         """Call a plain function.
 
-        Its exception becomes a result here: a future cannot hold a StopIteration, and would never
-        be done.
+        StopIteration becomes a result here: a future cannot hold it, and would never be done.
         """
         try:
             return self.tool.run(self.arguments)
-        except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+        except StopIteration as error:
             return _describe_failure(error)
 
 
@@ -166,10 +165,9 @@ async def _run_in_thread(function: Callable[[], Output]) -> Output:
 
 def _describe_failure(error: Exception) -> ToolResult:
     """Return the result that tells the model what a tool raised."""
-    try:
+    text = ""
+    with suppress(Exception):  # of a tool's own exception, which may be wrong itself
         text = str(error)
-    except Exception:  # noqa: BLE001  # of a tool's own exception, which may be wrong itself
-        text = ""
     name = "" if isinstance(error, ToolError) and text else type(error).__name__
     return ToolResult(f"Error: {': '.join(filter(None, (name, text)))}", is_error=True)
 
@@ -227,7 +225,7 @@ async def _prepare(
         return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
     if not isinstance(value, dict):
         return ToolResult("Error: the arguments are no JSON object.", is_error=True)
-    arguments = cast("dict[str, object]", value)  # the keys of a JSON object are strings
+    arguments = as_mapping(value)
     decision = await run_before_tool(hooks, call)
     if decision.refusal is not None:
         return ToolResult(

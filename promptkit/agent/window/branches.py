@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -183,7 +182,6 @@ class Branches:
         entry = await reset(
             self.transcript,
             reason=reason,
-            now=datetime.now().astimezone(),
             extractor=extractor,
             memories=memories,
             move_to_archive=move_to_archive,

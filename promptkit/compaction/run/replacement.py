@@ -247,9 +247,12 @@ class RecentFiles:
                 text = await text
         except TimeoutError:
             raise
-        except Exception as error:  # noqa: BLE001  # a host's function may raise anything, and the checkpoint goes on without the file
+        except Exception as error:
             _LOGGER.warning(
-                "the file %s is left out after a compaction: reading it raised %r", path, error
+                "the file %s is left out after a compaction: reading it raised %r",
+                path,
+                error,
+                exc_info=True,
             )
             return None
         if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a host's function
