@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
@@ -93,6 +93,21 @@ class DraftSummary:
     instructions: str | None
     started: float
     """When the compaction started, in seconds by the compactor's clock."""
+
+
+class CompactionOrder(TypedDict, total=False):
+    """Why and how one compaction runs."""
+
+    trigger: Required[str]
+    """Why it runs, as the checkpoint records it."""
+    instructions: str | None
+    """The user's instructions for the summary."""
+    last_request: LastRequest | None
+    """The last request, if it shows everything that the plan drops."""
+    seconds: float | None
+    """The longest time that one summarizer may take; None: no limit."""
+    require_model: bool
+    """Only a model may write the summary, where the conversation has a summarizing model."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -197,26 +212,14 @@ class Compactor:
             keep=self.keep if keep is None else keep,
         )
 
-    async def compact(  # noqa: PLR0913  # keywords
-        self,
-        plan: Plan | None = None,
-        *,
-        trigger: str,
-        instructions: str | None = None,
-        last_request: LastRequest | None = None,
-        seconds: float | None = None,
-        require_model: bool = False,
+    async def compact(
+        self, plan: Plan | None = None, **order: Unpack[CompactionOrder]
     ) -> Entry | None:
         """Summarize and commit.
 
         Args:
             plan: What to drop and what to keep; by default the plan of the current view.
-            trigger: Why the compaction runs, as the checkpoint records it.
-            instructions: The user's instructions for the summary.
-            last_request: The last request, if it shows everything that the plan drops.
-            seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a
-                summarizing model.
+            order: Why and how the compaction runs.
 
         Returns:
             The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the
@@ -232,14 +235,7 @@ class Compactor:
             raise CompactionInProgressError
         ended = self._running = asyncio.Event()
         try:
-            draft = await self.draft(
-                plan or self.plan(),
-                trigger=trigger,
-                instructions=instructions,
-                last_request=last_request,
-                seconds=seconds,
-                require_model=require_model,
-            )
+            draft = await self.draft(plan or self.plan(), **order)
             return None if draft is None else await self.commit(draft)
         finally:
             self._running = None
@@ -250,26 +246,12 @@ class Compactor:
         while self._running is not None:
             await self._running.wait()
 
-    async def draft(  # noqa: PLR0913  # keywords
-        self,
-        plan: Plan,
-        *,
-        trigger: str,
-        instructions: str | None = None,
-        last_request: LastRequest | None = None,
-        seconds: float | None = None,
-        require_model: bool = False,
-    ) -> DraftSummary | None:
+    async def draft(self, plan: Plan, **order: Unpack[CompactionOrder]) -> DraftSummary | None:
         """Make a summary without changing the transcript. `commit` or `discard` must follow.
 
         Args:
             plan: What to drop and what to keep.
-            trigger: Why the compaction runs, as the checkpoint records it.
-            instructions: The user's instructions for the summary.
-            last_request: The last request, if it shows everything that the plan drops.
-            seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a
-                summarizing model.
+            order: Why and how the compaction runs.
 
         Returns:
             The summary; None if there is nothing to drop, or if a hook cancelled.
@@ -277,6 +259,7 @@ class Compactor:
         Raises:
             SummaryError: No summary was made.
         """
+        trigger, last_request = order["trigger"], order.get("last_request")
         if plan.is_empty:
             return None
         number, started = self.events.next_number(), self.clock()
@@ -307,13 +290,13 @@ class Compactor:
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
-                instructions=instructions,
+                instructions=order.get("instructions"),
                 last_request=last_request,
                 tools=self.tools if last_request is None else last_request.tools,
                 facts=collect_facts(self.transcript, plan),
                 file_rules=self.file_rules,
-                seconds=seconds,
-                require_model=require_model,
+                seconds=order.get("seconds"),
+                require_model=order.get("require_model", False),
                 report=report,
                 observe=lambda model: ObservedModel(
                     model=model,
@@ -343,7 +326,7 @@ class Compactor:
             plan=plan,
             summary=summary,
             trigger=trigger,
-            instructions=instructions,
+            instructions=order.get("instructions"),
             started=started,
         )
 
