@@ -135,11 +135,24 @@ class CompactionStarted:
 
 
 @attrs.frozen(kw_only=True)
-class CompactionCommitted:
-    """The summary's checkpoint was written. Figures are tokens and seconds."""
+class _CompactionStep:
+    """What the events after the start of a compaction have in common."""
 
     number: int
+    """The number of the compaction, as in `CompactionStarted`."""
     trigger: str
+    """What started it."""
+    seconds: float
+    """The time that it took so far, or that the attempt took."""
+    usage: Usage | None = None
+    """The cost of all requests for the summary so far, failed attempts included, or of the attempt.
+    None: no model was asked, or the provider reported nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactionCommitted(_CompactionStep):
+    """The summary's checkpoint was written. Figures are tokens and seconds."""
+
     checkpoint: str
     """The id of the checkpoint's entry."""
     mode: str
@@ -147,7 +160,6 @@ class CompactionCommitted:
     tokens_before: int
     """The tokens of the conversation."""
     tokens_after: int
-    seconds: float
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""
@@ -155,9 +167,6 @@ class CompactionCommitted:
     """The request by part as it is now."""
     model: str | None = None
     """The model that wrote the summary. None: no model was asked."""
-    usage: Usage | None = None
-    """The cost of all requests for the summary, failed attempts included. None: no model was
-    asked."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
     summary: str = attrs.field(default="", repr=False)
@@ -165,59 +174,37 @@ class CompactionCommitted:
 
 
 @attrs.frozen(kw_only=True)
-class CompactionFailed:
+class CompactionFailed(_CompactionStep):
     """No summary was made, or the checkpoint could not be written. The transcript is unchanged."""
 
-    number: int
-    trigger: str
     reason: str
     """A word, such as `too_large`, or the name of the error's class."""
     detail: str
     """The error's text."""
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
-class SummaryAttemptFailed:
+class SummaryAttemptFailed(_CompactionStep):
     """A summarizer was asked and made no summary. The next one is tried, if there is one."""
 
-    number: int
-    """The number of the compaction."""
-    trigger: str
     summarizer: str
     """The name of the summarizer's class."""
     reason: str
     """A word, such as `no_sections` or `timeout`, or the name of the error's class."""
     detail: str
     """The error's text."""
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the attempt. None: the provider reported none."""
 
 
 @attrs.frozen(kw_only=True)
-class CompactionCancelled:
+class CompactionCancelled(_CompactionStep):
     """The compaction was cancelled. The transcript is unchanged."""
 
-    number: int
-    trigger: str
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
-
 
 @attrs.frozen(kw_only=True)
-class SummaryDiscarded:
+class SummaryDiscarded(_CompactionStep):
     """A summary was made and is not used, because the conversation changed or is small enough again."""
 
-    number: int
-    trigger: str
     reason: str
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
