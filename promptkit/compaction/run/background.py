@@ -76,7 +76,7 @@ class Background:
         if self._closed or self.state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
-        task.add_done_callback(_get_draft)  # an exception that nobody asks for is not logged
+        task.add_done_callback(_get_draft)  # so that asyncio does not log its exception
         self._task, self.plan = task, plan
         return True
 

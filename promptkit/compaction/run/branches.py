@@ -79,7 +79,7 @@ class SummaryWriter:
         """Write the summary of a task, within these limits.
 
         Raises:
-            SummaryError: No summary was made in time, or none that can stand for what is left.
+            SummaryError: No summary was made in time, or none that can stand for the messages that are left.
         """
         sizer, tokenizer = Sizer(self.tokenizer), self.tokenizer
         replaced = sum(sizer.count_message(item.message) for item in task.plan.dropped)
