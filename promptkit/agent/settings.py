@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.agent.session.hooks import TurnHooks
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
@@ -81,10 +80,6 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         lambda value: isinstance(value, CompactionHooks),
         "a CompactionHooks, or HookChain(first, second) for several",
     ),
-    "turn_hooks": (
-        lambda value: isinstance(value, TurnHooks),
-        "a TurnHooks, an instance of a subclass of it",
-    ),
     "events": (
         lambda value: isinstance(value, Events),
         "an Events, such as Events(function) for a function that takes an event",
@@ -114,10 +109,16 @@ type."""
 def check_types(**arguments: object) -> None:
     """Refuse arguments of the wrong type at once. Raises TypeError with what to write instead."""
     for name, value in arguments.items():
-        is_right, description = _CHECKS[name]
-        if value is not None and not is_right(value):
-            problem = f"{name} must be {description}, not {value!r:.80}."
-            raise TypeError(problem)
+        check_type(name, value, *_CHECKS[name])
+
+
+def check_type(
+    name: str, value: object, is_right: Callable[[object], bool], description: str
+) -> None:
+    """Refuse an argument that is neither None nor of the right type. Raises TypeError."""
+    if value is not None and not is_right(value):
+        problem = f"{name} must be {description}, not {value!r:.80}."
+        raise TypeError(problem)
 
 
 def check_origins(messages: Sequence[Message], origins: Sequence[object] | None) -> None:

@@ -16,7 +16,7 @@ import attrs
 from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.tools import run_tools, tools_by_name
-from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_types
+from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls, may_go_on
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.config import resolve_preset
@@ -203,7 +203,12 @@ class AgentSession:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
-        check_types(turn_hooks=turn_hooks)
+        check_type(
+            "turn_hooks",
+            turn_hooks,
+            lambda value: isinstance(value, TurnHooks),
+            "a TurnHooks, an instance of a subclass of it",
+        )
         self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
         settings = WindowSettings(
