@@ -15,7 +15,7 @@ import attrs
 
 from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
-from promptkit.agent.session.tools import run_tools, tools_by_name
+from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls, may_go_on
 from promptkit.agent.window.window import ContextWindow
@@ -563,13 +563,14 @@ class AgentSession:
                     continue
             elif reply.message.tool_calls and reply.finish != "content_filter":
                 # a withheld reply may be cut, too
-                await run_tools(
-                    self.tools,
-                    reply.message.tool_calls,
-                    lambda results: self.window.add(*results),
-                    self._turn_hooks,
+                runner = ToolRunner(
+                    tools=self.tools,
+                    hooks=self._turn_hooks,
                     events=self.compaction.compactor.events,
                     conversation=get_conversation_id(self.transcript),
+                )
+                await runner.run(
+                    reply.message.tool_calls, lambda results: self.window.add(*results)
                 )
                 continue
             texts.append(self.window.last_text)
