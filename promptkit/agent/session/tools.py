@@ -111,9 +111,9 @@ class ToolRunner:
             value: object = json.loads(call.arguments or "{}")
         except (ValueError, RecursionError) as error:
             return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
+        arguments = as_mapping(value)
         if not isinstance(value, dict):
             return ToolResult("Error: the arguments are no JSON object.", is_error=True)
-        arguments = as_mapping(value)
         decision = await run_before_tool(self.hooks, call)
         if decision.refusal is not None:
             return ToolResult(

@@ -193,7 +193,7 @@ def load_settings(
         for original in field.metadata.get("names", ())
     }
     environ = environ or {}
-    in_file = {} if toml is None else _read_file(Path(toml))
+    in_file: _Values = {} if toml is None else _read_file(Path(toml))
     renamed = {
         path: attrs.evolve(value, source=f"{value.source}: {name}")
         for path, value in in_file.items()
@@ -363,7 +363,8 @@ def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
 def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> object:
     """Convert a setting to its type, or raise SettingsError."""
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    choices = [choice for choice in members if choice is not type(None)]
+    # Any stands for annotations
+    choices: list[Any] = [choice for choice in members if choice is not type(None)]
     group = next((each for each in choices if isinstance(each, type) and attrs.has(each)), None)
     value, first = given.get(()), next(iter(given.values()))
     if group is not None and (value is None or value.value == {}):
@@ -374,7 +375,8 @@ def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> ob
             return None
         for choice in (each for each in choices if each is not group):
             with suppress(ValueError, TypeError):
-                return _make_converter(text=value.text).structure(value.value, choice)
+                converted: object = _make_converter(text=value.text).structure(value.value, choice)
+                return converted
         shown = repr(value.value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
     why = f"it must be {' or '.join(map(_describe_type, choices))}, not {shown}"
@@ -400,10 +402,10 @@ def _make_converter(*, text: bool) -> Converter:
         raise ValueError(value)
 
     def read_list(value: object, kind: object) -> object:
-        values = value.split(",") if text and isinstance(value, str) else value
-        item: type[object] = get_args(kind)[0]
+        values: object = value.split(",") if text and isinstance(value, str) else value
+        items, item = as_sequence(values), get_args(kind)[0]
         if isinstance(values, list):
-            return tuple(converter.structure(each, item) for each in as_sequence(values))
+            return tuple(converter.structure(each, item) for each in items)
         raise ValueError(value)
 
     def read_choice(value: object, kind: object) -> object:

@@ -47,6 +47,7 @@ class Background:
         self.plan: Plan | None = None
         """The plan of the current pass."""
         self._task: DraftTask | None = None
+        self._ended = False
         self._ending: set[DraftTask] = set()
         self._unused = unused
         self._closed = False
@@ -56,7 +57,7 @@ class Background:
         """The state of the pass."""
         if self._task is None:
             return "idle"
-        if not self._task.done():
+        if not self._ended:
             return "running"
         return "failed" if _get_draft(self._task) is None else "ready"
 
@@ -64,7 +65,7 @@ class Background:
     def error(self) -> BaseException | None:
         """What the pass raised, if it failed."""
         task = self._task
-        if task is None or not task.done():
+        if task is None or not self._ended:
             return None
         return asyncio.CancelledError() if task.cancelled() else task.exception()
 
@@ -76,8 +77,8 @@ class Background:
         if self._closed or self.state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
-        task.add_done_callback(_get_draft)  # so that asyncio does not log its exception
-        self._task, self.plan = task, plan
+        task.add_done_callback(self._on_end)
+        self._task, self._ended, self.plan = task, False, plan
         return True
 
     async def wait(self, seconds: float | None = None) -> None:
@@ -85,7 +86,7 @@ class Background:
 
         Its exception is not raised, and it is not cancelled.
         """
-        if self._task is not None and not self._task.done():
+        if self._task is not None and not self._ended:
             await asyncio.wait([self._task], timeout=seconds)
 
     def take(self) -> DraftSummary | None:
@@ -99,11 +100,11 @@ class Background:
     def cancel(self) -> DraftSummary | None:
         """Cancel the pass. An unused result is returned, so that the caller can report it."""
         task, self._task, self.plan = self._task, None, None
-        if task is None or task.done():
+        if task is None or self._ended:
             return None if task is None else _get_draft(task)
-        self._ending.add(task)  # the loop itself keeps no task alive
-        task.add_done_callback(self._on_late_end)
-        task.cancel()
+        if not task.done():
+            self._ending.add(task)  # the loop itself keeps no task alive
+            task.cancel()
         return None
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> DraftSummary | None:
@@ -119,10 +120,12 @@ class Background:
             await asyncio.wait(set(self._ending), timeout=seconds)
         return draft
 
-    def _on_late_end(self, task: DraftTask) -> None:
+    def _on_end(self, task: DraftTask) -> None:
         self._ending.discard(task)
         draft = _get_draft(task)
-        if draft is not None and self._unused is not None:
+        if task is self._task:
+            self._ended = True
+        elif draft is not None and self._unused is not None:
             self._unused(draft)
 
 

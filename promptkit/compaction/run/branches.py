@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -83,11 +84,8 @@ class SummaryWriter:
         """
         sizer, tokenizer = Sizer(self.tokenizer), self.tokenizer
         replaced = sum(sizer.count_message(item.message) for item in task.plan.dropped)
-        task = attrs.evolve(
-            task,
-            seconds=self.seconds,
-            check=lambda summary: check_length(summary, replaced=replaced, tokenizer=tokenizer),
-        )
+        check = partial(check_length, replaced=replaced, tokenizer=tokenizer)
+        task = attrs.evolve(task, seconds=self.seconds, check=check)
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         summary = add_facts(await summarize_within_limits(self.summarizer, task), task)
