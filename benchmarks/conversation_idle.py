@@ -18,7 +18,9 @@ from promptkit import Message, Usage
 from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.run.events import CompactionCommitted, Events
+from promptkit.compaction.run.state import PendingRequest
 from promptkit.providers import Reply
+from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.testing import WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import MessageEntry
@@ -122,14 +124,19 @@ async def measure_decisions(entries: int, *, times: int = 51) -> float:
         session.transcript.append_messages(Message(role="user", content=(f"again {number}",)))
         reply = Message(role="assistant", content=(f"and again {number}",))
         started = time.perf_counter()
-        state = await controller.prepare()
-        controller.on_rendered(state, controller.usage().local)
+        request = PendingRequest(
+            state=await controller.prepare(),
+            content=LastRequest(messages=controller.view.messages),
+            tokens=controller.usage().local,
+            model="quick",
+            runs=RequestRuns(),
+        )
+        controller.on_rendered(request)
         seconds = time.perf_counter() - started
-        request = LastRequest(messages=controller.view.messages)
         session.transcript.append(
             MessageEntry(message=reply, usage=Usage(input_tokens=200_000), model="quick")
         )
         started = time.perf_counter()
-        controller.on_reply(state, request, reply)
+        controller.on_reply(request, reply)
         took.append(seconds + time.perf_counter() - started)
     return 1_000 * statistics.median(took[1:])

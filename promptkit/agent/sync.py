@@ -10,7 +10,7 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.session import AgentSession
@@ -33,13 +33,13 @@ _TURNS = frozenset({"run", "resume"})
 class _Sync(Generic[InnerT]):
     """What `SyncSession` and `SyncContextWindow` have in common: an object that is used in a thread of its own."""
 
-    def __init__(self, inner: InnerT, kind: type[InnerT]) -> None:
+    def __init__(self, inner: object, kind: type[InnerT]) -> None:
         # callers without a type checker pass anything
-        if not isinstance(cast("object", inner), kind):
+        if not isinstance(inner, kind):
             name = type(self).__name__
             problem = f"write {name}({kind.__name__}(…)), not {inner!r:.80}."
             raise TypeError(problem)
-        self.inner = inner
+        self.inner: InnerT = inner
         self.loop = LoopThread(inner.close)
         self._stop = weakref.finalize(self, self.loop.stop)
 

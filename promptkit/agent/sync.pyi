@@ -5,8 +5,7 @@ from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
-from promptkit.agent.session.session import AgentSession
-from promptkit.agent.session.turns import TurnResult
+from promptkit.agent.session.session import AgentSession, TurnResult
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow
@@ -117,6 +116,8 @@ class SyncContextWindow:
     @property
     def last_text(self) -> str: ...
     def least_size(self) -> LeastSize: ...
+    @property
+    def model(self) -> str | Model: ...
     @property
     def pending_calls(self) -> tuple[ToolCall, ...]: ...
     def recover(self, error: BaseException, request: WindowRequest | None = None) -> bool: ...

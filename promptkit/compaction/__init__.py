@@ -15,7 +15,7 @@
   `RemoteSummarizer`, `NativeSummarizer`, `SplitTurnSummarizer`, `FileListSummarizer`,
   `PlaceholderSummarizer`
 * Storage: `ArchiveDirectory`, `MemoryDirectory`, `MemoryExtractionHook`
-* Lifecycle: `switch_branch`, `handoff`, `Handoff`, `recall_tool`
+* Lifecycle: `switch_branch`, `handoff`, `SummaryWriter`, `recall_tool`
 """
 
 import lazy_loader

@@ -56,19 +56,25 @@ from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
 from .recall.tool import recall_tool as recall_tool
-from .run.branch_summary import switch_branch as switch_branch
+from .run.branches import (
+    SummaryWriter as SummaryWriter,
+    handoff as handoff,
+    switch_branch as switch_branch,
+)
 from .run.compactor import Compactor as Compactor
 from .run.controller import CompactionController as CompactionController
 from .run.events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
-from .run.handoff import Handoff as Handoff, handoff as handoff
 from .run.hooks import (
     CompactionHooks as CompactionHooks,
     HookChain as HookChain,
     PreCompactResult as PreCompactResult,
 )
 from .run.otel import otel_subscriber as otel_subscriber
-from .run.recent_files import RecentFiles as RecentFiles
-from .run.replacement import CarriedContext as CarriedContext, Replacement as Replacement
+from .run.replacement import (
+    CarriedContext as CarriedContext,
+    RecentFiles as RecentFiles,
+    Replacement as Replacement,
+)
 from .storage.archives import ArchiveDirectory as ArchiveDirectory
 from .storage.memories import (
     MemoryDirectory as MemoryDirectory,

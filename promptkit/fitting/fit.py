@@ -13,7 +13,7 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
 from promptkit.pairing import pair_tool_calls
-from promptkit.tokens.budget import resolve_budget
+from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, count_message, is_exact
 from promptkit.tools import tool_definitions
@@ -140,12 +140,7 @@ def fit(  # noqa: PLR0913  # keywords
         raise InvalidArgumentError(problem)
     definitions = tool_definitions(tools)
     counter = tokenizer or tokenizer_for(None if model is None else model_name(model))
-    limit = resolve_budget(
-        budget, model=model, tokenizer=counter, tools=definitions, for_render=True
-    ).render_budget
-    if limit is None:
-        problem = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
-        raise InvalidArgumentError(problem)
+    limit = resolve_render_budget(budget, model=model, tokenizer=counter, tools=definitions).tokens
     read, emit = _read(
         messages if convert is None else [convert(message) for message in messages], format
     )

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import anyio.to_thread
 import attrs
 
+from promptkit.agent.settings import WindowSettings
 from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
-    WindowOptions,
     find_overflow,
     match_calls,
 )
@@ -199,7 +199,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
-        options = WindowOptions(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
+        options = WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
         self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:

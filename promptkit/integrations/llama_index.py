@@ -17,6 +17,7 @@ import anyio.to_thread
 import attrs
 from pydantic import PrivateAttr
 
+from promptkit.agent.settings import WindowSettings
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import (
@@ -24,7 +25,6 @@ from promptkit.integrations.windows import (
     LearnedBudgets,
     ModelFacts,
     ThreadWindows,
-    WindowOptions,
     find_overflow,
     match_calls,
 )
@@ -220,7 +220,7 @@ class WindowMemory(BaseChatStoreMemory):
             own = (
                 _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
             )
-            options = WindowOptions(
+            options = WindowSettings(
                 preset=preset, summarizer=own, tokenizer=tokenizer, events=events
             )
             memory._windows = ThreadWindows(

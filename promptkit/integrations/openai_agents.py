@@ -10,12 +10,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
-    WindowOptions,
 )
 from promptkit.messages import ToolDefinition, as_wire_object, copy_json
 from promptkit.tokens.models import model_name
@@ -142,7 +142,7 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     Returns:
         A function for `RunConfig.call_model_input_filter`.
     """
-    options = WindowOptions(
+    options = WindowSettings(
         preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
     )
     windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
+from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
-    WindowOptions,
     find_overflow,
     match_calls,
 )
@@ -184,7 +184,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> None:
         self._budget = budget
         self._model = None if model is None else model_name(model)
-        options = WindowOptions(
+        options = WindowSettings(
             preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
         )
         self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)

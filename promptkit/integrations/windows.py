@@ -18,47 +18,23 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens.budget import budget_after_overflow, resolve_budget
+from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.requests import WindowRequest
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.wire.parts import WireFormat
-
-__all__ = [
-    "MAX_THREADS",
-    "IssuedRequest",
-    "LearnedBudgets",
-    "ModelFacts",
-    "RequestFitter",
-    "ThreadWindows",
-    "WindowOptions",
-    "find_overflow",
-    "match_calls",
-]
 
 T = TypeVar("T")
 
 MAX_THREADS = 100
 """Conversations whose windows are kept open, unless an adapter is told otherwise."""
-
-
-@attrs.frozen(kw_only=True)
-class WindowOptions:
-    """The settings of all windows, from the user of an adapter."""
-
-    preset: str | Preset
-    summarizer: Summarizer | Model | None
-    tokenizer: Tokenizer | None
-    events: Events | None
 
 
 @attrs.frozen(kw_only=True)
@@ -72,18 +48,13 @@ class ModelFacts:
     """The text of the system prompt, which is counted and not sent: the framework sends its own."""
     tools: tuple[ToolDefinition, ...]
 
-    def open_window(self, options: WindowOptions, transcript: Transcript) -> ContextWindow:
+    def open_window(self, settings: WindowSettings, transcript: Transcript) -> ContextWindow:
         """Open a window over a conversation."""
-        return ContextWindow(
+        return ContextWindow.from_settings(
+            attrs.evolve(settings, instructions=self.instructions, tools=self.tools),
             model=self.model,
-            budget=self.budget,
-            instructions=self.instructions,
-            tools=self.tools,
             transcript=transcript,
-            preset=options.preset,
-            summarizer=options.summarizer,
-            tokenizer=options.tokenizer,
-            events=options.events,
+            budget=self.budget,
         )
 
     def is_like(self, other: ModelFacts, tokenizer: Tokenizer) -> bool:
@@ -165,7 +136,7 @@ class ThreadWindows:
 
     def __init__(
         self,
-        options: WindowOptions,
+        settings: WindowSettings,
         *,
         transcripts: Callable[[str], Transcript] | None,
         max_threads: int,
@@ -173,7 +144,7 @@ class ThreadWindows:
         if max_threads < 1:
             problem = f"max_threads must be at least 1 conversation, not {max_threads}."
             raise InvalidArgumentError(problem)
-        self._options = options
+        self._settings = settings
         self._transcripts = transcripts
         self._max_threads = max_threads
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
@@ -270,7 +241,7 @@ class ThreadWindows:
             return window
         await _close(thread)
         thread.facts = facts
-        thread.window = facts.open_window(self._options, thread.transcript)
+        thread.window = facts.open_window(self._settings, thread.transcript)
         return thread.window
 
 
@@ -303,62 +274,54 @@ class LearnedBudgets:
         overflow = overflow_from_error(refusal)
         if overflow is None:
             return False
+        given = self.get(facts)
         budget = resolve_budget(
-            self.get(facts),
-            model=facts.model,
-            tokenizer=self._tokenizer,
+            given,
+            model=facts.model if given is None else None,
+            tokenizer=self._tokenizer or tokenizer_for(facts.model),
             tools=facts.tools,
-            for_render=True,
         )
         # so that a window that the provider names is a limit, too
-        budget = attrs.evolve(budget, for_render=False, safety=1.0)
+        budget = attrs.evolve(budget, safety=1.0)
         self._budgets[facts.model] = budget_after_overflow(
             budget, refused=tokens, window=overflow.window
         )
         return True
 
 
+@attrs.frozen(kw_only=True)
 class RequestFitter(Generic[T]):
-    """Fit the requests of a framework, each to the budget of its model, which refusals lower.
+    """Fit the requests of a framework, each to the budget of its model, which refusals lower."""
 
-    Args:
-        tokenizer: Counts the tokens. Default: the tokenizer of the model.
-        keep: Which of the older rounds stay longest.
-        shorten: Whether messages may be shortened.
-        rebuild: As for `promptkit.fit`.
-        convert: As for `promptkit.fit`.
-        format: As for `promptkit.fit`.
-    """
-
-    def __init__(  # noqa: PLR0913  # keywords
-        self,
-        *,
-        tokenizer: Tokenizer | None,
-        keep: Literal["newest", "oldest"],
-        shorten: bool,
-        rebuild: Callable[[T, Any], T],  # Any: a Message or a dict, as `convert` returns it
-        convert: Callable[[T], Message] | None = None,
-        format: WireFormat | None = None,  # noqa: A002  # as `fit` calls it
-    ) -> None:
-        self._options = partial(
-            fit,
-            tokenizer=tokenizer,
-            keep=keep,
-            shorten=shorten,
-            rebuild=rebuild,
-            convert=convert,
-            format=format,
-        )
-        self._learned = LearnedBudgets(tokenizer)
+    tokenizer: Tokenizer | None
+    """Counts the tokens. None: the tokenizer of the model."""
+    keep: Literal["newest", "oldest"]
+    """Which of the older rounds stay longest."""
+    shorten: bool
+    """Whether messages may be shortened."""
+    rebuild: Callable[[T, Any], T]  # Any: a Message or a dict, as `convert` returns it
+    """As for `promptkit.fit`, and so are the next two."""
+    convert: Callable[[T], Message] | None = None
+    format: WireFormat | None = None
+    learned: LearnedBudgets = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda self: LearnedBudgets(self.tokenizer), takes_self=True),
+    )
 
     def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
         """Fit the messages of a request. Raises what `promptkit.fit` raises."""
-        return self._options(
+        return fit(
             messages,
-            budget=self._learned.get(facts),
+            budget=self.learned.get(facts),
             model=facts.model,
             tools=facts.tools,
             system=facts.instructions,
+            tokenizer=self.tokenizer,
+            keep=self.keep,
+            shorten=self.shorten,
+            rebuild=self.rebuild,
+            convert=self.convert,
+            format=self.format,
         )
 
     def learn(self, facts: ModelFacts, fitted: Fitted[T], refusal: BaseException | None) -> bool:
@@ -366,7 +329,7 @@ class RequestFitter(Generic[T]):
 
         Returns True if a smaller one should be made.
         """
-        return refusal is not None and self._learned.learn(facts, fitted.tokens, refusal)
+        return refusal is not None and self.learned.learn(facts, fitted.tokens, refusal)
 
 
 def find_overflow(

@@ -27,7 +27,7 @@ from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
-from promptkit.tokens.budget import resolve_budget
+from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name, tokenizer_for
 from promptkit.tools import tool_definitions
 
@@ -113,15 +113,14 @@ class Renderer:
         definitions = tool_definitions(tools)
         self.model = None if model is None else model_name(model)
         self.tokenizer = tokenizer or tokenizer_for(self.model)
-        self.context = resolve_budget(
+        self.context = resolve_render_budget(
             budget,
             model=self.model,
             tokenizer=self.tokenizer,
             tools=definitions,
             reserved_output_tokens=reserved_output_tokens,
-            for_render=True,
         )
-        self.budget = _require_limit(self.context)
+        self.budget = self.context.tokens
         self.prune_step = prune_step
         self._pairing = pairing
         self._prompt_tsx = defaults == "prompt-tsx"
@@ -357,17 +356,6 @@ class Renderer:
             tools=self._tools,
             earlier=self._earlier,
         )
-
-
-def _require_limit(context: ContextBudget) -> int:
-    """Return the limit of a render in tokens.
-
-    Raises InvalidArgumentError if the budget has none.
-    """
-    if context.render_budget is None:
-        message = "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window."
-        raise InvalidArgumentError(message)
-    return context.render_budget
 
 
 def _deduplicate(references: list[Reference]) -> tuple[Reference, ...]:

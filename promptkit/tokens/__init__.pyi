@@ -1,5 +1,6 @@
 from .budget import (
     ContextBudget as ContextBudget,
+    RenderBudget as RenderBudget,
     parse_tokens as parse_tokens,
     resolve_budget as resolve_budget,
 )

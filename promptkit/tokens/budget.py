@@ -94,10 +94,6 @@ class ContextBudget:
     """Share of what tools leave that messages may take, above 0 and at most 1."""
     model: str | None = None
     """The model's name, for `explain()`."""
-    for_render: bool = False
-    """Set for a single render. `max_tokens` is the limit then, whatever the window is, and also if
-    it is 0. Without `max_tokens` and a window the limit is DEFAULT_BUDGET. No safety share is held
-    back, and the render itself reports tools that do not fit."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("window", "max_input", "max_output_tokens"):
@@ -118,7 +114,7 @@ class ContextBudget:
         if not 0 < self.safety <= 1:
             _refuse(f"safety must be above 0 and at most 1, not {self.safety}")
         base = self.base  # raises InvalidArgumentError
-        if not self.for_render and base is not None and self.tools >= base:
+        if base is not None and self.tools >= base:
             raise ToolsFillBudgetError(tools=self.tools, budget=base)
 
     @classmethod
@@ -133,7 +129,6 @@ class ContextBudget:
         max_tokens: float | None = None,
         threshold: float | None = None,
         reserve_tokens: int | None = None,
-        for_render: bool = False,
     ) -> Self:
         """Make the budget of a model from what promptkit knows about it.
 
@@ -148,13 +143,11 @@ class ContextBudget:
             max_tokens: A limit below that of the model, in tokens.
             threshold: Where compaction begins: a share up to 1, or at least 100 tokens.
             reserve_tokens: Tokens of the window to keep free.
-            for_render: Whether the budget is for a single render (see the attribute).
 
         Returns:
             The budget. Its window is None for an unknown model, unless `window` is given.
 
         Raises:
-            UnknownModelError: With `for_render`, no window is known for the model.
             InvalidArgumentError: A figure is out of its range.
             ToolsFillBudgetError: The tool definitions leave nothing for messages.
 
@@ -166,20 +159,12 @@ class ContextBudget:
         try:
             info = model_info(name)
         except UnknownModelError:
-            if for_render and window is None:
-                raise
             info = None
-        known = info.window if info and window is None else window
-        if for_render and known is None:
-            message = f"No window is known for {name!r}: give the render a `budget`, or register_model({name!r}, window=…)."
-            raise UnknownModelError(message)
-        overhead = (
-            (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
-            if definitions or for_render
-            else 0
-        )
+        overhead = 0
+        if definitions:
+            overhead = (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
         return cls(
-            window=known,
+            window=info.window if info and window is None else window,
             max_input=info.max_input if info and window is None else None,
             max_output_tokens=info.max_output_tokens if info else None,
             reserved_output_tokens=reserved_output_tokens,
@@ -188,7 +173,6 @@ class ContextBudget:
             reserve_tokens=reserve_tokens,
             tools=overhead,
             model=name,
-            for_render=for_render,
         )
 
     @property
@@ -202,10 +186,6 @@ class ContextBudget:
     @property
     def limit(self) -> int | None:
         """The most tokens that the input of a request may have."""
-        if self.for_render and self.max_tokens is not None:
-            return int(self.max_tokens)
-        if self._is_default:
-            return max(0, DEFAULT_BUDGET - (self.reserved_output_tokens or 0))
         sizes = [] if self.window is None else [self.window - (self.output_reserve or 0)]
         if self.max_input is not None:
             sizes.append(self.max_input)
@@ -231,7 +211,7 @@ class ContextBudget:
         base = self.base
         if base is None or not self.tools:
             return base
-        return max(1, math.floor((base - self.tools) * (1 if self.for_render else self.safety)))
+        return max(1, math.floor((base - self.tools) * self.safety))
 
     @property
     def render_budget(self) -> int | None:
@@ -239,8 +219,6 @@ class ContextBudget:
 
         A larger request overflows.
         """
-        if self.for_render:
-            return self.base
         messages = self.message_budget
         return None if messages is None else messages + self.tools
 
@@ -294,8 +272,6 @@ class ContextBudget:
         12,000 tokens: a window of 16,000, less 4,000 for the reply; 1,000 for tools and 0.9 of the rest, 9,900, for messages; \
 overflows above 10,900
         """
-        if self.for_render:
-            return self._explain_render()
         base = self.base
         if base is None:
             return "unknown: no window is known, and nothing is compacted unless it is asked for"
@@ -306,18 +282,6 @@ overflows above 10,900
 
     def __str__(self) -> str:
         return self.explain()
-
-    def _explain_render(self) -> str:
-        figure = f"{self.base or 0:,} tokens"
-        inside = f"; {self.tools:,} of them for the request and its tools" if self.tools else ""
-        if self.max_tokens is not None:
-            return f"{figure}, as given{inside}"
-        if self._is_default:
-            return f"{figure}, the default without a budget or a model{inside}"
-        steps = f"{self.model or 'the model'} has a window of {self.window or 0:,} tokens, less {self.output_reserve or 0:,} for the reply"
-        if self.max_input is not None:
-            steps += f", and takes at most {self.max_input:,} of input"
-        return f"{figure}: {steps}{inside}"
 
     def _steps(self) -> list[str]:
         owner = f"{self.model} has a" if self.model else "a"
@@ -353,73 +317,116 @@ overflows above 10,900
         )
         return int(chosen) if valid and chosen is not None else None
 
-    @property
-    def _is_default(self) -> bool:
-        return (
-            self.for_render
-            and self.max_tokens is None
-            and self.window is None
-            and self.max_input is None
-        )
+
+@attrs.frozen
+class RenderBudget:
+    """The limit of a single render."""
+
+    tokens: int
+    """The most tokens of the messages and the tool definitions."""
+    explanation: str
+    """How the limit came about, in one line."""
+
+    def explain(self) -> str:
+        """Describe in one line how the limit came about."""
+        return self.explanation
+
+    def __str__(self) -> str:
+        return self.explanation
 
 
-def resolve_budget(  # noqa: PLR0913  # what a caller may say of a budget
+def resolve_render_budget(
     budget: int | str | ContextBudget | None,
     *,
-    model: str | NamedModel | None = None,
-    tokenizer: Tokenizer | None = None,
-    tools: Sequence[AnyTool] = (),
+    model: str | NamedModel | None,
+    tokenizer: Tokenizer,
+    tools: Sequence[AnyTool],
     reserved_output_tokens: int | None = None,
-    for_render: bool = False,
-) -> ContextBudget:
-    """Return the budget that a caller's `budget=` means.
+) -> RenderBudget:
+    """Return the limit of a single render that a caller's `budget=` means.
+
+    A number is exactly the limit. The render itself reports tools that do not fit.
 
     Args:
-        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it
-            is, or None.
-        model: The model's name, or an object with a `name`. It gives the window where `budget` is
-            None.
-        tokenizer: Counts the tool definitions. Default: the model's tokenizer.
-        tools: The tools that every request offers.
+        budget: A number of tokens, text such as `"8k"`, or a ContextBudget. None: what the model
+            takes; without a model DEFAULT_BUDGET.
+        model: The model's name, or an object with a `name`.
+        tokenizer: Counts the tool definitions.
+        tools: The tools that the request offers.
         reserved_output_tokens: Tokens kept free for the reply. Default: what the model can write,
             at most a quarter of the window.
-        for_render: Whether the budget is for a single render. A number is exactly the limit then.
-            In a conversation a number lowers the limit that the model's window sets.
 
     Raises:
         TypeError: `budget` is none of these.
-        InvalidArgumentError: A figure is out of its range, or the text is not a number of tokens.
-        UnknownModelError: With `for_render`, neither a budget nor the model's window is known.
-        ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        InvalidArgumentError: A figure is out of its range, the text is not a number of tokens, or
+            the ContextBudget has no limit.
+        UnknownModelError: Neither a budget nor the model's window is known.
 
-    >>> resolve_budget("8k", for_render=True).limit
+    >>> resolve_render_budget("8k", model=None, tokenizer=tokenizer_for("gpt-5"), tools=[]).tokens
     8000
     """
     if isinstance(budget, ContextBudget):
         if reserved_output_tokens is not None:
             _refuse("give reserved_output_tokens to the ContextBudget, and not beside it")
+        if budget.render_budget is None:
+            _refuse(
+                "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window"
+            )
+        return RenderBudget(budget.render_budget or 0, budget.explain())
+    steps = ", the default without a budget or a model"
+    tokens = max(0, DEFAULT_BUDGET - (reserved_output_tokens or 0))
+    if budget is not None:
+        tokens, steps = read_budget(budget), ", as given"
+    elif model is not None:
+        name = model_name(model)
+        model_info(name)  # raises UnknownModelError
+        known = ContextBudget.for_model(name, reserved_output_tokens=reserved_output_tokens)
+        if known.window is None or known.limit is None:
+            message = f"No window is known for {name!r}: give the render a `budget`, or register_model({name!r}, window=…)."
+            raise UnknownModelError(message)
+        tokens = known.limit
+        steps = f": {name} has a window of {known.window:,} tokens, less {known.output_reserve or 0:,} for the reply"
+        if known.max_input is not None:
+            steps += f", and takes at most {known.max_input:,} of input"
+    overhead = tokenizer.count_overhead(tool_definitions(tools)).tokens
+    inside = f"; {overhead:,} of them for the request and its tools" if overhead else ""
+    return RenderBudget(tokens, f"{tokens:,} tokens{steps}{inside}")
+
+
+def resolve_budget(
+    budget: int | str | ContextBudget | None,
+    *,
+    model: str | NamedModel | None = None,
+    tokenizer: Tokenizer | None = None,
+    tools: Sequence[AnyTool] = (),
+) -> ContextBudget:
+    """Return the budget of a conversation that a caller's `budget=` means.
+
+    Args:
+        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it
+            is, or None. A number lowers the limit that the model's window sets.
+        model: The model's name, or an object with a `name`. It gives the window.
+        tokenizer: Counts the tool definitions. Default: the model's tokenizer.
+        tools: The tools that every request offers.
+
+    Raises:
+        TypeError: `budget` is none of these.
+        InvalidArgumentError: A figure is out of its range, or the text is not a number of tokens.
+        ToolsFillBudgetError: The tool definitions leave nothing for messages.
+
+    >>> resolve_budget("8k").limit
+    8000
+    """
+    if isinstance(budget, ContextBudget):
         return budget
-    tokens = None if budget is None else read_budget(budget, least=0 if for_render else 1)
-    if model is not None and (tokens is None or not for_render):
-        return ContextBudget.for_model(
-            model,
-            tokenizer=tokenizer,
-            tools=tools,
-            reserved_output_tokens=reserved_output_tokens,
-            max_tokens=tokens,
-            for_render=for_render,
-        )
-    name = None if model is None else model_name(model)
+    tokens = None if budget is None else read_budget(budget, least=1)
+    if model is not None:
+        return ContextBudget.for_model(model, tokenizer=tokenizer, tools=tools, max_tokens=tokens)
     definitions = tool_definitions(tools)
-    return ContextBudget(
-        max_tokens=tokens,
-        reserved_output_tokens=reserved_output_tokens,
-        tools=(tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
-        if definitions or for_render
-        else 0,
-        model=name,
-        for_render=for_render,
-    )
+    overhead = 0
+    if definitions:
+        overhead = (tokenizer or tokenizer_for(None)).count_overhead(definitions).tokens
+    return ContextBudget(max_tokens=tokens, tools=overhead)
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:

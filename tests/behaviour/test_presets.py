@@ -25,7 +25,7 @@ from promptkit.compaction.presets.pi import pi
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
 from promptkit.compaction.recall.passages import build_excerpt
-from promptkit.compaction.run.handoff import handoff
+from promptkit.compaction.run.branches import SummaryWriter, handoff
 from promptkit.compaction.summarizers.defaults import (
     make_fallback_factory,
     make_inline_summarizer,
@@ -66,9 +66,9 @@ async def through_vscode(walk: Walk) -> None:
     await say(100, call(4_000), call(3_900), 20)  # warm, 0.80: begun beside the conversation
     await say(50, 10)  # put in place
     await say(8_950, 100)  # cold, 0.90
-    walk.session.compaction.budget = attrs.evolve(SMALL, window=20_000)
+    walk.session.compaction.set_budget(attrs.evolve(SMALL, window=20_000))
     await say(10, 10)  # below 0.65: dropped
-    walk.session.compaction.budget = SMALL
+    walk.session.compaction.set_budget(SMALL)
     walk.hold()
     await say(10, call(100), 10)  # warm: begun again, and not ready
     walk.note("the summary takes its time")
@@ -87,7 +87,7 @@ async def through_vscode(walk: Walk) -> None:
         return refusal()
 
     await say(10, refuses, 10)  # refused: the ready one is put in place
-    walk.session.compaction.budget = SMALL
+    walk.session.compaction.set_budget(SMALL)
     # even with a summary too large: pruned
     await say(10, [call(4_900), call(4_900), call(4_900)], 10)
     leaf = walk.session.transcript.leaf
@@ -211,13 +211,11 @@ async def through_amp(walk: Walk) -> None:
     handed = await handoff(
         walk.session.transcript,
         walk.session.compaction.view,
-        goal="mend the parser",
-        summarizer=live_of(walk),
-        store=InMemoryStore(),
-        max_tokens=100,
+        "mend the parser",
+        InMemoryStore(),
+        writer=SummaryWriter(summarizer=live_of(walk), max_tokens=100),
     )
-    assert handed.transcript is not None
-    walk.note(f"handed off: {[entry.kind for entry in handed.transcript.path()]}")
+    walk.note(f"handed off: {[entry.kind for entry in handed.path()]}")
     found = build_excerpt(
         walk.session.transcript.path(), "what was reply1", max_tokens=40, tokenizer=TOKENIZER
     )

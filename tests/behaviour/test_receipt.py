@@ -132,7 +132,7 @@ class TestWhatif:
     def test_only_the_render_itself_says_where_its_budget_comes_from(self, trace: bool) -> None:
         made = render(PROMPT, budget=9, tokenizer=WordTokenizer(), trace=trace)
         assert made.context is not None
-        assert made.context.render_budget == 9
+        assert made.context.tokens == 9
         assert made.at_budget(4).context is None
 
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import attrs
 
@@ -134,7 +134,7 @@ async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -
         return result
 
 
-async def _wait(value: MaybeAsync[T]) -> T:
+async def _wait(value: object) -> object:
     """Return the result of a hook.
 
     If what it waits for is cancelled, and the turn is not, that is an error of the hook.
@@ -142,23 +142,24 @@ async def _wait(value: MaybeAsync[T]) -> T:
     if not inspect.isawaitable(value):
         return value
     try:
-        return await cast("Awaitable[T]", value)  # of a hook that is awaited for its own result
+        result: object = await value
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         problem = "what the hook waited for was cancelled, and the turn was not."
         raise RuntimeError(problem) from error
+    return result
 
 
-def _check(value: T | None, kind: type[T], method: str) -> T | None:
+def _check(value: object, kind: type[T], method: str) -> T | None:
     """Return what a hook returned.
 
     Raises TypeError if it is of another type: callers without a type checker return anything.
     """
-    if value is not None and not isinstance(cast("object", value), kind):  # as the docstring says
-        problem = (
-            f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
-        )
-        raise TypeError(problem)
-    return value
+    if value is None or isinstance(value, kind):
+        return value
+    problem = (
+        f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
+    )
+    raise TypeError(problem)

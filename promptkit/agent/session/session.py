@@ -5,30 +5,45 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from promptkit.agent.checks import check_content, check_tools, check_types, resolve_preset
+import attrs
+
 from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
-from promptkit.agent.session.hooks import TurnHooks
-from promptkit.agent.session.tools import tools_by_name
-from promptkit.agent.session.turns import Turn, TurnResult
-from promptkit.agent.window.continuation import find_pending_calls
+from promptkit.agent.session.hooks import TurnHooks, run_before_request
+from promptkit.agent.session.tools import ToolRunner, tools_by_name
+from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
+from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls, may_go_on
 from promptkit.agent.window.window import ContextWindow
+from promptkit.compaction.config import resolve_preset
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
     RecallSettings,
     build_recall_tool,
 )
-from promptkit.errors import InvalidArgumentError, NoPendingMessageError, TurnInProgressError
-from promptkit.messages import Message, Part
-from promptkit.providers.model import Model, is_anthropic_name
+from promptkit.compaction.run.events import (
+    ObservedModel,
+    TurnEnded,
+    TurnStarted,
+    get_conversation_id,
+)
+from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.errors import (
+    ContextLengthExceededError,
+    InvalidArgumentError,
+    MaxStepsExceededError,
+    NoPendingMessageError,
+    TurnInProgressError,
+)
+from promptkit.messages import Message, Part, Usage
+from promptkit.providers.model import Model, is_anthropic_name, with_options
 from promptkit.tools import parse_content
 from promptkit.transcript.log.entries import Reset
-from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,13 +63,32 @@ if TYPE_CHECKING:
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
+    from promptkit.providers.model import Reply
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool, Tool
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
+    from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore
+
+
+@attrs.frozen(kw_only=True)
+class TurnResult:
+    """The result of one turn: a user message, and everything until the model's last reply."""
+
+    text: str
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both
+    texts. If the model was asked to go on after a compaction, its replies of before and after, with
+    a blank line between them."""
+    steps: int
+    """The number of requests of the turn."""
+    usage: tuple[Usage, ...]
+    """The cost of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
+    `content_filter`: the provider withheld the rest."""
 
 
 class AgentSession:
@@ -160,7 +194,6 @@ class AgentSession:
             tool.definition != RECALL for tool in own
         )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
-        transcript = Transcript() if transcript is None else transcript
         offered = (
             (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
         )
@@ -169,16 +202,18 @@ class AgentSession:
             problem = f"max_steps must be at least 1, not {max_steps}."
             raise InvalidArgumentError(problem)
         self.max_steps = max_steps
-        check_types(turn_hooks=turn_hooks)
+        check_type(
+            "turn_hooks",
+            turn_hooks,
+            lambda value: isinstance(value, TurnHooks),
+            "a TurnHooks, an instance of a subclass of it",
+        )
         self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
-        self.window = ContextWindow(
-            model=self._model,
-            transcript=transcript,
+        settings = WindowSettings(
             instructions=instructions,
             prompt=prompt,
             tools=offered,
-            budget=budget,
             preset=chosen,
             policy=policy,
             summarizer=summarizer,
@@ -193,6 +228,9 @@ class AgentSession:
             read_tool=read_tool,
             enabled=enabled,
             rng=rng,
+        )
+        self.window = ContextWindow.from_settings(
+            settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
 
@@ -279,7 +317,7 @@ class AgentSession:
         parts = await self._add_attachments(content, check_attachments(attachments))
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
-            return await self._make_turn(on_text).run()
+            return await self._run_turn(on_text)
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that an error, a cancellation or the end of the program cut short.
@@ -304,7 +342,7 @@ class AgentSession:
             ):
                 raise NoPendingMessageError
             self.compaction.on_user_message()
-            return await self._make_turn(on_text).run()
+            return await self._run_turn(on_text)
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False
@@ -482,6 +520,112 @@ class AgentSession:
     ) -> None:
         await self.close()
 
+    async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
+        """Run the turn, and report its start and its end. Raises MaxStepsExceededError."""
+        number, started, usages, error = (
+            self.compaction.compactor.events.next_number("turn"),
+            time.monotonic(),
+            list[Usage](),
+            None,
+        )
+        self.compaction.compactor.events.emit(
+            TurnStarted(number=number, conversation=get_conversation_id(self.transcript))
+        )
+        try:
+            return await self._run_steps(usages, on_text)
+        except BaseException as raised:
+            error = type(raised).__name__
+            raise
+        finally:
+            seconds = time.monotonic() - started
+            self.compaction.compactor.events.emit(
+                TurnEnded(
+                    number=number,
+                    seconds=seconds,
+                    steps=len(usages),
+                    usage=sum_usage(usages),
+                    error=error,
+                )
+            )
+
+    async def _run_steps(
+        self, usages: list[Usage], on_text: Callable[[str], object] | None
+    ) -> TurnResult:
+        """Run the turn, and append the cost of each request to `usages`."""
+        texts: list[str] = []
+        while len(usages) < self.max_steps:
+            reply = await self._complete(on_text)
+            usages.append(reply.usage)
+            # none of its tool calls is run: any of them may be cut in two
+            if reply.finish == "length":
+                if await self.window.retry_cut_reply():
+                    continue
+            elif reply.message.tool_calls and reply.finish != "content_filter":
+                # a withheld reply may be cut, too
+                runner = ToolRunner(
+                    tools=self.tools,
+                    hooks=self._turn_hooks,
+                    events=self.compaction.compactor.events,
+                    conversation=get_conversation_id(self.transcript),
+                )
+                await runner.run(
+                    reply.message.tool_calls, lambda results: self.window.add(*results)
+                )
+                continue
+            texts.append(self.window.last_text)
+            if (
+                await self._end_turn()
+                and reply.finish == "stop"
+                and len(usages) < self.max_steps
+                and self._ask_to_go_on()
+            ):
+                continue
+            return TurnResult(
+                text="\n\n".join(filter(None, texts)),
+                steps=len(usages),
+                usage=tuple(usages),
+                finish=reply.finish,
+            )
+        raise MaxStepsExceededError(self.max_steps)
+
+    async def _end_turn(self) -> bool:
+        """End the turn. Returns True if a compaction was made at its end."""
+        before = self.window.view.checkpoint_id
+        await self.window.end_turn()
+        return self.window.view.checkpoint_id not in {None, before}
+
+    def _ask_to_go_on(self) -> bool:
+        """Ask the model to go on, if that is wanted and allowed."""
+        transcript = self.transcript
+        if not self._auto_continue or not may_go_on(transcript.path()):
+            return False
+        transcript.append(ask_to_go_on())
+        return True
+
+    async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
+        while True:
+            request = await run_before_request(self._turn_hooks, await self.window.request())
+            self.window.replace_request(request)
+            try:
+                reply = await with_options(self._observe_model(), on_text=on_text).complete(
+                    request.messages, tools=request.tools
+                )
+            except ContextLengthExceededError as error:
+                if not await self.window.recover(error):
+                    raise
+                continue
+            self.window.add_reply(reply)
+            return reply
+
+    def _observe_model(self) -> Model:
+        """Return the model that answers, which may be changed during a turn, with its requests as events."""
+        return ObservedModel(
+            model=self.model,
+            events=self.compaction.compactor.events,
+            conversation=get_conversation_id(self.transcript),
+            compacted=self.window.view.checkpoint_id is not None,
+        )
+
     def _is_pending(self) -> bool:
         """Return whether the last message waits for a reply.
 
@@ -508,14 +652,15 @@ class AgentSession:
     def _with_window(self, window: ContextWindow) -> AgentSession:
         """Return a session with the same settings over another conversation."""
         session = copy.copy(self)
-        session.window = window
-        if self._make_recall:
-            session.tools = {
-                **self.tools,
-                RECALL.name: self._make_recall(session._find_recall_settings),  # noqa: SLF001  # a copy of this very object
-            }
-        session._turn = asyncio.Lock()  # noqa: SLF001  # a copy of this very object
+        AgentSession._open(session, window)
         return session
+
+    def _open(self, window: ContextWindow) -> None:
+        self.window = window
+        if self._make_recall:
+            recall = self._make_recall(self._find_recall_settings)
+            self.tools = {**self.tools, RECALL.name: recall}
+        self._turn = asyncio.Lock()
 
     def _find_recall_settings(self) -> RecallSettings:
         """Return the settings of the tool `recall`.
@@ -539,17 +684,6 @@ class AgentSession:
         read = await asyncio.to_thread(read_attachments, attachments)
         fitted = fit_attachments(read, budget=self.window.budget, tokenizer=self.tokenizer)
         return check_content((*filter(None, own), *fitted))
-
-    def _make_turn(self, on_text: Callable[[str], object] | None) -> Turn:
-        return Turn(
-            window=self.window,
-            find_model=lambda: self.model,
-            tools=self.tools,
-            max_steps=self.max_steps,
-            hooks=self._turn_hooks,
-            auto_continue=self._auto_continue,
-            on_text=on_text,
-        )
 
 
 def _resolve_model(model: object) -> Model:

@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
 from promptkit.compaction.run.events import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
+from promptkit.messages import as_mapping
 from promptkit.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -43,56 +45,122 @@ def tools_by_name(tools: Sequence[Tool]) -> Mapping[str, Tool]:
     return {tool.definition.name: tool for tool in tools}
 
 
-async def run_tools(  # noqa: PLR0913  # who is asked and told of the calls
-    tools: Mapping[str, Tool],
-    calls: Sequence[ToolCall],
-    on_results: Callable[[Sequence[Message]], object],
-    hooks: TurnHooks | None = None,
-    *,
-    events: Events | None = None,
-    conversation: str | None = None,
-) -> None:
-    """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
+@attrs.frozen(kw_only=True)
+class ToolRunner:
+    """Runs the tool calls of a conversation."""
 
-    Nothing but a cancellation is raised: the model is told of errors. On a cancellation
-    `on_results` is called as well, with the results that are finished, and with an error for all
-    other calls.
+    tools: Mapping[str, Tool]
+    """The tools by name."""
+    hooks: TurnHooks = attrs.field(factory=TurnHooks)
+    """Asked about each call, one after the other, before any of them runs; and about each result
+    when all of them are there."""
+    events: Events = attrs.field(factory=Events)
+    """Receive the start and the end of each call that is run."""
+    conversation: str | None = None
+    """The id of the conversation, for the events."""
 
-    Args:
-        tools: The tools by name.
-        calls: The tool calls of one reply.
-        on_results: Called once with the messages that answer the calls.
-        hooks: Asked about each call, one after the other, before any of them runs; and about each
-            result when all of them are there.
-        events: Receive the start and the end of each call that is run.
-        conversation: The id of the conversation, for the events.
-    """
-    hooks, events = hooks or TurnHooks(), events or Events()
-    results: list[ToolResult | None] = [None] * len(calls)
-    tasks: dict[int, asyncio.Future[ToolResult]] = {}
-    try:
-        runs = [await _prepare(tools, call, hooks) for call in calls]
-        for at, run in enumerate(runs):
-            if isinstance(run, ToolResult):
-                results[at] = run
-            else:
-                tasks[at] = asyncio.ensure_future(
-                    _run_reported(run, calls[at], events, conversation)
-                )
-        if tasks:
-            await asyncio.wait(tasks.values())
-        for at, task in tasks.items():
-            results[at] = await run_after_tool(hooks, calls[at], _read_result(task))
-    finally:
-        for at, task in tasks.items():
-            task.cancel()
-            results[at] = results[at] or _read_result(task)
-        on_results(
-            [
-                (result or ToolResult(NOT_STARTED, is_error=True)).to_message(call)
-                for call, result in zip(calls, results, strict=True)
-            ]
+    async def run(
+        self, calls: Sequence[ToolCall], on_results: Callable[[Sequence[Message]], object]
+    ) -> None:
+        """Run tool calls concurrently, and pass their results to `on_results`, in the order of the calls.
+
+        Nothing but a cancellation is raised: the model is told of errors. On a cancellation
+        `on_results` is called as well, with the results that are finished, and with an error for
+        all other calls.
+
+        Args:
+            calls: The tool calls of one reply.
+            on_results: Called once with the messages that answer the calls.
+        """
+        results: list[ToolResult | None] = [None] * len(calls)
+        tasks: dict[int, asyncio.Future[ToolResult]] = {}
+        try:
+            runs = [await self._prepare(call) for call in calls]
+            for at, run in enumerate(runs):
+                if isinstance(run, ToolResult):
+                    results[at] = run
+                else:
+                    tasks[at] = asyncio.ensure_future(self._run_reported(run, calls[at]))
+            if tasks:
+                await asyncio.wait(tasks.values())
+            for at, task in tasks.items():
+                results[at] = await run_after_tool(self.hooks, calls[at], _read_result(task))
+        finally:
+            for at, task in tasks.items():
+                task.cancel()
+                results[at] = results[at] or _read_result(task)
+            on_results(
+                [
+                    (result or ToolResult(NOT_STARTED, is_error=True)).to_message(call)
+                    for call, result in zip(calls, results, strict=True)
+                ]
+            )
+
+    async def _prepare(self, call: ToolCall) -> _Run | ToolResult:
+        """Return the run of a call, or the error that answers it.
+
+        A hook is asked only about calls that can be run.
+        """
+        tool = self.tools.get(call.name)
+        if tool is None:
+            names = ", ".join(sorted(self.tools)) or "(none)"
+            return ToolResult(
+                f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True
+            )
+        try:
+            value: object = json.loads(call.arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
+        arguments = as_mapping(value)
+        if not isinstance(value, dict):
+            return ToolResult("Error: the arguments are no JSON object.", is_error=True)
+        decision = await run_before_tool(self.hooks, call)
+        if decision.refusal is not None:
+            return ToolResult(
+                f"Error: this call was refused, and not run: {decision.refusal}", is_error=True
+            )
+        if decision.arguments is None or decision.arguments == arguments:
+            return _Run(tool=tool, arguments=arguments)
+        return _Run(
+            tool=tool,
+            arguments=decision.arguments,
+            note=_describe_change(arguments, decision.arguments),
         )
+
+    async def _run_reported(self, run: _Run, call: ToolCall) -> ToolResult:
+        """Run a tool call, and report its start and its end."""
+        number, started, definition = (
+            self.events.next_number("tool"),
+            time.monotonic(),
+            run.tool.definition,
+        )
+        self.events.emit(
+            ToolCalled(
+                number=number,
+                name=call.name,
+                call_id=call.id,
+                conversation=self.conversation,
+                description=definition.description or None,
+                arguments=call.arguments,
+            )
+        )
+        try:
+            result = await run.run()
+        except BaseException as error:
+            self.events.emit(
+                ToolReturned(
+                    number=number, seconds=time.monotonic() - started, error=type(error).__name__
+                )
+            )
+            raise
+        text = "".join(part for part in result.content if isinstance(part, str))
+        error_type = "tool_error" if result.is_error else None
+        self.events.emit(
+            ToolReturned(
+                number=number, seconds=time.monotonic() - started, error=error_type, result=text
+            )
+        )
+        return result
 
 
 @attrs.frozen(kw_only=True)
@@ -124,21 +192,18 @@ class _Run:
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
-        if inspect.iscoroutinefunction(self.tool.run):
-            # the result of an async function
-            return cast("ToolOutput", await self.tool.run(self.arguments))
-        output = await _run_in_thread(self._call_plain)
+        is_async = inspect.iscoroutinefunction(self.tool.run)
+        output = self._call_plain() if is_async else await _run_in_thread(self._call_plain)
         return await output if inspect.isawaitable(output) else output
 
     def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
         """Call a plain function.
 
-        Its exception becomes a result here: a future cannot hold a StopIteration, and would never
-        be done.
+        StopIteration becomes a result here: a future cannot hold it, and would never be done.
         """
         try:
             return self.tool.run(self.arguments)
-        except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
+        except StopIteration as error:
             return _describe_failure(error)
 
 
@@ -166,80 +231,11 @@ async def _run_in_thread(function: Callable[[], Output]) -> Output:
 
 def _describe_failure(error: Exception) -> ToolResult:
     """Return the result that tells the model what a tool raised."""
-    try:
+    text = ""
+    with suppress(Exception):  # of a tool's own exception, which may be wrong itself
         text = str(error)
-    except Exception:  # noqa: BLE001  # of a tool's own exception, which may be wrong itself
-        text = ""
     name = "" if isinstance(error, ToolError) and text else type(error).__name__
     return ToolResult(f"Error: {': '.join(filter(None, (name, text)))}", is_error=True)
-
-
-async def _run_reported(
-    run: _Run, call: ToolCall, events: Events, conversation: str | None
-) -> ToolResult:
-    """Run a tool call, and report its start and its end."""
-    number, started, definition = events.next_number("tool"), time.monotonic(), run.tool.definition
-    events.emit(
-        ToolCalled(
-            number=number,
-            name=call.name,
-            call_id=call.id,
-            conversation=conversation,
-            description=definition.description or None,
-            arguments=call.arguments,
-        )
-    )
-    try:
-        result = await run.run()
-    except BaseException as error:
-        events.emit(
-            ToolReturned(
-                number=number, seconds=time.monotonic() - started, error=type(error).__name__
-            )
-        )
-        raise
-    text = "".join(part for part in result.content if isinstance(part, str))
-    error_type = "tool_error" if result.is_error else None
-    events.emit(
-        ToolReturned(
-            number=number, seconds=time.monotonic() - started, error=error_type, result=text
-        )
-    )
-    return result
-
-
-async def _prepare(
-    tools: Mapping[str, Tool], call: ToolCall, hooks: TurnHooks
-) -> _Run | ToolResult:
-    """Return the run of a call, or the error that answers it.
-
-    A hook is asked only about calls that can be run.
-    """
-    tool = tools.get(call.name)
-    if tool is None:
-        names = ", ".join(sorted(tools)) or "(none)"
-        return ToolResult(
-            f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True
-        )
-    try:
-        value: object = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
-    if not isinstance(value, dict):
-        return ToolResult("Error: the arguments are no JSON object.", is_error=True)
-    arguments = cast("dict[str, object]", value)  # the keys of a JSON object are strings
-    decision = await run_before_tool(hooks, call)
-    if decision.refusal is not None:
-        return ToolResult(
-            f"Error: this call was refused, and not run: {decision.refusal}", is_error=True
-        )
-    if decision.arguments is None or decision.arguments == arguments:
-        return _Run(tool=tool, arguments=arguments)
-    return _Run(
-        tool=tool,
-        arguments=decision.arguments,
-        note=_describe_change(arguments, decision.arguments),
-    )
 
 
 def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -10,8 +9,12 @@ import attrs
 
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction.run.branch_summary import switch_branch
-from promptkit.compaction.run.handoff import handoff, make_handoff_summarizer
+from promptkit.compaction.run.branches import (
+    SummaryWriter,
+    handoff,
+    make_handoff_summarizer,
+    switch_branch,
+)
 from promptkit.compaction.run.reset import reset
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
@@ -20,18 +23,14 @@ from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Self
+    from collections.abc import Sequence
 
-    from promptkit.agent.window.requests import WindowRequest
+    from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
     from promptkit.transcript.log.entries import Entry, EntryPayload
-    from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore
 
@@ -126,180 +125,90 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
     return last
 
 
-class BranchMethods:
-    """The methods of a context window that continue its conversation from another entry, from nothing, or in another transcript."""
+@attrs.frozen
+class Branches:
+    """The branches of one conversation: it continues from another entry, from nothing, or in another transcript.
 
-    model: str | Model
-    transcript: Transcript
+    `ContextWindow` describes the arguments.
+    """
+
     compaction: CompactionController
-    last_request: WindowRequest | None
-    _redactor: Redactor | None
-    _reopen: Callable[..., Self]
-    """Opens a window with the same settings for a model, a budget and a transcript."""
-    _summarizer_context: Callable[[ContextBudget], SummarizerContext]
-    """Returns what summarizers are made of, for a budget."""
 
-    def undo_compaction(self) -> Entry | None:
-        """Show again what the latest compaction summarized. Returns None if there is none."""
-        self.compaction.reset("a compaction was undone")
-        return self.compaction.compactor.undo()
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation."""
+        return self.compaction.compactor.transcript
 
-    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
-        """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
-
-        Args:
-            to: The id of the entry; None: the beginning.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-            TranscriptError: There is no entry with this id.
-        """
-        self._check_calls(abandon=abandon_calls)
-        return self._continue_from(to)
-
-    def _continue_from(self, to: str | None, *payloads: EntryPayload) -> Entry:
-        entry = self.transcript.rewind(to, *payloads)
-        self._forget("the conversation continues from another entry")
-        return entry
-
-    async def switch_branch(
-        self,
-        to: str | None,
-        *,
-        instructions: str | None = None,
-        summarize: bool = True,
-        abandon_calls: bool = False,
-    ) -> Entry:
-        """Continue from another entry, with a summary of the branch that is left.
-
-        Args:
-            to: The id of the entry; None: the beginning.
-            instructions: What the summary should pay attention to.
-            summarize: False: leave the branch without a summary, as `rewind` does.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The last entry that was written.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-            SummaryError: No summary was made. Nothing was changed.
-            TranscriptError: There is no entry with this id.
-        """
-        self._check_calls(abandon=abandon_calls)
-        summarizer = self.compaction.compactor.summarizer if summarize else None
-        entry = await switch_branch(
-            self.transcript,
-            to,
-            summarizer=summarizer,
-            instructions=instructions,
-            redactor=self._redactor,
-            tokenizer=self._summarizer_context(self.compaction.budget).tokenizer,
-            seconds=self.compaction.wait_seconds,
-        )
-        self._forget("the conversation continues on another branch")
-        return entry
-
-    async def reset(
-        self,
-        reason: str = "manual",
-        *,
-        extractor: MemoryExtractor | None = None,
-        memories: MemoryDirectory | None = None,
-        move_to_archive: bool = False,
-        abandon_calls: bool = False,
-    ) -> Entry | None:
-        """Start over: no earlier message is shown, and all of them stay in the transcript.
-
-        Args:
-            reason: Recorded in the transcript, in one word.
-            extractor: Extracts memories from the conversation before it is reset.
-            memories: Where the memories are written.
-            move_to_archive: Move the hidden entries into an archive, if the store has archives.
-            abandon_calls: Go on although tool calls wait for results, which can then no longer be
-                added.
-
-        Returns:
-            The entry of the reset, or None if there are no messages.
-
-        Raises:
-            TurnInProgressError: Tool calls wait for results.
-        """
-        self._check_calls(abandon=abandon_calls)
-        entry = await reset(
-            self.transcript,
-            reason=reason,
-            now=datetime.now().astimezone(),
-            extractor=extractor,
-            memories=memories,
-            move_to_archive=move_to_archive,
-        )
-        self._forget("the conversation was reset")
-        return entry
-
-    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
-        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
-
-        Args:
-            goal: What the new conversation is for.
-            store: An empty store for the new conversation.
-
-        Returns:
-            A window with the same settings over the new conversation.
-
-        Raises:
-            SummaryError: No document was written. Nothing was changed.
-            TranscriptError: The store is not empty.
-        """
-        context = self._summarizer_context(self.compaction.budget)
-        if context.model is None:
-            raise SummaryError(
-                reason="no_request",
-                detail="a handoff needs a model that writes it: give the window a model object.",
-            )
-        last = self.last_request.as_last_request() if self.last_request else None
-        made = await handoff(
-            self.transcript,
-            self.compaction.view,
-            goal=goal,
-            summarizer=make_handoff_summarizer(context, context.model),
-            store=store,
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last,
-            redactor=self._redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
-        )
-        return self._reopen(
-            model=self.model, budget=self.compaction.budget, transcript=made.transcript
-        )
-
-    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
-        """Open a window with the same settings over a copy of the conversation.
-
-        Args:
-            store: An empty store for the copy.
-            at: The last entry to copy; by default the latest.
-        """
-        copy = self.transcript.fork(store, at=at)
-        hooks = self.compaction.compactor.hooks.fork(copy)
-        return self._reopen(
-            model=self.model, budget=self.compaction.budget, transcript=copy, hooks=hooks
-        )
-
-    def _check_calls(self, *, abandon: bool) -> None:
+    def check_calls(self, *, abandon: bool) -> None:
         """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
         waiting = () if abandon else find_pending_calls(self.transcript.path())
         if waiting:
             raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
 
-    def _forget(self, reason: str) -> None:
-        """Discard what was prepared for the branch that is left, such as a background summary, and tell the hooks of the new branch."""
-        self.compaction.reset(reason)
-        self.compaction.compactor.report_branch_change()
+    def rewind(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        """Continue from an earlier entry, with entries after it."""
+        entry = self.transcript.rewind(to, *payloads)
+        self.compaction.on_branch_change("the conversation continues from another entry")
+        return entry
+
+    async def switch(self, to: str | None, *, instructions: str | None, summarize: bool) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left."""
+        compactor = self.compaction.compactor
+        writer = SummaryWriter(
+            summarizer=compactor.summarizer,
+            redactor=compactor.redactor,
+            tokenizer=self.compaction.state.tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
+        entry = await switch_branch(
+            self.transcript,
+            to,
+            writer=writer if summarize else None,
+            instructions=instructions,
+        )
+        self.compaction.on_branch_change("the conversation continues on another branch")
+        return entry
+
+    async def reset(
+        self,
+        reason: str,
+        *,
+        extractor: MemoryExtractor | None,
+        memories: MemoryDirectory | None,
+        move_to_archive: bool,
+    ) -> Entry | None:
+        """Start over."""
+        entry = await reset(
+            self.transcript,
+            reason=reason,
+            extractor=extractor,
+            memories=memories,
+            move_to_archive=move_to_archive,
+        )
+        self.compaction.on_branch_change("the conversation was reset")
+        return entry
+
+    async def handoff(
+        self,
+        goal: str,
+        store: TranscriptStore,
+        *,
+        context: SummarizerContext,
+        last_request: LastRequest | None,
+    ) -> Transcript:
+        """Begin a new conversation with a document that the model of the context writes for a goal."""
+        if context.model is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
+        writer = SummaryWriter(
+            summarizer=make_handoff_summarizer(context, context.model),
+            max_tokens=compute_max_summary_tokens(context.budget),
+            last_request=last_request,
+            redactor=self.compaction.compactor.redactor,
+            tokenizer=context.tokenizer,
+            seconds=self.compaction.wait_seconds,
+        )
+        view = self.compaction.view
+        return await handoff(self.transcript, view, goal, store, writer=writer)

@@ -40,14 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.prompt import Prompt
-    from promptkit.compaction.run.controller import RequestState
-    from promptkit.compaction.run.events import Events
     from promptkit.elements.element import Child
     from promptkit.messages import OpaquePart, ToolDefinition
-    from promptkit.providers.model import Model
     from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
@@ -194,38 +191,6 @@ class WindowRequest:
         return LastRequest(messages=self.messages, tools=self.tools)
 
 
-@attrs.frozen(kw_only=True)
-class PendingRequest:
-    """A request that has no reply yet, the state in which it was made, and the model that is to answer it."""
-
-    request: WindowRequest
-    state: RequestState
-    runs: RequestRuns
-    model: str | Model
-
-
-@attrs.frozen
-class RequestVersion:
-    """The state that a request is built from.
-
-    If it has not changed, neither have the view, the model and the budget.
-    """
-
-    leaf: str | None
-    """The last entry of the transcript. Another message, a rewind and another model each append
-    one."""
-    budget: ContextBudget
-
-
-@attrs.frozen
-class RefusedRequest:
-    """The state with which a refused request is made again, as long as the version is the one that room was made in."""
-
-    state: RequestState
-    runs: RequestRuns
-    version: RequestVersion
-
-
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
     """Return a request whose messages or tools were changed with its size, in tokens."""
     tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(
@@ -242,67 +207,63 @@ def _count_overhead(
     return tokenizer.count_overhead(tools, system=system).tokens
 
 
+@attrs.frozen(kw_only=True)
+class RequestTarget:
+    """The model that requests are sent to, and what they have besides the conversation."""
+
+    model: str
+    """The model's name."""
+    tokenizer: Tokenizer
+    fixed_tokens: int
+    """The tokens that every request has besides the conversation, as far as they are known."""
+
+
 class RequestBuilder:
     """Build requests from views of one transcript.
 
     A Renderer is kept as long as the model and the budget are the same.
     """
 
-    def __init__(  # noqa: PLR0913  # what a request is made of
+    def __init__(
         self,
         transcript: Transcript,
-        prompt: Prompt | None,
+        settings: WindowSettings,
         *,
-        instructions: Child,
-        tools: Sequence[ToolDefinition],
         processor: ViewProcessor | None = None,
         find_cut_markers: Callable[[], Mapping[str, str]] = dict[str, str],
-        events: Events,
     ) -> None:
-        """Build requests with a prompt, or with instructions and the messages.
+        """Build requests with the prompt of the settings, or with their instructions and the messages.
 
         Args:
             transcript: The conversation.
-            prompt: Makes the prompt of a request from a view; None: `instructions` and the
-                messages.
-            instructions: The content of the system message.
-            tools: Offered in every request.
+            settings: The prompt, the instructions and the tools of every request. Their events
+                receive `RequestPruned` if a processor removes or shortens a message.
             processor: Changes the messages of each request before it is rendered.
             find_cut_markers: Returns what replaces the middle of results that are shortened, by the
                 ids of their calls.
-            events: Receive `RequestPruned` if a processor removes or shortens a message.
-
-        Raises:
-            InvalidArgumentError: Both a prompt and instructions are given.
         """
-        if prompt is not None and instructions is not None:
-            problem = (
-                "give instructions or a prompt, not both: put the instructions into the prompt."
-            )
-            raise InvalidArgumentError(problem)
-        self.tools = tuple(tools)
+        instructions = settings.instructions
+        self.tools = settings.definitions
         self._transcript = transcript
-        self._prompt: Prompt = prompt or ConversationPrompt(
+        self._prompt: Prompt = settings.prompt or ConversationPrompt(
             None if instructions is None else SystemMessage(required=True)[instructions]
         )
-        self._system = _read_system(instructions) if prompt is None else None
+        self._system = _read_system(instructions) if settings.prompt is None else None
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
-        self._events = events
+        self._events = settings.events
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._sizer: Sizer | None = None
         self._tool_tokens: tuple[Tokenizer, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
-    async def build(  # noqa: PLR0913  # what a request depends on, each a plain value
+    async def build(
         self,
         view: TranscriptView,
+        target: RequestTarget,
         *,
-        model: str,
-        tokenizer: Tokenizer,
         budget: int | None,
-        fixed_tokens: int,
         pruned: bool = False,
         runs: RequestRuns | None = None,
     ) -> WindowRequest:
@@ -310,11 +271,8 @@ class RequestBuilder:
 
         Args:
             view: The messages to show.
-            model: The name of the model that is sent the request.
-            tokenizer: Counts the request.
+            target: The model that is sent the request.
             budget: The most tokens that the request may have; None: no limit is known.
-            fixed_tokens: The tokens that every request has besides the conversation, as far as they
-                are known.
             pruned: Whether messages may be left out.
             runs: What components rendered when this request was built before, from another view.
                 None: it was not.
@@ -322,16 +280,16 @@ class RequestBuilder:
         Raises:
             BudgetExceededError: The required content does not fit the budget.
         """
-        adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
+        adaptation = self._adapt_to(target, view.checkpoint_id)
         limit = None if budget is None else max(1, budget - adaptation.tokens)
-        sizer = self._sizer_for(tokenizer)
+        sizer = self._sizer_for(target.tokenizer)
         at = find_last_user_request(view.items) if pruned else None
         request = None if at is None else view.items[at].message
         cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
         limits = RequestLimits(
             limit=limit if pruned else None,
-            fixed_tokens=fixed_tokens,
-            tokenizer=tokenizer,
+            fixed_tokens=target.fixed_tokens,
+            tokenizer=target.tokenizer,
             pruned=pruned,
             request=request,
             cut_markers=cut_markers,
@@ -342,7 +300,7 @@ class RequestBuilder:
         conversation = ConversationView(
             messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
         )
-        renderer = self._renderer_for(model, tokenizer, limit)
+        renderer = self._renderer_for(target, limit)
         try:
             rendered = await renderer.render_request(
                 self._prompt(conversation), RequestRuns() if runs is None else runs
@@ -360,7 +318,7 @@ class RequestBuilder:
             }
             omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
         return WindowRequest(
-            model=model,
+            model=target.model,
             messages=adaptation.apply(rendered.messages),
             tools=self.tools,
             tokens=rendered.tokens + adaptation.tokens,
@@ -370,14 +328,7 @@ class RequestBuilder:
             items=view.items,
         )
 
-    def measure(
-        self,
-        view: TranscriptView,
-        *,
-        model: str,
-        tokenizer: Tokenizer,
-        fixed_tokens: int,
-    ) -> UsageByPart:
+    def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
 
         With instructions that are a text, or with none, the sum is exactly the size of that
@@ -386,24 +337,21 @@ class RequestBuilder:
 
         Args:
             view: The messages to show.
-            model: The name of the model that is sent the request.
-            tokenizer: Counts the request.
-            fixed_tokens: The tokens that every request has besides the conversation, as far as they
-                are known.
+            target: The model that is sent the request.
 
         Returns:
             The sizes in tokens.
         """
-        sizer, summary_ids = self._sizer_for(tokenizer), find_summary_ids(view.items)
-        adaptation = self._adapt_to(model, view.checkpoint_id, tokenizer)
+        sizer, summary_ids = self._sizer_for(target.tokenizer), find_summary_ids(view.items)
+        adaptation = self._adapt_to(target, view.checkpoint_id)
         limits = RequestLimits(
             limit=None,
-            fixed_tokens=fixed_tokens,
-            tokenizer=tokenizer,
+            fixed_tokens=target.fixed_tokens,
+            tokenizer=target.tokenizer,
             count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
-        fixed = self.count_fixed(messages, tokenizer=tokenizer, fixed_tokens=fixed_tokens)
+        fixed = self.count_fixed(messages, target)
         if self._system is None:
             return fixed + count_parts(messages, summary_ids, sizer.count_message)
 
@@ -417,14 +365,9 @@ class RequestBuilder:
             + UsageByPart(summary=adaptation.tokens)
         )
 
-    def count_fixed(
-        self, messages: Sequence[Message], *, tokenizer: Tokenizer, fixed_tokens: int
-    ) -> UsageByPart:
-        """Count by part what a request that shows `messages` has besides them.
-
-        The other arguments are those of `measure`.
-        """
-        fixed, system = fixed_tokens, self._system
+    def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
+        """Count by part what a request that shows `messages` has besides them."""
+        tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system
         if system is not None:
             fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
             fixed += sum(map(self._sizer_for(tokenizer).count_message, system))
@@ -448,18 +391,18 @@ class RequestBuilder:
             self._sizer = Sizer(tokenizer)
         return self._sizer
 
-    def _adapt_to(
-        self, model: str, checkpoint: str | None, tokenizer: Tokenizer
-    ) -> RequestAdaptation:
+    def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
         """Return the adaptation to a model.
 
         It is constant while one checkpoint holds, so that the prompt cache stays valid.
         """
-        key = model, checkpoint
+        key = target.model, checkpoint
         if self._adaptation[0] != key:
             self._adaptation = (
                 key,
-                find_adaptation(model, self._transcript, checkpoint, tokenizer=tokenizer),
+                find_adaptation(
+                    target.model, self._transcript, checkpoint, tokenizer=target.tokenizer
+                ),
             )
         return self._adaptation[1]
 
@@ -480,13 +423,15 @@ class RequestBuilder:
             self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
-    def _renderer_for(self, model: str, tokenizer: Tokenizer, limit: int | None) -> Renderer:
+    def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = model, budget, tokenizer
+        key = target.model, budget, target.tokenizer
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
-                Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools),
+                Renderer(
+                    budget=budget, model=target.model, tokenizer=target.tokenizer, tools=self.tools
+                ),
             )
         return self._renderer[1]
 

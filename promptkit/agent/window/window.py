@@ -7,45 +7,32 @@ sends nothing and calls no tools.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
-from promptkit.agent.checks import (
-    as_model,
-    as_summarizer,
-    check_origins,
-    check_summary_model,
-    check_types,
-    resolve_preset,
-)
-from promptkit.agent.window.branches import BranchMethods, find_branch
+from promptkit.agent.settings import WindowSettings, check_origins, check_types
+from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.requests import (
     Origin,
-    PendingRequest,
-    RefusedRequest,
     RequestBuilder,
-    RequestVersion,
+    RequestTarget,
     WindowRequest,
     recount,
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.policy.usage import LeastSize, compacts_overflow, count_newest
-from promptkit.compaction.run.controller import CompactionController, find_promotion
-from promptkit.compaction.run.events import Events
-from promptkit.compaction.summarizers.defaults import SummarizerContext
+from promptkit.compaction.run.state import PendingRequest, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tools import Tool, tool_definitions
 from promptkit.transcript.log.entries import MessageEntry, Setting
 from promptkit.transcript.log.transcript import Transcript
 
@@ -58,8 +45,11 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
+    from promptkit.compaction.run.controller import CompactionController
+    from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
@@ -70,12 +60,13 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import TranscriptView
+    from promptkit.transcript.stores.store import TranscriptStore
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
 
 
-class ContextWindow(BranchMethods):
+class ContextWindow:
     """Keep a conversation within a model's context window, for a program with a loop of its own.
 
     For use in one event loop.
@@ -90,7 +81,6 @@ class ContextWindow(BranchMethods):
     Attributes:
         transcript: Everything that was said, in full.
         compaction: The controller that compacts and prunes.
-        model: The model's name, or the model object, that answers.
         last_request: The request that `request` returned last, or None.
     """
 
@@ -117,7 +107,7 @@ class ContextWindow(BranchMethods):
         read_tool: str = "read_file",
         enabled: bool = True,
         rng: Callable[[], float] = random.random,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Open the window of a new or an existing conversation.
 
@@ -159,82 +149,7 @@ class ContextWindow(BranchMethods):
             InvalidArgumentError: An argument has a value that it cannot have.
             TypeError: An argument has the wrong type.
         """
-        check_types(
-            transcript=transcript,
-            prompt=prompt,
-            hooks=hooks,
-            events=events,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            tokenizer=tokenizer,
-            promotions=promotions,
-            archives=archives,
-            read_tool=read_tool,
-        )
-        chosen = resolve_preset(preset)
-        check_summary_model(chosen, summarizer)
-        self.model: str | Model = model
-        self.transcript = Transcript() if transcript is None else transcript
-        self._redactor = redactor
-        self._tokenizer = tokenizer
-        self._learned: Tokenizer | None = None
-        self._summarizing_model = as_model(summarizer)
-        self._definitions = tool_definitions(tools)
-        events = events or Events()
-        self._config = CompactionConfig(
-            rng=rng,
-            preset=chosen,
-            policy=policy,
-            keep=keep,
-            reduce=reduce,
-            summarizer=as_summarizer(summarizer),
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            read_tool=read_tool,
-            tool_limits={
-                tool.definition.name: tool.max_tokens
-                for tool in tools
-                if isinstance(tool, Tool) and tool.max_tokens is not None
-            },
-            enabled=enabled,
-        )
-        self.compaction: CompactionController = self._config.build_controller(
-            self.transcript,
-            self._summarizer_context(
-                resolve_budget(
-                    budget,
-                    model=model_name(model),
-                    tokenizer=self.tokenizer,
-                    tools=self._definitions,
-                )
-            ),
-            model=model_name(model),
-            tools=self._definitions,
-            count_fixed=self._count_fixed,
-            clock=clock,
-        )
-        self._requests = RequestBuilder(
-            self.transcript,
-            prompt,
-            instructions=instructions,
-            tools=self._definitions,
-            processor=self.compaction.processor,
-            find_cut_markers=self.compaction.compactor.find_cut_markers,
-            events=events,
-        )
-        self.last_request: WindowRequest | None = None
-        self._sent: PendingRequest | None = None
-        self._retry: RefusedRequest | None = None
-        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
-        self._origins: dict[str, Origin] = {}
-        self._promotions = tuple(promotions)
-        self._offer_promotion()
-        reopen = partial(
-            type(self),
+        settings = WindowSettings(
             instructions=instructions,
             prompt=prompt,
             tools=tools,
@@ -254,13 +169,64 @@ class ContextWindow(BranchMethods):
             rng=rng,
             clock=clock,
         )
-        # of this very class, which `partial` does not say
-        self._reopen = cast("Callable[..., Self]", reopen)
+        self._open(settings, model, transcript, budget)
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: WindowSettings,
+        *,
+        model: str | Model,
+        transcript: Transcript | None = None,
+        budget: int | str | ContextBudget | None = None,
+    ) -> Self:
+        """Open a window with settings that are one value. The other arguments are those of the constructor."""
+        window = cls.__new__(cls)
+        cls._open(window, settings, model, transcript, budget)
+        return window
+
+    def _open(
+        self,
+        settings: WindowSettings,
+        model: str | Model,
+        transcript: Transcript | None,
+        budget: int | str | ContextBudget | None,
+    ) -> None:
+        check_types(transcript=transcript)
+        self._settings = settings
+        self.transcript = Transcript() if transcript is None else transcript
+        self._definitions = settings.definitions
+        tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
+        resolved = resolve_budget(
+            budget, model=model_name(model), tokenizer=tokenizer, tools=self._definitions
+        )
+        self.compaction: CompactionController = settings.build_controller(
+            self.transcript,
+            model,
+            settings.build_context(model, resolved, tokenizer),
+            self._count_fixed,
+        )
+        self._branches = Branches(self.compaction)
+        self._requests = RequestBuilder(
+            self.transcript,
+            settings,
+            processor=self.compaction.processor,
+            find_cut_markers=self.compaction.compactor.find_cut_markers,
+        )
+        self.last_request: WindowRequest | None = None
+        self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
+        self._origins: dict[str, Origin] = {}
+        self._offer_promotion()
+
+    @property
+    def model(self) -> str | Model:
+        """The model's name, or the model object, that answers."""
+        return self.compaction.state.model
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that counts requests: the one that was given, or the model's, with what it learned from the provider's usage."""
-        return self._learned or self._tokenizer or tokenizer_for(model_name(self.model))
+        return self.compaction.state.tokenizer
 
     @property
     def budget(self) -> ContextBudget:
@@ -284,12 +250,7 @@ class ContextWindow(BranchMethods):
         """
         view, budget, compaction = self.view, self.budget, self.compaction
         reading = compaction.usage()
-        parts = self._requests.measure(
-            view,
-            model=model_name(self.model),
-            tokenizer=self.tokenizer,
-            fixed_tokens=compaction.fixed_tokens,
-        )
+        parts = self._requests.measure(view, self._find_target())
         counted = (
             None
             if reading.counted_entry_id is None
@@ -311,16 +272,16 @@ class ContextWindow(BranchMethods):
         Instructions that are not a text count once they were rendered.
         """
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
-        summarizes = compaction.enabled and self._config.policy is None
+        summarizes = compaction.enabled and self._settings.policy is None
         summarizes = summarizes and compacts_overflow(
-            self._config.preset.policy(lambda: 0.5), budget
+            self._settings.preset.policy(lambda: 0.5), budget
         )
         return LeastSize(
             instructions=fixed.system,
             tools=fixed.tools,
             newest=count_newest(self.view.items, self.tokenizer),
             summary=compaction.compactor.max_summary_tokens if summarizes else 0,
-            beside=self._config.preset.replacement.limited_to(budget.base).tokens_beside
+            beside=self._settings.preset.replacement.limited_to(budget.base).tokens_beside
             if summarizes
             else 0,
             limit=budget.render_budget,
@@ -332,19 +293,24 @@ class ContextWindow(BranchMethods):
             self.least_size().check()
 
     def _count_fixed(self) -> UsageByPart:
-        return self._requests.count_fixed(
-            self.view.messages, tokenizer=self.tokenizer, fixed_tokens=self.compaction.fixed_tokens
+        return self._requests.count_fixed(self.view.messages, self._find_target())
+
+    def _find_target(self) -> RequestTarget:
+        return RequestTarget(
+            model=model_name(self.model),
+            tokenizer=self.tokenizer,
+            fixed_tokens=self.compaction.fixed_tokens,
         )
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
         """Return the size from which the preset compacts next; None with a policy of the program's own, which may draw random numbers."""
         compaction = self.compaction
-        if not compaction.enabled or self._config.policy is not None:
+        if not compaction.enabled or self._settings.policy is not None:
             return None
         key = budget, compaction.warm
         if self._threshold is None or self._threshold[0] != key:
             # the middle of a threshold that is drawn
-            policy = self._config.preset.policy(lambda: 0.5)
+            policy = self._settings.preset.policy(lambda: 0.5)
             self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
         return self._threshold[1]
 
@@ -411,10 +377,10 @@ class ContextWindow(BranchMethods):
         if origins is not None:
             self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
-            self._continue_from(branch.leaf, *branch.summaries)
+            self._branches.rewind(branch.leaf, *branch.summaries)
         reply = (
             next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
-            if self._sent is not None
+            if self.compaction.state.pending is not None
             else None
         )
         if reply is None:
@@ -447,46 +413,167 @@ class ContextWindow(BranchMethods):
                 The window can be used again.
             NoPendingMessageError: The request would have no messages besides system messages.
         """
-        self._sent = None
+        compaction = self.compaction
+        refused = compaction.state.refused
+        compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
         self._check_least()
-        retry, self._retry = self._retry, None
-        if retry is not None and retry.version == self._find_version():
-            state, runs = retry.state, retry.runs
+        if refused is not None and refused.version == compaction.version:
+            state, runs = refused.state, refused.runs
         else:
-            state, runs = await self.compaction.prepare(), RequestRuns()
+            state, runs = await compaction.prepare(), RequestRuns()
         while True:
-            version, model = self._find_version(), self.model
+            version, model = compaction.version, self.model
             try:
                 request = await self._requests.build(
                     self.view,
-                    model=model_name(model),
-                    tokenizer=self.tokenizer,
+                    self._find_target(),
                     budget=self.budget.render_budget,
-                    fixed_tokens=self.compaction.fixed_tokens,
                     pruned=state.pruned,
                     runs=runs,
                 )
             except BudgetExceededError as error:
-                state = await self.compaction.make_room(state, error.required)
+                state = await compaction.make_room(state, error.required)
                 continue
             # a component may have awaited while something else happened
-            if self._find_version() == version:
+            if compaction.version == version:
                 break
         if all(message.role == "system" for message in request.messages):
             raise NoPendingMessageError(empty=True)
-        self.compaction.on_rendered(state, request.tokens)
+        compaction.on_rendered(
+            PendingRequest(
+                state=state,
+                content=request.as_last_request(),
+                tokens=request.tokens,
+                model=model,
+                runs=runs,
+            )
+        )
         self._check_least()  # the size of a prompt function's own messages is known now
-        request = attrs.evolve(
+        self.last_request = attrs.evolve(
             request,
             reserved_output_tokens=self.budget.output_reserve,
             origins_by_entry=dict(self._origins),
         )
-        self.last_request = request
-        self._sent = PendingRequest(request=request, state=state, runs=runs, model=model)
-        return request
+        return self.last_request
 
-    def _find_version(self) -> RequestVersion:
-        return RequestVersion(self.transcript.leaf, self.budget)
+    def undo_compaction(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        return self.compaction.undo()
+
+    def rewind(self, to: str | None, *, abandon_calls: bool = False) -> Entry:
+        """Continue from an earlier entry. Later entries stay in the transcript, as a branch.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+            TranscriptError: There is no entry with this id.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return self._branches.rewind(to)
+
+    async def switch_branch(
+        self,
+        to: str | None,
+        *,
+        instructions: str | None = None,
+        summarize: bool = True,
+        abandon_calls: bool = False,
+    ) -> Entry:
+        """Continue from another entry, with a summary of the branch that is left.
+
+        Args:
+            to: The id of the entry; None: the beginning.
+            instructions: What the summary should pay attention to.
+            summarize: False: leave the branch without a summary, as `rewind` does.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The last entry that was written.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+            SummaryError: No summary was made. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return await self._branches.switch(to, instructions=instructions, summarize=summarize)
+
+    async def reset(
+        self,
+        reason: str = "manual",
+        *,
+        extractor: MemoryExtractor | None = None,
+        memories: MemoryDirectory | None = None,
+        move_to_archive: bool = False,
+        abandon_calls: bool = False,
+    ) -> Entry | None:
+        """Start over: no earlier message is shown, and all of them stay in the transcript.
+
+        Args:
+            reason: Recorded in the transcript, in one word.
+            extractor: Extracts memories from the conversation before it is reset.
+            memories: Where the memories are written.
+            move_to_archive: Move the hidden entries into an archive, if the store has archives.
+            abandon_calls: Go on although tool calls wait for results, which can then no longer be
+                added.
+
+        Returns:
+            The entry of the reset, or None if there are no messages.
+
+        Raises:
+            TurnInProgressError: Tool calls wait for results.
+        """
+        self._branches.check_calls(abandon=abandon_calls)
+        return await self._branches.reset(
+            reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
+        )
+
+    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
+        """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
+
+        Args:
+            goal: What the new conversation is for.
+            store: An empty store for the new conversation.
+
+        Returns:
+            A window with the same settings over the new conversation.
+
+        Raises:
+            SummaryError: No document was written. Nothing was changed.
+            TranscriptError: The store is not empty.
+        """
+        last = self.last_request
+        transcript = await self._branches.handoff(
+            goal,
+            store,
+            context=self._settings.build_context(self.model, self.budget, self.tokenizer),
+            last_request=None if last is None else last.as_last_request(),
+        )
+        return self._reopen(self._settings, transcript)
+
+    def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
+        """Open a window with the same settings over a copy of the conversation.
+
+        Args:
+            store: An empty store for the copy.
+            at: The last entry to copy; by default the latest.
+        """
+        copy = self.transcript.fork(store, at=at)
+        hooks = self.compaction.compactor.hooks.fork(copy)
+        return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
+
+    def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
+        return self.from_settings(
+            settings, model=self.model, transcript=transcript, budget=self.budget
+        )
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
         """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.
@@ -497,16 +584,19 @@ class ContextWindow(BranchMethods):
         Returns:
             The request, with its size.
         """
-        last, sent = self.last_request, self._sent
+        last, state = self.last_request, self.compaction.state
         if (
             last is None
-            or sent is None
+            or state.pending is None
             or (request.messages == last.messages and request.tools == last.tools)
         ):
             return request
-        self.last_request = recount(request, self.tokenizer)
-        self._sent = attrs.evolve(sent, request=self.last_request)
-        return self.last_request
+        self.last_request = changed = recount(request, self.tokenizer)
+        pending = attrs.evolve(
+            state.pending, content=changed.as_last_request(), tokens=changed.tokens
+        )
+        self.compaction.state = attrs.evolve(state, pending=pending)
+        return changed
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
         """Append the model's reply to the last request, and start a background summary if it is time.
@@ -528,19 +618,20 @@ class ContextWindow(BranchMethods):
         if message is None:
             problem = f"add_reply takes a reply, or a message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
             raise TypeError(problem)
-        sent, self._sent = self._sent, None
+        sent = self.compaction.state.pending
+        self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
         (entry,) = self.transcript.append(
             MessageEntry(message=message, usage=usage, model=model, finish=finish)
         )
         if sent is not None:
-            self.compaction.on_reply(sent.state, sent.request.as_last_request(), message)
+            self.compaction.on_reply(sent, message)
             if (
                 usage is not None
                 and usage.cached_tokens <= usage.input_tokens
                 and sent.model is self.model
             ):
-                self._learn(sent.request.tokens, usage.input_tokens)
+                self._learn(sent.tokens, usage.input_tokens)
         return entry
 
     @property
@@ -594,7 +685,7 @@ class ContextWindow(BranchMethods):
         Raises:
             ContextWindowFullError: No smaller request is possible.
         """
-        sent, overflow = self._sent, overflow_from_error(error)
+        sent, overflow = self.compaction.state.pending, overflow_from_error(error)
         if request is not None and request is not self.last_request:
             if overflow is None or request.model != model_name(self.model):
                 return False
@@ -602,20 +693,20 @@ class ContextWindow(BranchMethods):
             return True
         if sent is None or overflow is None or sent.state.refused:
             return False
-        tokens = sent.request.tokens
+        compaction = self.compaction
         if sent.model is self.model:
-            self._learn_window(tokens, overflow.window)
-        state = await self.compaction.make_room(
-            sent.state, tokens, refused_by=model_name(sent.model)
+            self._learn_window(sent.tokens, overflow.window)
+        state = await compaction.make_room(
+            sent.state, sent.tokens, refused_by=model_name(sent.model)
         )
-        self._sent = attrs.evolve(sent, state=state)
-        self._retry = RefusedRequest(state, sent.runs, self._find_version())
+        compaction.state = compaction.state.on_refusal(state, compaction.version)
         return True
 
     def _learn_window(self, refused: int, window: int | None) -> None:
         """Lower the budget after the refusal of a request of so many tokens, if it is not below that already."""
         budget = budget_after_overflow(self.budget, refused=refused, window=window)
-        self._config.update_budget(self.compaction, self._summarizer_context(budget))
+        context = self._settings.build_context(self.model, budget, self.tokenizer)
+        self._settings.update_budget(self.compaction, context)
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False
@@ -646,14 +737,13 @@ class ContextWindow(BranchMethods):
             budget: What requests may take; by default what is known of the model.
         """
         name = model_name(model)
-        tokenizer = self._tokenizer or tokenizer_for(name)
+        tokenizer = self._settings.tokenizer or tokenizer_for(name)
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
-        self.model, self._learned = model, None
-        context = self._summarizer_context(resolved)
-        self.compaction.set_model(name, context.budget, tokenizer=self.tokenizer)
-        self._config.update_budget(self.compaction, context)
+        context = self._settings.build_context(model, resolved, tokenizer)
+        self.compaction.set_model(model, context.budget, tokenizer=tokenizer)
+        self._settings.update_budget(self.compaction, context)
         self._offer_promotion()
 
     async def run_maintenance(
@@ -704,10 +794,6 @@ class ContextWindow(BranchMethods):
     ) -> None:
         await self.close()
 
-    def _forget(self, reason: str) -> None:
-        super()._forget(reason)
-        self._sent = self._retry = None
-
     def _remember_origins(
         self,
         entries: Sequence[Entry],
@@ -719,29 +805,21 @@ class ContextWindow(BranchMethods):
                 known = self._origins.get(entry.id)  # its message is equal, and already in memory
                 self._origins[entry.id] = Origin(message if known is None else known.message, value)
 
-    def _summarizer_context(self, budget: ContextBudget) -> SummarizerContext:
-        name = model_name(self.model)
-        other = self._summarizing_model if self._config.preset.allows_summary_model(name) else None
-        model = other or (None if isinstance(self.model, str) else self.model)
-        return SummarizerContext(
-            model=model,
-            budget=self._config.adapt_budget(budget),
-            tokenizer=self.tokenizer,
-            answering_model=name,
-        )
-
     def _learn(self, counted: int, reported: int) -> None:
         """Count the next requests with what the provider's count of the last one teaches.
 
         Most tokenizers learn nothing.
         """
-        before = self.tokenizer
-        self._learned = before.learn(counted=counted, reported=reported)
-        if self._learned != before:
-            self.compaction.set_tokenizer(self._learned)
+        learned = self.tokenizer.learn(counted=counted, reported=reported)
+        if learned != self.tokenizer:
+            self.compaction.set_tokenizer(learned)
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        self.compaction.promotion = find_promotion(
-            self._promotions, self.budget.window, switch=self.set_model, tokenizer=self._tokenizer
+        promotion = find_promotion(
+            self._settings.promotions,
+            self.budget.window,
+            switch=self.set_model,
+            tokenizer=self._settings.tokenizer,
         )
+        self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)

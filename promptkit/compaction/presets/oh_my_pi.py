@@ -25,7 +25,7 @@ from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-from promptkit.compaction.run.handoff import make_handoff_summarizer
+from promptkit.compaction.run.branches import make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import make_fallback_factory
 from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
 

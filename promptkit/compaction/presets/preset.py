@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from promptkit.tokens.budget import ContextBudget
 
 
-def keep_budget(budget: ContextBudget) -> ContextBudget:
-    """Return the model's budget unchanged."""
-    return budget
-
-
 def without_safety_share(budget: ContextBudget) -> ContextBudget:
     """Return the budget without the share that VS Code keeps free where there are tools."""
     return attrs.evolve(budget, safety=1.0)
@@ -64,12 +59,6 @@ def limit_kept_tokens(tokens: int, max_tokens: float | None) -> int:
     return tokens if max_tokens is None else max(1, min(tokens, int(max_tokens) // 2))
 
 
-def keep_last_round(budget: ContextBudget) -> Keep:
-    """Keep the newest round of the turn, with any budget."""
-    _ = budget
-    return KeepLastRound()
-
-
 @attrs.frozen(kw_only=True)
 class Preset:
     """One compaction system. `attrs.evolve(preset, keep=…)` is a variant of it."""
@@ -82,9 +71,9 @@ class Preset:
     policy: Callable[[Callable[[], float]], Policy]
     """Makes the policy from a random number generator: a function that returns a number from 0 to
     below 1."""
-    adjust_budget: Callable[[ContextBudget], ContextBudget] = keep_budget
+    adjust_budget: Callable[[ContextBudget], ContextBudget] = lambda budget: budget
     """Applies the system's thresholds and reserves to a model's budget."""
-    keep: Callable[[ContextBudget], Keep] = keep_last_round
+    keep: Callable[[ContextBudget], Keep] = lambda _: KeepLastRound()
     """Returns which messages stay at a compaction."""
     split: bool = False
     """Whether a turn may be split, with a summary of its first part."""

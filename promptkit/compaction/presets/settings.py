@@ -13,40 +13,53 @@ groups (`OriginalName`).
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import tomllib
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
+from promptkit.messages import as_mapping, as_sequence
 from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
+    from cattrs import Converter
+
 T = TypeVar("T")
 
 NESTED = "__"
 """Separates the name of a group from that of its setting, in a variable."""
+
+MAX_SHOWN = 60
+"""Characters of a wrong value that an error shows."""
 
 NONE = "none"
 """The value of a variable that means None. In TOML, which has no such value, the setting is left
 out."""
 
 YES, NO = ("1", "on", "true", "yes"), ("0", "false", "no", "off")
-TYPE_NAMES = {
+TYPE_NAMES: Mapping[object, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
     str: "a text",
     Path: "a path",
 }
-TYPE_PLURALS = {int: "whole numbers", float: "numbers", str: "texts", Path: "paths"}
+TYPE_PLURALS: Mapping[object, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "texts",
+    Path: "paths",
+}
 
 
 @attrs.frozen
@@ -174,25 +187,42 @@ def load_settings(
             setting="",
             why="the prefix of the variables must not be empty",
         )
-    # Any stands for attrs knows no closer type
-    fields = {
-        field.name: field for field in attrs.fields(attrs.resolve_types(cast("type[Any]", cls)))
-    }
     names = {
         original.name: (field, original)
-        for field in fields.values()
+        for field in _find_fields(cls).values()
         for original in field.metadata.get("names", ())
     }
-    values: _Values = {} if toml is None else _rename_keys(_read_file(Path(toml)), names)
-    originals = {
-        name: text for name, text in (environ or {}).items() if name.isupper() and name in names
+    environ = environ or {}
+    in_file: _Values = {} if toml is None else _read_file(Path(toml))
+    renamed = {
+        path: attrs.evolve(value, source=f"{value.source}: {name}")
+        for path, value in in_file.items()
+        if (name := ".".join(path)) in names and not name.isupper()
     }
-    own = {name: text for name, text in (environ or {}).items() if name not in originals}
-    variables = _rename(
-        _read_variables(own, prefix),
-        [(*names[name], _Value(text, name, text=True)) for name, text in sorted(originals.items())],
+    own = {path: value for path, value in in_file.items() if path not in renamed}
+    values = _rename(own, renamed, names)
+    originals: _Values = {
+        (name,): _Value(text, name, text=True)
+        for name, text in sorted(environ.items())
+        if name.isupper() and name in names
+    }
+    others = _read_variables(
+        {name: environ[name] for name in environ if (name,) not in originals}, prefix
     )
-    return _build(cls, _merge(values, variables), ())
+    variables = _rename(others, originals, names)
+    overruled = {
+        path
+        for path in values
+        for other in variables
+        if path[: len(other)] == other or other[: len(path)] == path
+    }
+    kept = {path: value for path, value in values.items() if path not in overruled}
+    return _build(cls, {**kept, **variables}, ())
+
+
+# Any stands for attrs knows no closer type
+def _find_fields(cls: type[Any]) -> Mapping[str, attrs.Attribute[Any]]:
+    return {field.name: field for field in attrs.fields(attrs.resolve_types(cls))}
 
 
 @attrs.frozen
@@ -206,8 +236,9 @@ class _Value:
     """Whether it is the text of a variable, to be converted to the type of the setting."""
 
 
-_Values = Mapping[str, "_Value | _Values"]
-"""Values by name; a mapping is a group."""
+_Values = Mapping[tuple[str, ...], _Value]
+"""Values by name, with the names of their groups before it. A value without a name is the setting
+itself."""
 
 
 def _read_file(path: Path) -> _Values:
@@ -222,36 +253,33 @@ def _read_file(path: Path) -> _Values:
         raise SettingsError(
             source=str(path), setting="", why=f"it is not valid TOML ({error})"
         ) from error
-    return _with_source(table, str(path))
+    return dict(_flatten(table, (), str(path)))
 
 
-def _with_source(table: Mapping[str, object], source: str) -> _Values:
-    """Add the source to each value of a table. A table in the place of a value is refused later."""
-    return {
-        name: _with_source(value, source) if isinstance(value, dict) else _Value(value, source)  # pyright: ignore[reportUnknownArgumentType]  # TOML has no other keys
-        for name, value in table.items()
-    }
+def _flatten(
+    table: Mapping[str, object], groups: tuple[str, ...], source: str
+) -> Iterator[tuple[tuple[str, ...], _Value]]:
+    """Yield the values of a table and of the tables in it, with their source. An empty table is a value."""
+    for name, value in table.items():
+        if inner := as_mapping(value):
+            yield from _flatten(inner, (*groups, name), source)
+        else:
+            yield (*groups, name), _Value(value, source)
 
 
 def _read_variables(environ: Mapping[str, str], prefix: str) -> _Values:
-    values: dict[str, Any] = {}  # Any: nested values while they are collected
-    for variable in sorted(environ):
-        if not variable.startswith(prefix):
-            continue
-        *groups, name = variable.removeprefix(prefix).lower().split(NESTED)
-        at = values
-        for group in groups:
-            inner = at.setdefault(group, {})
-            if isinstance(inner, _Value):
-                raise SettingsError(
-                    source=variable, setting=group, why="it is set both as a value and as a group"
-                )
-            at = cast("dict[str, Any]", inner)  # a group while it is collected
-        if isinstance(at.get(name), dict):
-            raise SettingsError(
-                source=variable, setting=name, why="it is set both as a value and as a group"
-            )
-        at[name] = _Value(environ[variable], variable, text=True)
+    values = {
+        tuple(name.removeprefix(prefix).lower().split(NESTED)): _Value(
+            environ[name], name, text=True
+        )
+        for name in sorted(environ)
+        if name.startswith(prefix)
+    }
+    for path, value in values.items():
+        for end in range(1, len(path)):
+            if path[:end] in values:
+                why = "it is set both as a value and as a group"
+                raise SettingsError(source=value.source, setting=path[end - 1], why=why)
     return values
 
 
@@ -259,54 +287,14 @@ _Names = Mapping[str, tuple["attrs.Attribute[Any]", OriginalName]]  # Any: of wh
 """The settings by the names that they have in their system."""
 
 
-def _rename_keys(values: _Values, names: _Names) -> _Values:
-    """Replace the keys of a file that are a system's own names.
-
-    A key is found in its groups, and as one quoted key with dots.
-    """
-    leaves: list[tuple[tuple[str, ...], _Value]] = []
-    left: list[tuple[tuple[str, ...], _Value | _Values]] = [
-        ((name,), value) for name, value in values.items()
-    ]
-    while left:
-        path, value = left.pop()
-        if isinstance(value, _Value):
-            leaves.append((path, value))
-        else:
-            left.extend(((*path, name), inner) for name, inner in value.items())
-    found = {
-        path: value
-        for path, value in leaves
-        if (name := ".".join(path)) in names and not name.isupper()
-    }
-    if not found:
-        return values
-    own: dict[str, Any] = {}  # Any: nested values while they are collected
-    for (*groups, name), value in (leaf for leaf in leaves if leaf[0] not in found):
-        at = own
-        for group in groups:
-            at = at.setdefault(group, {})
-        at[name] = value
-    originals = ((".".join(path), value) for path, value in found.items())
-    return _rename(
-        own,
-        [
-            (*names[name], attrs.evolve(value, source=f"{value.source}: {name}"))
-            for name, value in originals
-        ],
-    )
-
-
-# Any stands for of whatever type
-def _rename(
-    values: _Values, originals: Iterable[tuple[attrs.Attribute[Any], OriginalName, _Value]]
-) -> _Values:
+def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
     """Add the values that are given under a system's own names.
 
     Raises SettingsError if a setting has another value under another name.
     """
     renamed = dict(values)
-    for field, original, given in originals:
+    for path, given in originals.items():
+        field, original = names[".".join(path)]
         try:
             read = given.value if original.read is None else original.read(given.value)
         except ValueError as error:
@@ -314,24 +302,21 @@ def _rename(
             raise SettingsError(source=given.source, setting=field.name, why=why) from error
         if read is None:
             continue
+        setting = (field.name,)
         value = _Value(read, given.source, text=isinstance(read, str))
-        other = renamed.setdefault(field.name, value)
-        if _convert_setting(field.type, other, (field.name,)) != _convert_setting(
-            field.type, value, (field.name,)
+        other = renamed.setdefault(setting, value)
+        if _convert_setting(field.type, {(): other}, setting) != _convert_setting(
+            field.type, {(): value}, setting
         ):
-            sources = " and ".join((next(_sources({field.name: other})), given.source))
-            raise SettingsError(
-                source=sources,
-                setting=field.name,
-                why="it has a different value under each of these names",
-            )
+            why = "it has a different value under each of these names"
+            sources = f"{other.source} and {given.source}"
+            raise SettingsError(source=sources, setting=field.name, why=why)
     return renamed
 
 
 def _convert_to(kind: type[T], value: object) -> T:
     """Convert the value of a variable or a file. Raises ValueError."""
-    converted = _convert(kind, value, text=isinstance(value, str))
-    return cast("T", converted)  # _convert returns a value of this type
+    return _make_converter(text=isinstance(value, str)).structure(value, kind)
 
 
 def _is_not_positive(value: object) -> bool:
@@ -341,152 +326,130 @@ def _is_not_positive(value: object) -> bool:
         return False
 
 
-def _merge(base: _Values, overrides: _Values) -> _Values:
-    merged = dict(base)
-    for name, value in overrides.items():
-        old = merged.get(name)
-        merged[name] = (
-            _merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-        )
-    return merged
-
-
-def _sources(values: _Values) -> Iterator[str]:
-    for value in values.values():
-        if isinstance(value, _Value):
-            yield value.source
-        else:
-            yield from _sources(value)
+def _join_sources(*groups: _Values, by: str) -> str:
+    return by.join(dict.fromkeys(value.source for group in groups for value in group.values()))
 
 
 def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
-    # Any stands for attrs knows no closer type
-    fields = {
-        field.name: field for field in attrs.fields(attrs.resolve_types(cast("type[Any]", cls)))
-    }
-    for name, value in given.items():
+    fields = _find_fields(cls)
+    settings: dict[str, dict[tuple[str, ...], _Value]] = {}
+    for (name, *rest), value in given.items():
+        settings.setdefault(name, {})[tuple(rest)] = value
         if name not in fields:
-            source = next(_sources({name: value}), "the settings")
-            raise SettingsError(
-                source=source,
-                setting=_dotted(groups, name),
-                why=f"unknown setting{_suggest(name, fields)}",
-            )
+            why = f"unknown setting{_suggest(name, fields)}"
+            raise SettingsError(source=value.source, setting=_dotted(groups, name), why=why)
     values: dict[str, object] = {}
-    for name, value in given.items():
-        field = fields[name]
-        values[name] = _convert_setting(field.type, value, (*groups, name))
-        _check_limits(field, values[name], value, _dotted(groups, name))
-    for name in given:
+    for name, inner in settings.items():
+        values[name] = _convert_setting(fields[name].type, inner, (*groups, name))
+        if () in inner:
+            _check_limits(fields[name], values[name], inner[()].source, _dotted(groups, name))
+    for name, inner in settings.items():
         for other in fields[name].metadata.get("excludes", ()):
-            if other in given and values[name] is not None and values[other] is not None:
-                both = " and ".join(
-                    dict.fromkeys(
-                        (*_sources({name: given[name]}), *_sources({other: given[other]}))
-                    )
-                )
+            if values[name] is not None and values.get(other) is not None:
                 raise SettingsError(
-                    source=both,
+                    source=_join_sources(inner, settings[other], by=" and "),
                     setting=_dotted(groups, name),
                     why=f"it cannot be set together with {_dotted(groups, other)}",
                 )
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
-        source = ", ".join(dict.fromkeys(_sources(given))) or "the defaults"
+        source = _join_sources(given, by=", ") or "the defaults"
         raise SettingsError(
             source=source, setting=".".join(groups), why=str(error).rstrip(".")
         ) from error
 
 
-def _convert_setting(kind: object, given: _Value | _Values, names: tuple[str, ...]) -> object:
+def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> object:
     """Convert a setting to its type, or raise SettingsError."""
-    choices = (
-        [choice for choice in get_args(kind) if choice is not type(None)]
-        if _is_union(kind)
-        else [kind]
-    )
-    if isinstance(given, Mapping):
-        group = next(
-            (choice for choice in choices if isinstance(choice, type) and attrs.has(choice)), None
-        )
-        if group is not None:
-            return _build(group, given, names)
-        source = next(_sources(given), "the settings")
-        raise SettingsError(
-            source=source,
-            setting=".".join(names),
-            why=f"it must be {_describe_types(choices)}, not a group of settings",
-        )
-    if (
-        given.text
-        and isinstance(given.value, str)
-        and given.value.strip().lower() == NONE
-        and len(choices) < len(get_args(kind))
-    ):
-        return None
-    for choice in choices:
-        try:
-            return _convert(choice, given.value, text=given.text)
-        except ValueError:
-            continue
-    quoted = repr(given.value)
-    why = f"it must be {_describe_types(choices)}, not {quoted if len(quoted) <= 60 else quoted[:60] + '…'}"  # noqa: PLR2004  # characters, for one line
-    raise SettingsError(source=given.source, setting=".".join(names), why=why)
+    members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    # Any stands for annotations
+    choices: list[Any] = [choice for choice in members if choice is not type(None)]
+    group = next((each for each in choices if isinstance(each, type) and attrs.has(each)), None)
+    value, first = given.get(()), next(iter(given.values()))
+    if group is not None and (value is None or value.value == {}):
+        return _build(group, given if value is None else {}, names)
+    shown = "a group of settings"
+    if value is not None and value.value != {}:
+        if value.text and str(value.value).strip().lower() == NONE and choices != list(members):
+            return None
+        for choice in (each for each in choices if each is not group):
+            with suppress(ValueError, TypeError):
+                converted: object = _make_converter(text=value.text).structure(value.value, choice)
+                return converted
+        shown = repr(value.value)
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    why = f"it must be {' or '.join(map(_describe_type, choices))}, not {shown}"
+    raise SettingsError(source=first.source, setting=".".join(names), why=why)
 
 
-def _convert(kind: object, value: object, *, text: bool) -> object:
-    """Convert a value to one type. Raises ValueError if it is of another type."""
-    origin = get_origin(kind)
-    if origin is Literal:
+@functools.cache
+def _make_converter(*, text: bool) -> Converter:
+    """Make the converter of values of a file, or of the texts of variables.
+
+    It raises ValueError for a value of another type, and so for a text in a file that should be a
+    number.
+    """
+    from cattrs import Converter
+
+    converter = Converter(detailed_validation=False)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _parse if text else _check)
+
+    def read_path(value: object, _: object) -> Path:
+        if isinstance(value, str) and value:
+            return Path(value)
+        raise ValueError(value)
+
+    def read_list(value: object, kind: object) -> object:
+        values: object = value.split(",") if text and isinstance(value, str) else value
+        items, item = as_sequence(values), get_args(kind)[0]
+        if isinstance(values, list):
+            return tuple(converter.structure(each, item) for each in items)
+        raise ValueError(value)
+
+    def read_choice(value: object, kind: object) -> object:
         if value in get_args(kind):
             return value
-    elif origin is tuple:
-        values = value.split(",") if text and isinstance(value, str) else value
-        if isinstance(values, list):
-            # of TOML
-            return tuple(
-                _convert(get_args(kind)[0], _strip(each), text=text)
-                for each in cast("list[object]", values)
-            )
-    elif kind is Path and isinstance(value, str) and value:
-        return Path(value)
-    elif text and isinstance(value, str):
-        return _parse(kind, value.strip())
-    elif kind is float and type(value) is int:
+        raise ValueError(value)
+
+    converter.register_structure_hook(Path, read_path)
+    converter.register_structure_hook_func(_is_origin(tuple), read_list)
+    converter.register_structure_hook_func(_is_origin(Literal), read_choice)
+    return converter
+
+
+def _is_origin(origin: object) -> Callable[[object], bool]:
+    return lambda kind: get_origin(kind) is origin
+
+
+def _check(value: object, kind: object) -> object:
+    """Return a value of a file. Raises ValueError if it is of another type."""
+    if kind is float and type(value) is int:
         return float(value)
-    elif type(value) is kind and not (isinstance(value, float) and not math.isfinite(value)):
+    if type(value) is kind and not (isinstance(value, float) and not math.isfinite(value)):
         return value
     raise ValueError(value)
 
 
-def _parse(kind: object, value: str) -> object:
+def _parse(value: object, kind: object) -> object:
     """Parse the text of a variable. Raises ValueError."""
-    if kind is str and value:
-        return value
-    if kind is bool and value.lower() in (*YES, *NO):
-        return value.lower() in YES
+    text = value.strip() if isinstance(value, str) else ""
+    if kind is str and text:
+        return text
+    if kind is bool and text.lower() in (*YES, *NO):
+        return text.lower() in YES
     if kind is int:
-        return int(value)
-    if kind is float and math.isfinite(number := float(value)):
+        return int(text)
+    if kind is float and math.isfinite(number := float(text)):
         return number
     raise ValueError(value)
 
 
-def _strip(value: object) -> object:
-    return value.strip() if isinstance(value, str) else value
-
-
 # Any stands for of whatever type
-def _check_limits(
-    field: attrs.Attribute[Any], value: object, given: _Value | _Values, name: str
-) -> None:
+def _check_limits(field: attrs.Attribute[Any], value: object, source: str, name: str) -> None:
     """Raise SettingsError for a number outside its limits, or for a threshold between a share and a number of tokens."""
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not isinstance(given, _Value)
-    ):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return
     limits = field.metadata
     minimum, maximum = limits.get("minimum"), limits.get("maximum")
@@ -494,9 +457,7 @@ def _check_limits(
         try:
             resolve_threshold(value, None, setting=name)
         except InvalidArgumentError as error:
-            raise SettingsError(
-                source=given.source, setting=name, why=str(error).rstrip(".")
-            ) from error
+            raise SettingsError(source=source, setting=name, why=str(error).rstrip(".")) from error
         minimum = 0 if minimum is None else minimum
     if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         allowed = " and ".join(
@@ -505,17 +466,7 @@ def _check_limits(
                 *([] if maximum is None else [f"at most {maximum:g}"]),
             ]
         )
-        raise SettingsError(
-            source=given.source, setting=name, why=f"it must be {allowed}, not {value:g}"
-        )
-
-
-def _is_union(kind: object) -> bool:
-    return get_origin(kind) in (Union, types.UnionType)
-
-
-def _describe_types(kinds: Iterable[object]) -> str:
-    return " or ".join(map(_describe_type, kinds))
+        raise SettingsError(source=source, setting=name, why=f"it must be {allowed}, not {value:g}")
 
 
 def _describe_type(kind: object) -> str:
@@ -523,7 +474,7 @@ def _describe_type(kind: object) -> str:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
         return f"a list of {TYPE_PLURALS.get(get_args(kind)[0], 'values')}"
-    return TYPE_NAMES.get(cast("type[Any]", kind), "a group of settings")  # Any: any annotation
+    return TYPE_NAMES.get(kind, "a group of settings")
 
 
 def _dotted(groups: tuple[str, ...], name: str) -> str:

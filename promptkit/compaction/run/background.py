@@ -1,7 +1,6 @@
 """The background summary: started before it is needed, taken when it is needed, cancelled when it is stale.
 
-Only one pass runs at a time. Each has a number, so that a pass that finishes after it was cancelled
-changes nothing.
+Only one pass runs at a time. One that finishes after it was cancelled changes nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, TypeAlias
-
-import attrs
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan
@@ -20,17 +17,10 @@ if TYPE_CHECKING:
 Work: TypeAlias = "Callable[[], Coroutine[object, object, DraftSummary | None]]"
 """Makes the summary of one pass. A result of None counts as a failure: a hook cancelled it."""
 
+DraftTask: TypeAlias = "asyncio.Task[DraftSummary | None]"
+
 CLOSE_SECONDS = 5.0
 """How long `close` waits for cancelled work, in seconds."""
-
-
-@attrs.frozen(kw_only=True)
-class BackgroundPass:
-    """One running or finished pass, and the plan it is made for."""
-
-    number: int
-    plan: Plan
-    task: asyncio.Task[DraftSummary | None]
 
 
 class Background:
@@ -50,45 +40,45 @@ class Background:
     `unused` is called with a result that arrives after its pass was cancelled: work may react to a
     cancellation late, or not at all.
 
-    Source: VS Code's background summarizer, with a number for each pass.
+    Source: VS Code's background summarizer.
     """
 
     def __init__(self, *, unused: Callable[[DraftSummary], object] | None = None) -> None:
-        self._count = 0
-        self._state: BackgroundState = "idle"
-        self._pass: BackgroundPass | None = None
-        self._draft: DraftSummary | None = None
+        self.plan: Plan | None = None
+        """The plan of the current pass."""
+        self._task: DraftTask | None = None
+        self._ended = False
+        self._ending: set[DraftTask] = set()
         self._unused = unused
         self._closed = False
-        self._ending: set[asyncio.Task[DraftSummary | None]] = set()
-        self.error: BaseException | None = None
-        """Why the last pass failed; None after another one has started, and if a hook cancelled
-        it."""
 
     @property
     def state(self) -> BackgroundState:
         """The state of the pass."""
-        return self._state
+        if self._task is None:
+            return "idle"
+        if not self._ended:
+            return "running"
+        return "failed" if _get_draft(self._task) is None else "ready"
 
     @property
-    def plan(self) -> Plan | None:
-        """The plan of the current pass."""
-        return self._pass.plan if self._pass else None
+    def error(self) -> BaseException | None:
+        """What the pass raised, if it failed."""
+        task = self._task
+        if task is None or not self._ended:
+            return None
+        return asyncio.CancelledError() if task.cancelled() else task.exception()
 
     def start(self, work: Work, plan: Plan) -> bool:
         """Start a pass as a task of the running loop.
 
         Returns False if one is running or ready, or after `close`.
         """
-        if self._closed or self._state in ("running", "ready"):
+        if self._closed or self.state in ("running", "ready"):
             return False
         task = asyncio.get_running_loop().create_task(work(), name="promptkit background summary")
-        self._count += 1
-        number = self._count
-        self._state = "running"
-        self._draft = self.error = None
-        self._pass = BackgroundPass(number=number, plan=plan, task=task)
-        task.add_done_callback(lambda done: self._on_done(number, done))
+        task.add_done_callback(self._on_end)
+        self._task, self._ended, self.plan = task, False, plan
         return True
 
     async def wait(self, seconds: float | None = None) -> None:
@@ -96,9 +86,8 @@ class Background:
 
         Its exception is not raised, and it is not cancelled.
         """
-        running = self._pass
-        if self._state == "running" and running is not None:
-            await asyncio.wait([running.task], timeout=seconds)
+        if self._task is not None and not self._ended:
+            await asyncio.wait([self._task], timeout=seconds)
 
     def take(self) -> DraftSummary | None:
         """Take the result.
@@ -106,17 +95,17 @@ class Background:
         Returns None while the pass is running, and after a failure; then another pass can be
         started.
         """
-        return None if self._state == "running" else self._reset()
+        return None if self.state == "running" else self.cancel()
 
     def cancel(self) -> DraftSummary | None:
         """Cancel the pass. An unused result is returned, so that the caller can report it."""
-        ended = self._pass
-        self._count += 1  # a pass that ends from now on is late
-        draft = self._reset()
-        if ended is not None and not ended.task.done():
-            self._ending.add(ended.task)  # the loop itself keeps no task alive
-            ended.task.cancel()
-        return draft
+        task, self._task, self.plan = self._task, None, None
+        if task is None or self._ended:
+            return None if task is None else _get_draft(task)
+        if not task.done():
+            self._ending.add(task)  # the loop itself keeps no task alive
+            task.cancel()
+        return None
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> DraftSummary | None:
         """Cancel the pass and wait until all cancelled work has ended, at most `seconds`.
@@ -131,20 +120,15 @@ class Background:
             await asyncio.wait(set(self._ending), timeout=seconds)
         return draft
 
-    def _reset(self) -> DraftSummary | None:
-        draft = self._draft
-        self._state = "idle"
-        self._pass = self._draft = None
-        return draft
-
-    def _on_done(self, number: int, task: asyncio.Task[DraftSummary | None]) -> None:
+    def _on_end(self, task: DraftTask) -> None:
         self._ending.discard(task)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        draft = None if error is not None else task.result()
-        if number != self._count:
-            if draft is not None and self._unused is not None:
-                self._unused(draft)
-            return
-        self._state = "failed" if draft is None else "ready"
-        self._draft = draft
-        self.error = error
+        draft = _get_draft(task)
+        if task is self._task:
+            self._ended = True
+        elif draft is not None and self._unused is not None:
+            self._unused(draft)
+
+
+def _get_draft(task: DraftTask) -> DraftSummary | None:
+    """Return the summary of a task that has ended; None if it failed."""
+    return None if task.cancelled() or task.exception() is not None else task.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
@@ -23,8 +23,10 @@ from promptkit.compaction.run.events import (
     CompactionFailed,
     CompactionStarted,
     Events,
+    ObservedModel,
     SummaryAttemptFailed,
     SummaryDiscarded,
+    get_conversation_id,
 )
 from promptkit.compaction.run.hooks import (
     CompactionHooks,
@@ -32,7 +34,6 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
-from promptkit.compaction.run.observed_model import ObservedModel, get_conversation_id
 from promptkit.compaction.run.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.facts import Facts
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
 
+_LOGGER = logging.getLogger("promptkit")
+
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
 tried."""
@@ -92,6 +95,22 @@ class DraftSummary:
     """When the compaction started, in seconds by the compactor's clock."""
 
 
+class CompactionOrder(TypedDict, total=False):
+    """Why and how one compaction runs."""
+
+    trigger: Required[str]
+    """Why it runs, as the checkpoint records it."""
+    instructions: str | None
+    """The user's instructions for the summary."""
+    last_request: LastRequest | None
+    """The last request, if it shows everything that the plan drops."""
+    seconds: float | None
+    """The longest time that one summarizer may take; None: no limit."""
+    require_model: bool
+    """Only a model may write the summary, where the conversation has a summarizing model."""
+
+
+@attrs.define(eq=False, slots=False)
 class Compactor:
     """Compact one transcript: make a plan, run the hooks, get a summary, check it, and commit a checkpoint.
 
@@ -100,81 +119,55 @@ class Compactor:
     Only one compaction runs at a time. Each one that starts ends with exactly one event.
     """
 
-    def __init__(  # noqa: PLR0913  # what a compaction is made of
-        self,
-        transcript: Transcript,
-        *,
-        summarizer: Summarizer,
-        keep: Keep | None = None,
-        choose: Callable[..., Plan] = select,
-        replacement: Replacement | None = None,
-        tokenizer: Tokenizer,
-        max_summary_tokens: int,
-        max_result_tokens: int | None = None,
-        result_limits: ResultLimits | None = None,
-        tools: Sequence[ToolDefinition] = (),
-        hooks: CompactionHooks | None = None,
-        redactor: Redactor | None = None,
-        events: Events | None = None,
-        look_up: Callable[[Mapping[str, Json], Sequence[Entry]], str | None] | None = None,
-        file_rules: Sequence[FileRule] = FILE_RULES,
-        count_fixed: Callable[[], UsageByPart] = UsageByPart,
-        clock: Callable[[], float] = time.monotonic,
-        logger: logging.Logger | None = None,
-    ) -> None:
-        """Compact a transcript with a summarizer.
+    transcript: Transcript
+    """The conversation."""
+    summarizer: Summarizer = attrs.field(kw_only=True)
+    """Writes summaries."""
+    keep: Keep = attrs.field(factory=KeepLastRound, kw_only=True)
+    """Which messages stay verbatim; by default the last round."""
+    choose: Callable[..., Plan] = attrs.field(default=select, kw_only=True)
+    """Makes the plan of a compaction, for example `partial(select, split=True)`."""
+    replacement: Replacement = attrs.field(factory=Replacement, kw_only=True)
+    """Builds the messages that replace what is dropped."""
+    tokenizer: Tokenizer = attrs.field(kw_only=True)
+    """Counts messages and summaries."""
+    max_summary_tokens: int = attrs.field(kw_only=True)
+    """The most tokens of a summary."""
+    max_result_tokens: int | None = attrs.field(default=None, kw_only=True)
+    """The most tokens of one tool result in the view; None: no limit."""
+    result_limits: ResultLimits = attrs.field(factory=ResultLimits, kw_only=True)
+    """What tools have as limits of their own."""
+    tools: Sequence[ToolDefinition] = attrs.field(default=(), kw_only=True)
+    """The tools of the conversation. Some providers refuse tool calls in a request without them."""
+    hooks: CompactionHooks = attrs.field(factory=CompactionHooks, kw_only=True)
+    """Run before and after a compaction."""
+    redactor: Redactor | None = attrs.field(default=None, kw_only=True)
+    """Removes secrets from what summarizers read and write; None: nothing is removed. The last
+    request goes out as it was sent."""
+    events: Events = attrs.field(factory=Events, kw_only=True)
+    """Receive what happens."""
+    look_up: Callable[[Mapping[str, Json], Sequence[Entry]], str | None] | None = attrs.field(
+        default=None, kw_only=True
+    )
+    """Returns an example call with which the model looks up the transcript, for the breadcrumb of a
+    summary: from its facts and the entries that are no longer shown."""
+    file_rules: tuple[FileRule, ...] = attrs.field(default=FILE_RULES, kw_only=True)
+    """Tell which files a tool call reads or changes, for the file lists of summaries."""
+    count_fixed: Callable[[], UsageByPart] = attrs.field(default=UsageByPart, kw_only=True)
+    """Returns the parts of every request besides the conversation, for the sizes in events."""
+    clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
+    """Returns seconds that only grow."""
+    handoff: Summarizer | None = attrs.field(default=None, init=False)
+    """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
+    _sizer: Sizer = attrs.field(init=False)
+    _capped_view: CappedView = attrs.field(init=False)
+    _running: asyncio.Event | None = attrs.field(default=None, init=False)
 
-        Args:
-            transcript: The conversation.
-            summarizer: Writes summaries.
-            keep: Which messages stay verbatim; by default the last round.
-            choose: Makes the plan of a compaction, for example `partial(select, split=True)`.
-            replacement: Builds the messages that replace what is dropped.
-            tokenizer: Counts messages and summaries.
-            max_summary_tokens: The most tokens of a summary.
-            max_result_tokens: The most tokens of one tool result in the view; None: no limit.
-            result_limits: What tools have as limits of their own.
-            tools: The tools of the conversation. Some providers refuse tool calls in a request
-                without them.
-            hooks: Run before and after a compaction.
-            redactor: Removes secrets from what summarizers read and write; None: nothing is
-                removed. The last request goes out as it was sent.
-            events: Receive what happens.
-            look_up: Returns an example call with which the model looks up the transcript, for the
-                breadcrumb of a summary: from its facts and the entries that are no longer shown.
-            file_rules: Tell which files a tool call reads or changes, for the file lists of
-                summaries.
-            count_fixed: Returns the parts of every request besides the conversation, for the sizes
-                in events.
-            clock: Returns seconds that only grow.
-            logger: Receives what hooks raise; by default the logger `promptkit`.
-        """
-        self.transcript = transcript
-        self.summarizer = summarizer
-        self.keep: Keep = KeepLastRound() if keep is None else keep
-        self.handoff: Summarizer | None = None
-        """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
-        self.max_summary_tokens = max_summary_tokens
-        self.choose = choose
-        """Makes the plan of a compaction."""
-        self._replacement = replacement or Replacement()
-        self.events = events or Events()
-        self._tokenizer = tokenizer
-        self._sizer = Sizer(tokenizer)
+    def __attrs_post_init__(self) -> None:
+        self._sizer = Sizer(self.tokenizer)
         self._capped_view = CappedView(
-            tokenizer, result_tokens=max_result_tokens, limits=result_limits
+            self.tokenizer, result_tokens=self.max_result_tokens, limits=self.result_limits
         )
-        self._tools = tuple(tools)
-        self.hooks = hooks or CompactionHooks()
-        """Run before and after a compaction."""
-        self._redactor = redactor
-        self._look_up = look_up
-        self.file_rules = tuple(file_rules)
-        """Tell which files a tool call reads or changes."""
-        self._count_fixed = count_fixed
-        self._clock = clock
-        self._logger = logger or logging.getLogger("promptkit")
-        self._running: asyncio.Event | None = None
 
     def update_settings(
         self,
@@ -187,9 +180,9 @@ class Compactor:
     ) -> None:
         """Use another model's summarizer, tokenizer and limits (tokens) from now on."""
         self.summarizer = summarizer
-        self._replacement = replacement
+        self.replacement = replacement
         self.max_summary_tokens = max_summary_tokens
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
@@ -215,30 +208,18 @@ class Compactor:
         return self.choose(
             self.view,
             leaf=leaf,
-            tokenizer=self._tokenizer,
+            tokenizer=self.tokenizer,
             keep=self.keep if keep is None else keep,
         )
 
-    async def compact(  # noqa: PLR0913  # keywords
-        self,
-        plan: Plan | None = None,
-        *,
-        trigger: str,
-        instructions: str | None = None,
-        last_request: LastRequest | None = None,
-        seconds: float | None = None,
-        require_model: bool = False,
+    async def compact(
+        self, plan: Plan | None = None, **order: Unpack[CompactionOrder]
     ) -> Entry | None:
         """Summarize and commit.
 
         Args:
             plan: What to drop and what to keep; by default the plan of the current view.
-            trigger: Why the compaction runs, as the checkpoint records it.
-            instructions: The user's instructions for the summary.
-            last_request: The last request, if it shows everything that the plan drops.
-            seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a
-                summarizing model.
+            order: Why and how the compaction runs.
 
         Returns:
             The checkpoint; None if there is nothing to drop, if a hook cancelled, or if the
@@ -254,14 +235,7 @@ class Compactor:
             raise CompactionInProgressError
         ended = self._running = asyncio.Event()
         try:
-            draft = await self.draft(
-                plan or self.plan(),
-                trigger=trigger,
-                instructions=instructions,
-                last_request=last_request,
-                seconds=seconds,
-                require_model=require_model,
-            )
+            draft = await self.draft(plan or self.plan(), **order)
             return None if draft is None else await self.commit(draft)
         finally:
             self._running = None
@@ -272,26 +246,12 @@ class Compactor:
         while self._running is not None:
             await self._running.wait()
 
-    async def draft(  # noqa: PLR0913  # keywords
-        self,
-        plan: Plan,
-        *,
-        trigger: str,
-        instructions: str | None = None,
-        last_request: LastRequest | None = None,
-        seconds: float | None = None,
-        require_model: bool = False,
-    ) -> DraftSummary | None:
+    async def draft(self, plan: Plan, **order: Unpack[CompactionOrder]) -> DraftSummary | None:
         """Make a summary without changing the transcript. `commit` or `discard` must follow.
 
         Args:
             plan: What to drop and what to keep.
-            trigger: Why the compaction runs, as the checkpoint records it.
-            instructions: The user's instructions for the summary.
-            last_request: The last request, if it shows everything that the plan drops.
-            seconds: The longest time that one summarizer may take; None: no limit.
-            require_model: Only a model may write the summary, where the conversation has a
-                summarizing model.
+            order: Why and how the compaction runs.
 
         Returns:
             The summary; None if there is nothing to drop, or if a hook cancelled.
@@ -299,9 +259,10 @@ class Compactor:
         Raises:
             SummaryError: No summary was made.
         """
+        trigger, last_request = order["trigger"], order.get("last_request")
         if plan.is_empty:
             return None
-        number, started = self.events.next_number(), self._clock()
+        number, started = self.events.next_number(), self.clock()
         spent: list[Usage | None] = []
 
         def report(failed: FailedAttempt) -> None:
@@ -309,7 +270,7 @@ class Compactor:
             self._report_attempt(number, trigger, failed)
 
         def report_cancellation() -> None:
-            seconds = self._clock() - started
+            seconds = self.clock() - started
             self.events.emit(
                 CompactionCancelled(
                     number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)
@@ -329,13 +290,13 @@ class Compactor:
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
-                instructions=instructions,
+                instructions=order.get("instructions"),
                 last_request=last_request,
-                tools=self._tools if last_request is None else last_request.tools,
+                tools=self.tools if last_request is None else last_request.tools,
                 facts=collect_facts(self.transcript, plan),
                 file_rules=self.file_rules,
-                seconds=seconds,
-                require_model=require_model,
+                seconds=order.get("seconds"),
+                require_model=order.get("require_model", False),
                 report=report,
                 observe=lambda model: ObservedModel(
                     model=model,
@@ -358,14 +319,14 @@ class Compactor:
         if summary is None:
             report_cancellation()
             return None
-        if self._redactor is not None:
-            plan = redact_plan(plan, self._redactor)
+        if self.redactor is not None:
+            plan = redact_plan(plan, self.redactor)
         return DraftSummary(
             number=number,
             plan=plan,
             summary=summary,
             trigger=trigger,
-            instructions=instructions,
+            instructions=order.get("instructions"),
             started=started,
         )
 
@@ -385,7 +346,7 @@ class Compactor:
             )
             raise
         except asyncio.CancelledError:
-            seconds, usage = self._clock() - draft.started, draft.summary.usage
+            seconds, usage = self.clock() - draft.started, draft.summary.usage
             self.events.emit(
                 CompactionCancelled(
                     number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage
@@ -394,12 +355,12 @@ class Compactor:
             raise
         if entry is None:
             return None
-        await run_post_compact(self.hooks, entry, logger=self._logger)
+        await run_post_compact(self.hooks, entry)
         return entry
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
         """Discard a summary that is no longer needed, and report the reason as an event."""
-        seconds, usage = self._clock() - draft.started, draft.summary.usage
+        seconds, usage = self.clock() - draft.started, draft.summary.usage
         self.events.emit(
             SummaryDiscarded(
                 number=draft.number,
@@ -424,7 +385,7 @@ class Compactor:
 
     def report_branch_change(self) -> None:
         """Tell the hooks that the conversation continues on another branch, or without a checkpoint that it had."""
-        run_on_branch_change(self.hooks, self.transcript, logger=self._logger)
+        run_on_branch_change(self.hooks, self.transcript)
 
     def find_change(self, leaf: str) -> str | None:
         """Return why a plan that was made at a leaf is stale; None while it is valid.
@@ -448,7 +409,7 @@ class Compactor:
     async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
         plan = task.plan
         result = await run_pre_compact(
-            self.hooks, plan, trigger=trigger, instructions=task.instructions, logger=self._logger
+            self.hooks, plan, trigger=trigger, instructions=task.instructions
         )
         if result.cancel:
             return None
@@ -457,8 +418,8 @@ class Compactor:
             instructions="\n\n".join(filter(None, (task.instructions, *result.instructions)))
             or None,
         )
-        if self._redactor is not None:
-            task = redact_task(task, self._redactor)
+        if self.redactor is not None:
+            task = redact_task(task, self.redactor)
         facts = updated_facts(task)
         check = _CheckOnce(
             lambda summary: self._check(
@@ -469,13 +430,11 @@ class Compactor:
             try:
                 return check(result.summary)
             except SummaryError as error:
-                self._logger.warning(
-                    "a hook's summary is rejected, and another one is made: %s", error
-                )
+                _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
             task,
             max_tokens=self._max_tokens(plan, facts),
-            requests_beside=self._replacement.keeps_user_messages,
+            requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
         summarizer = (
@@ -490,7 +449,7 @@ class Compactor:
         """
         replaced = self._count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
-        frame = self._replacement.count_tokens(plan, empty, self._tokenizer)
+        frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
             detail = (
@@ -510,10 +469,10 @@ class Compactor:
         Everything that the summary replaces is already on the disk.
         """
         call = None
-        if self._look_up is not None:
+        if self.look_up is not None:
             shown = {item.entry_id for item in (*plan.kept, *plan.pinned, *plan.replayed)}
             newest = self.transcript.path(plan.leaf)[-MAX_LOOK_UP:]
-            call = self._look_up(facts, [entry for entry in newest if entry.id not in shown])
+            call = self.look_up(facts, [entry for entry in newest if entry.id not in shown])
         return add_breadcrumb(
             text, location=self.transcript.store.address, entries=len(self.transcript), call=call
         )
@@ -523,21 +482,21 @@ class Compactor:
 
         Raises SummaryError if it is blank, too short, too large or saves too little.
         """
-        if self._redactor is not None:
-            summary = redact_summary(summary, self._redactor)
+        if self.redactor is not None:
+            summary = redact_summary(summary, self.redactor)
         summary = attrs.evolve(summary, text=remove_breadcrumb_lines(summary.text))
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
-        tokens = self._tokenizer.count(summary.text)
+        tokens = self.tokenizer.count(summary.text)
         replaced = self._count_replaced(plan)
-        check_length(summary, replaced=replaced, tokenizer=self._tokenizer)
+        check_length(summary, replaced=replaced, tokenizer=self.tokenizer)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
         checked = attrs.evolve(
             summary, text=self._with_breadcrumb(summary.text, summary.facts, plan)
         )
-        left = self._replacement.count_tokens(plan, checked, self._tokenizer)
+        left = self.replacement.count_tokens(plan, checked, self.tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
@@ -545,18 +504,17 @@ class Compactor:
 
     async def _load_files(self, draft: DraftSummary) -> tuple[Message, ...]:
         """Read the files that the checkpoint shows, if it is to show any: so many that it still saves a tenth."""
-        files, plan = self._replacement.files, draft.plan
+        files, plan = self.replacement.files, draft.plan
         if files is None or self.find_change(plan.leaf) is not None:
             return ()
-        left = self._replacement.count_tokens(plan, draft.summary, self._tokenizer)
+        left = self.replacement.count_tokens(plan, draft.summary, self.tokenizer)
         return await files.load(
             plan,
             draft.summary,
             room=_most_left(self._count_replaced(plan)) - left,
             rules=self.file_rules,
-            tokenizer=self._tokenizer,
-            redactor=self._redactor,
-            logger=self._logger,
+            tokenizer=self.tokenizer,
+            redactor=self.redactor,
         )
 
     def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
@@ -570,8 +528,8 @@ class Compactor:
                 self.discard(draft, stale)
                 return None
             before = self._count_request()
-            replaced = self._replacement.build(
-                draft.plan, draft.summary, self._tokenizer, files=files
+            replaced = self.replacement.build(
+                draft.plan, draft.summary, self.tokenizer, files=files
             )
             checkpoint = build_checkpoint(
                 draft, self.view.items, replaced=replaced, count=self._sizer.count_message
@@ -589,7 +547,7 @@ class Compactor:
 
     def _count_request(self) -> UsageByPart:
         view = self.view
-        return self._count_fixed() + count_parts(
+        return self.count_fixed() + count_parts(
             view.messages, find_summary_ids(view.items), self._sizer.count_message
         )
 
@@ -604,7 +562,7 @@ class Compactor:
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
-                seconds=self._clock() - draft.started,
+                seconds=self.clock() - draft.started,
                 before=before,
                 after=self._count_request(),
                 model=draft.summary.model,
@@ -631,7 +589,7 @@ class Compactor:
         self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None
     ) -> None:
         reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        seconds = self._clock() - started
+        seconds = self.clock() - started
         self.events.emit(
             CompactionFailed(
                 number=number,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -30,7 +29,6 @@ from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
     Attempts,
     PolicyState,
-    Rereading,
     is_cache_warm,
     judge_attempt,
 )
@@ -39,9 +37,9 @@ from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
 from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import DecisionMade
+from promptkit.compaction.run.state import ConversationState, PendingRequest, RequestState
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.models import model_name
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import LastRequest, Plan
@@ -52,75 +50,67 @@ if TYPE_CHECKING:
     from promptkit.compaction.pruning.processors import Processor
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.compactor import Compactor
+    from promptkit.compaction.run.state import RequestVersion
     from promptkit.messages import Message
     from promptkit.providers.model import Model
+    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.view import TranscriptView
 
 
 @attrs.frozen(kw_only=True)
-class RequestState:
-    """What was already done for one request.
+class _Course:
+    """What follows from decisions in one kind of phase."""
 
-    `prepare` creates it, `make_room` replaces it; the controller does not store it.
-    """
-
-    compacted: bool = False
-    """A summary was committed for this request."""
-    waited: bool = False
-    """This request waited for the background summary."""
-    pruned: bool = False
-    """The request is to be rendered with a history that may be pruned."""
-    refused: bool = False
-    """A provider refused this request as too large once."""
+    carries_out: tuple[type[Decision], ...]
+    """The decisions that are carried out. Any other one ends the phase."""
+    again_after: tuple[type[Decision], ...] = ()
+    """The policy decides again after one of these was carried out."""
+    again_without: tuple[type[Decision], ...] = ()
+    """The policy decides again if one of these could not be carried out."""
+    discards: str | None = None
+    """Why a background summary is discarded before a compaction in the foreground. None: it is
+    not."""
 
 
-@attrs.frozen(kw_only=True)
-class Promotion:
-    """A model with a larger context window, and the function that switches the conversation to it."""
+_PREPARE = _Course(
+    carries_out=(ApplySummary, Wait, Promote, DiscardSummary, Prune, Compact),
+    again_after=(Wait, Promote, DiscardSummary, Prune),
+)
+"""Before a request is rendered."""
 
-    model: str
-    switch: Callable[[], object]
+_MAKE_ROOM = _Course(
+    carries_out=(ApplySummary, Wait, Promote, DiscardSummary, Compact, RenderPruned),
+    again_after=(Wait, DiscardSummary),
+    again_without=(ApplySummary, Compact),
+    discards="the request could not wait for it",
+)
+"""While a request is too large."""
 
-
-def find_promotion(
-    models: Sequence[Model],
-    window: int | None,
-    *,
-    switch: Callable[[Model], object],
-    tokenizer: Tokenizer | None = None,
-) -> Promotion | None:
-    """Find the first model whose window is known and has more than `window` tokens.
-
-    Args:
-        models: The models that the conversation may be switched to, the smallest first.
-        window: The context window of the present model, in tokens. None: unknown, so that no model
-            is known to be larger.
-        switch: Switches the conversation to a model.
-        tokenizer: Counts tokens; by default each model's own.
-
-    Returns:
-        The promotion, or None if there is no such model.
-    """
-    if window is None:
-        return None
-    for model in models:
-        size = ContextBudget.for_model(
-            model, tokenizer=tokenizer or tokenizer_for(model.name)
-        ).window
-        if size is not None and size > window:
-            return Promotion(model=model.name, switch=partial(switch, model))
-    return None
+_ONCE = _Course(carries_out=(Promote, Prune, Compact), discards="a summary is made now: {trigger}")
+"""While no request is pending."""
 
 
 @attrs.frozen(kw_only=True)
-class _ModelChange:
-    """A change of the model that the next request has to react to."""
+class _Moment:
+    """A phase, and what is known in it alone."""
 
-    to_smaller_window: bool
+    phase: Phase
+    course: _Course = _ONCE
+    tokens: int | None = None
+    """The size of the request. None: that of the next request, whenever the policy decides."""
+    refused_by: str | None = None
+    idle_seconds: float = 0.0
+    to_smaller_window: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next request still fits, as far as is known."""
+        return self.course is not _MAKE_ROOM
 
 
+@attrs.define(eq=False, slots=False)
 class CompactionController:
     """Carry out the policy's decisions for one transcript.
 
@@ -131,70 +121,52 @@ class CompactionController:
     `on_reply` report a request that fits and its reply.
     """
 
-    def __init__(  # noqa: PLR0913  # the parts that decide and act, each a value of its own
-        self,
-        compactor: Compactor,
-        *,
-        budget: ContextBudget,
-        policy: Policy,
-        tokenizer: Tokenizer,
-        model: str,
-        enabled: bool = True,
-        reduce: ReduceToolResults | None = None,
-        processors: Sequence[Processor] = (),
-        cache_seconds: float = CACHE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Control the compaction of the compactor's transcript.
+    compactor: Compactor
+    """Makes and commits summaries."""
+    state: ConversationState
+    """The model, the budget, and what happened so far."""
+    policy: Policy = attrs.field(kw_only=True)
+    """Decides what happens in each phase."""
+    enabled: bool = attrs.field(default=True, kw_only=True)
+    """False: nothing is compacted automatically; a request that is too large is pruned."""
+    reduce: ReduceToolResults | None = attrs.field(default=None, kw_only=True)
+    """Which tool results are replaced by placeholders where the policy says so; None: none."""
+    processors: Sequence[Processor] = attrs.field(default=(), kw_only=True)
+    """Change the messages of each request. The size of a conversation is that of the changed
+    messages. The last resort of pruned requests, `truncate_history()`, runs behind them."""
+    cache_seconds: float = attrs.field(default=CACHE_SECONDS, kw_only=True)
+    """Seconds after a request for which the provider's prompt cache holds it."""
+    clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
+    """Returns seconds that only grow."""
+    processor: ViewProcessor = attrs.field(init=False)
+    """Makes the messages of requests from views."""
+    background: Background = attrs.field(init=False)
+    """The background summary."""
+    _window: WindowUsage = attrs.field(init=False)
 
-        Args:
-            compactor: Makes and commits summaries.
-            budget: The token budget of requests.
-            policy: Decides what happens in each phase.
-            tokenizer: Counts messages.
-            model: The name of the model that answers.
-            enabled: False: nothing is compacted automatically; a request that is too large is
-                pruned.
-            reduce: Which tool results are replaced by placeholders where the policy says so; None:
-                none.
-            processors: Change the messages of each request. The size of a conversation is that of
-                the changed messages. The last resort of pruned requests, `truncate_history()`, runs
-                behind them.
-            cache_seconds: Seconds after a request for which the provider's prompt cache holds it.
-            clock: Returns seconds that only grow.
-        """
-        self.compactor = compactor
-        self.budget = budget
-        self.policy = policy
-        self.enabled = enabled
-        self.reduce = reduce
-        self.model = model
-        self.processor = ViewProcessor((*processors, truncate_history()))
-        """Makes the messages of requests from views."""
+    def __attrs_post_init__(self) -> None:
+        self.processor = ViewProcessor((*self.processors, truncate_history()))
         self.background = Background(
-            unused=lambda draft: compactor.discard(
+            unused=lambda draft: self.compactor.discard(
                 draft, "it was finished after it had been cancelled"
             )
         )
-        """The background summary."""
-        self.attempts = Attempts()
-        """The outcome of automatic compactions so far."""
-        self.promotion: Promotion | None = None
-        """A larger model that the policy may switch to."""
-        self._tokenizer = tokenizer
         self._window = self._new_window()
-        self._sent: SentRequest | None = None
-        self._cache_seconds = cache_seconds
-        self._clock = clock
-        self._asked_at: float | None = None
-        """The time of the last request or reply; None: there was none since this conversation or
-        this model was opened."""
-        self._rereading = Rereading()
-        self._model_change: _ModelChange | None = None
-        self._failure_counted = False
-        self._overflowed_reply: str | None = None
-        """The last reply whose request was counted as larger than the context window, and was
-        reacted to."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return model_name(self.state.model)
+
+    @property
+    def budget(self) -> ContextBudget:
+        """The token budget of requests."""
+        return self.state.budget
+
+    @property
+    def version(self) -> RequestVersion:
+        """The version of what requests are built from."""
+        return self.compactor.transcript.leaf, self.state.version
 
     @property
     def view(self) -> TranscriptView:
@@ -205,7 +177,7 @@ class CompactionController:
     def processed_view(self) -> TranscriptView:
         """The view with the messages as the next request shows them, if it need not be pruned."""
         limits = RequestLimits(
-            limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self._tokenizer
+            limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self.state.tokenizer
         )
         return self.processor.process(self.view, limits)
 
@@ -219,11 +191,11 @@ class CompactionController:
         """Whether the provider's prompt cache is taken to hold the start of the next request."""
         return is_cache_warm(
             seconds_since_request=None
-            if self._asked_at is None
-            else self._clock() - self._asked_at,
+            if self.state.asked_at is None
+            else self.clock() - self.state.asked_at,
             cached_share=self.usage().cached_share,
             mid_turn=self.mid_turn,
-            cache_seconds=self._cache_seconds,
+            cache_seconds=self.cache_seconds,
         )
 
     @property
@@ -237,35 +209,47 @@ class CompactionController:
 
     def on_user_message(self) -> None:
         """Handle a new user message: one more automatic attempt is allowed."""
-        self.attempts = self.attempts.after_user_message()
+        self.state = attrs.evolve(self.state, attempts=self.state.attempts.after_user_message())
 
-    def set_model(self, model: str, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
+    def set_budget(self, budget: ContextBudget) -> None:
+        """Continue with another budget for the same model."""
+        self.state = self.state.on_budget_change(budget)
+
+    def set_model(self, model: str | Model, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
         """Continue with another model.
 
         A pending background summary is discarded: it was made for the previous model's window.
         """
-        self.reset("the model was changed")
-        smaller = budget.window is not None and (
-            self.budget.window is None or budget.window < self.budget.window
-        )
-        self._tokenizer = tokenizer
-        self.model, self.budget = model, budget
+        self.reset_attempts("the model was changed")
+        self.state = self.state.on_model_change(model, budget, tokenizer)
         self._window = self._new_window()
-        self._sent = self._asked_at = None
-        self._model_change = _ModelChange(to_smaller_window=smaller)
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Count with another tokenizer for the same model from now on.
 
         What the conversation shows is not changed.
         """
-        self._tokenizer = tokenizer
+        self.state = attrs.evolve(self.state, tokenizer=tokenizer)
         self._window.set_tokenizer(tokenizer)
 
-    def reset(self, reason: str) -> None:
-        """Discard the pending background summary and reset the attempt counter, for example after a rewind."""
+    def on_branch_change(self, reason: str) -> None:
+        """Handle a rewind, a change of the branch or a reset.
+
+        What was prepared for the branch that is left, such as a background summary, is discarded.
+        """
         self._discard_background(reason)
-        self.attempts = Attempts()
+        self.state = self.state.on_branch_change()
+        self.compactor.report_branch_change()
+
+    def undo(self) -> Entry | None:
+        """Show again what the latest compaction summarized. Returns None if there is none."""
+        self.reset_attempts("a compaction was undone")
+        return self.compactor.undo()
+
+    def reset_attempts(self, reason: str) -> None:
+        """Discard the pending background summary and reset the attempt counter."""
+        self._discard_background(reason)
+        self.state = attrs.evolve(self.state, attempts=Attempts())
 
     async def close(self) -> None:
         """Cancel the background summary and wait until it has ended.
@@ -278,33 +262,16 @@ class CompactionController:
     async def prepare(self) -> RequestState:
         """Act before a request is rendered: apply a ready summary, prune, or compact at a threshold."""
         state = RequestState()
-        change, self._model_change = self._model_change, None
-        if change is not None:
-            state, _ = await self._run_phase(
-                "model_switch", state, to_smaller_window=change.to_smaller_window
-            )
+        smaller, self.state = (
+            self.state.to_smaller_window,
+            attrs.evolve(self.state, to_smaller_window=None),
+        )
+        if smaller is not None:
+            change = _Moment(phase="model_switch", to_smaller_window=smaller)
+            state, _, _ = await self._run(change, state)
         state = await self._react_to_overflow(state)
-        while True:
-            match self._decide("before_render", self.usage().tokens, state):
-                case ApplySummary():
-                    return attrs.evolve(
-                        state, compacted=await self._apply_background() or state.compacted
-                    )
-                case Wait(seconds=seconds):
-                    state = attrs.evolve(state, waited=True)
-                    await self.background.wait(seconds)
-                case Promote() if self._promote():
-                    pass
-                case DiscardSummary(reason=reason):
-                    self._discard_background(str(reason))
-                case Prune() as decision if self._prune_outputs(decision):
-                    pass
-                case Compact() as decision:
-                    return attrs.evolve(
-                        state, compacted=await self._compact(decision) or state.compacted
-                    )
-                case _:
-                    return state
+        state, _, _ = await self._run(_Moment(phase="before_render", course=_PREPARE), state)
+        return state
 
     async def _react_to_overflow(self, state: RequestState) -> RequestState:
         """Make room if the provider counted more tokens than the context window has, and answered.
@@ -315,10 +282,10 @@ class CompactionController:
         if (
             state.compacted
             or not reading.overflowed
-            or reading.counted_entry_id == self._overflowed_reply
+            or reading.counted_entry_id == self.state.overflowed_reply
         ):
             return state
-        self._overflowed_reply = reading.counted_entry_id
+        self.state = attrs.evolve(self.state, overflowed_reply=reading.counted_entry_id)
         try:
             made = await self._make_room("overflow", state, reading.tokens)
         except ContextWindowFullError:  # as far as is counted here, the request fits
@@ -354,7 +321,7 @@ class CompactionController:
                 refused_by=refused_by,
             )
         except ContextWindowFullError as error:
-            problem = f"{error}. {describe_largest(self.view.messages, self._tokenizer)}"
+            problem = f"{error}. {describe_largest(self.view.messages, self.state.tokenizer)}"
             raise ContextWindowFullError(problem) from error
 
     async def make_room_for_reply(self) -> bool:
@@ -368,32 +335,14 @@ class CompactionController:
             return False
         return not state.pruned  # the same request fits, so that nothing would be left out of it
 
-    async def _make_room(  # noqa: C901  # a case for each decision
+    async def _make_room(
         self, phase: Phase, state: RequestState, tokens: int, *, refused_by: str | None = None
     ) -> RequestState:
-        while True:
-            decision = self._decide(phase, tokens, state, refused_by=refused_by)
-            match decision:
-                case ApplySummary():
-                    if await self._apply_background():
-                        return attrs.evolve(state, compacted=True)
-                case Wait(seconds=seconds):
-                    state = attrs.evolve(state, waited=True)
-                    await self.background.wait(seconds)
-                case Compact():
-                    self._discard_background("the request could not wait for it")
-                    if await self._compact(decision, reuse_request=refused_by is None, fits=False):
-                        return attrs.evolve(state, compacted=True)
-                case Promote() if self._promote():
-                    return state
-                case RenderPruned():
-                    return attrs.evolve(state, pruned=True)
-                case DiscardSummary(reason=reason):
-                    self._discard_background(str(reason))
-                case NoAction() if refused_by not in {None, self.model}:
-                    return state
-                case _:
-                    raise ContextWindowFullError(str(decision.reason))
+        moment = _Moment(phase=phase, course=_MAKE_ROOM, tokens=tokens, refused_by=refused_by)
+        state, decision, done = await self._run(moment, state)
+        if done or (isinstance(decision, NoAction) and refused_by not in {None, self.model}):
+            return state
+        raise ContextWindowFullError(str(decision.reason))
 
     async def run_phase(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
         """Run a phase of the policy in which no request is pending, for example `turn_end` or `idle`.
@@ -405,33 +354,89 @@ class CompactionController:
         Returns:
             True if a compaction, a promotion or a pruning ran.
         """
-        _, acted = await self._run_phase(phase, RequestState(), idle_seconds=idle_seconds)
-        return acted
+        moment = _Moment(phase=phase, idle_seconds=idle_seconds)
+        _, _, done = await self._run(moment, RequestState())
+        return done
 
-    def on_rendered(self, state: RequestState, tokens: int) -> None:
-        """Handle a rendered request of `tokens` that fits."""
-        self._asked_at = self._clock()
+    async def _run(
+        self, moment: _Moment, state: RequestState
+    ) -> tuple[RequestState, Decision, bool]:
+        """Ask the policy and carry its decisions out, until one of them ends the phase.
+
+        Returns the state, the last decision, and whether it was carried out.
+        """
+        course = moment.course
+        while True:
+            tokens = self.usage().tokens if moment.tokens is None else moment.tokens
+            decision = self._decide(moment, tokens, state)
+            done = False
+            if isinstance(decision, course.carries_out):
+                state, done = await self._carry_out(decision, moment, state)
+            if not isinstance(decision, course.again_after if done else course.again_without):
+                return state, decision, done
+
+    async def _carry_out(
+        self, decision: Decision, moment: _Moment, state: RequestState
+    ) -> tuple[RequestState, bool]:
+        """Carry a decision out. Returns the next state, and whether anything was done."""
+        done = True
+        match decision:
+            case Wait(seconds=seconds):
+                state = attrs.evolve(state, waited=True)
+                await self.background.wait(seconds)
+            case DiscardSummary(reason=reason):
+                self._discard_background(str(reason))
+            case RenderPruned():
+                state = attrs.evolve(state, pruned=True)
+            case Promote():
+                done = self._promote()
+            case Prune():
+                done = self._prune_outputs(decision)
+            case ApplySummary():
+                done = await self._apply_background()
+                state = attrs.evolve(state, compacted=done or state.compacted)
+            case Compact(trigger=trigger):
+                if moment.course.discards is not None:
+                    self._discard_background(moment.course.discards.format(trigger=trigger))
+                done = await self._compact(
+                    decision, reuse_request=moment.refused_by is None, fits=moment.fits
+                )
+                state = attrs.evolve(state, compacted=done or state.compacted)
+            case _:
+                done = False
+        return state, done
+
+    def on_rendered(self, request: PendingRequest) -> None:
+        """Handle a rendered request that fits."""
+        self.state = attrs.evolve(self.state, pending=request, asked_at=self.clock())
         self._window.on_rendered(
-            tokens, self.budget.window, items=len(self.view.items), pruned=state.pruned
+            request.tokens,
+            self.budget.window,
+            items=len(self.view.items),
+            pruned=request.state.pruned,
         )
 
     @property
     def wait_seconds(self) -> float:
         """The longest time that one summarizer may take on the request of the user, in seconds, by the policy."""
-        decision = self.policy.decide(self._build_state("manual", None, RequestState()))
+        moment = _Moment(phase="manual")
+        decision = self.policy.decide(self._build_state(moment, None, RequestState()))
         return decision.seconds if isinstance(decision, Compact) else WAIT_SECONDS
 
-    def on_reply(self, state: RequestState, request: LastRequest, reply: Message) -> None:
+    def on_reply(self, request: PendingRequest, reply: Message) -> None:
         """Handle the reply to a rendered request, which is in the transcript: start a background summary if it is time."""
-        window, self._sent = self._window, None
-        self._asked_at = self._clock()
-        if window.leaf is not None and not state.pruned and not window.moved:
-            self._sent = SentRequest(
-                request=request, leaf=window.leaf, items=window.items
+        window, answered = self._window, None
+        if window.leaf is not None and not request.state.pruned and not window.moved:
+            answered = SentRequest(
+                request=request.content, leaf=window.leaf, items=window.items
             ).with_reply(reply, self.view.items)
+        self.state = attrs.evolve(
+            self.state, pending=None, answered=answered, asked_at=self.clock()
+        )
         tokens = window.on_reply(self.budget.window)
-        self._rereading = window.add_request(self._rereading, checkpoint_id=self.view.checkpoint_id)
-        decision = self._decide("rendered", tokens, state)
+        rereading = window.add_request(self.state.rereading, checkpoint_id=self.view.checkpoint_id)
+        self.state = attrs.evolve(self.state, rereading=rereading)
+        decision = self._decide(_Moment(phase="rendered"), tokens, request.state)
         if isinstance(decision, StartBackground):
             self._start_background()
 
@@ -455,7 +460,7 @@ class CompactionController:
         if self.compactor.running:
             raise CompactionInProgressError
         before, plan = self.usage().tokens, self.compactor.plan()
-        decision = self._decide("manual", before, RequestState())
+        decision = self._decide(_Moment(phase="manual"), before, RequestState())
         if not isinstance(decision, Compact):
             return None
         self._discard_background("a compaction was requested")
@@ -471,52 +476,12 @@ class CompactionController:
             self._record_outcome(before)
         return entry
 
-    async def _run_phase(
-        self,
-        phase: Phase,
-        state: RequestState,
-        *,
-        idle_seconds: float = 0.0,
-        to_smaller_window: bool = False,
-    ) -> tuple[RequestState, bool]:
-        decision = self._decide(
-            phase,
-            self.usage().tokens,
-            state,
-            idle_seconds=idle_seconds,
-            to_smaller_window=to_smaller_window,
-        )
-        match decision:
-            case Compact(trigger=trigger):
-                self._discard_background(f"a summary is made now: {trigger}")
-                compacted = await self._compact(decision)
-                return attrs.evolve(state, compacted=compacted), compacted
-            case Promote():
-                return state, self._promote()
-            case Prune():
-                return state, self._prune_outputs(decision)
-            case _:
-                return state, False
-
-    def _decide(  # noqa: PLR0913  # what differs between the phases
-        self,
-        phase: Phase,
-        tokens: int | None,
-        request: RequestState,
-        *,
-        refused_by: str | None = None,
-        idle_seconds: float = 0.0,
-        to_smaller_window: bool = False,
-    ) -> Decision:
-        self._count_background_failure()
-        state = self._build_state(
-            phase,
-            tokens,
-            request,
-            refused_by=refused_by,
-            idle_seconds=idle_seconds,
-            to_smaller_window=to_smaller_window,
-        )
+    def _decide(self, moment: _Moment, tokens: int | None, request: RequestState) -> Decision:
+        if self.background.state == "failed" and not self.state.failure_counted:
+            self.state = attrs.evolve(
+                self.state.on_attempt("failed", background=True), failure_counted=True
+            )
+        state = self._build_state(moment, tokens, request)
         decision = self.policy.decide(state)
         reason = decision.reason
         self.compactor.events.emit(
@@ -531,18 +496,12 @@ class CompactionController:
         )
         return decision
 
-    def _build_state(  # noqa: PLR0913  # what differs between the phases
-        self,
-        phase: Phase,
-        tokens: int | None,
-        request: RequestState,
-        *,
-        refused_by: str | None = None,
-        idle_seconds: float = 0.0,
-        to_smaller_window: bool = False,
+    def _build_state(
+        self, moment: _Moment, tokens: int | None, request: RequestState
     ) -> PolicyState:
-        plan, warm = self.background.plan, self.warm
+        plan, warm, phase = self.background.plan, self.warm, moment.phase
         prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
+        promotion = self.state.promotion
         return PolicyState(
             phase=phase,
             budget=self.budget,
@@ -551,22 +510,22 @@ class CompactionController:
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
             request_tokens=self._count_user_request() if phase == "rendered" else 0,
-            rereading=self._rereading,
+            rereading=self.state.rereading,
             warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
             background=self.background.state,
             stale=plan is not None and self.compactor.find_change(plan.leaf) is not None,
-            attempts=self.attempts,
+            attempts=self.state.attempts,
             messages=len(self.view.items),
-            idle_seconds=idle_seconds,
-            to_smaller_window=to_smaller_window,
-            larger_model=self.promotion.model if self.promotion else None,
+            idle_seconds=moment.idle_seconds,
+            to_smaller_window=moment.to_smaller_window,
+            larger_model=promotion.model if promotion else None,
             compacted=request.compacted,
             waited=request.waited,
             pruned=request.pruned,
             model=self.model,
-            refused_by=refused_by,
+            refused_by=moment.refused_by,
         )
 
     def _count_user_request(self) -> int:
@@ -583,7 +542,7 @@ class CompactionController:
         )
         if plan.is_empty or compactor.running:
             return
-        self._failure_counted = False
+        self.state = attrs.evolve(self.state, failure_counted=False)
         request = self._live_request(plan)
         self.background.start(
             lambda: compactor.draft(
@@ -601,7 +560,7 @@ class CompactionController:
         try:
             entry = await self.compactor.commit(draft)
         except Exception:  # noqa: BLE001  # an event reported why, for example a full disk; the request may still be possible
-            self.attempts = self.attempts.after_attempt("failed")
+            self.state = self.state.on_attempt("failed")
             return False
         if entry is None:
             return False
@@ -644,7 +603,7 @@ class CompactionController:
                 attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits
             )
         if entry is None:
-            self.attempts = self.attempts.after_attempt("failed", background=fits)
+            self.state = self.state.on_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
         return True
@@ -657,16 +616,11 @@ class CompactionController:
     def _record_outcome(self, before: int, *, background: bool = False) -> None:
         """Record what a committed compaction of a conversation of `before` tokens achieved."""
         outcome = judge_attempt(before, self.usage().tokens, budget=self.budget)
-        self.attempts = self.attempts.after_attempt(outcome, background=background)
-
-    def _count_background_failure(self) -> None:
-        if self.background.state == "failed" and not self._failure_counted:
-            self._failure_counted = True
-            self.attempts = self.attempts.after_attempt("failed", background=True)
+        self.state = self.state.on_attempt(outcome, background=background)
 
     def _live_request(self, plan: Plan) -> LastRequest | None:
         """Return the last request if it shows all that a plan drops, so that the summary can be requested behind it."""
-        sent = self._sent
+        sent = self.state.answered
         usable = (
             sent is not None
             and sent.shows(plan, self.view.items)
@@ -675,11 +629,13 @@ class CompactionController:
         return sent.request if sent is not None and usable else None
 
     def _promote(self) -> bool:
-        promotion, self.promotion = self.promotion, None
+        promotion = self.state.promotion
         if promotion is None:
             return False
+        self.state = attrs.evolve(self.state, promotion=None)
         promotion.switch()
-        self._model_change = None  # a larger window needs no reaction
+        # a larger window needs no reaction
+        self.state = attrs.evolve(self.state, to_smaller_window=None)
         return True
 
     def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
@@ -696,7 +652,7 @@ class CompactionController:
             compactor.transcript.path(),
             self.view,
             reduce,
-            tokenizer=self._tokenizer,
+            tokenizer=self.state.tokenizer,
             file_rules=compactor.file_rules,
         )
 
@@ -712,7 +668,7 @@ class CompactionController:
             self.compactor.transcript,
             view=lambda: self.processed_view,
             changed=self.compactor.find_change,
-            tokenizer=self._tokenizer,
+            tokenizer=self.state.tokenizer,
             model=self.model,
             fixed_tokens=self.budget.tools,
         )

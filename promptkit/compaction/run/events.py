@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,9 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
+from promptkit.providers.model import with_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
     from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.providers.model import Model, ModelOptions, Reply
+    from promptkit.transcript.log.transcript import Transcript
 
 
 class Events:
@@ -27,15 +34,13 @@ class Events:
 
     Args:
         subscribers: The subscribers.
-        logger: Logs the errors of subscribers. Default: the logger `promptkit`.
 
     >>> Events(print, logging_subscriber(logging.getLogger("myapp")))
     """
 
-    def __init__(self, *subscribers: Subscriber, logger: logging.Logger | None = None) -> None:
+    def __init__(self, *subscribers: Subscriber) -> None:
         self._subscribers = list(subscribers)
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
-        self._logger = logger or logging.getLogger("promptkit")
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Add a subscriber."""
@@ -54,7 +59,9 @@ class Events:
             try:
                 subscriber(event)
             except Exception:
-                self._logger.exception("a subscriber to promptkit's events raised an error")
+                logging.getLogger("promptkit").exception(
+                    "a subscriber to promptkit's events raised an error"
+                )
 
 
 def logging_subscriber(logger: logging.Logger) -> Subscriber:
@@ -128,11 +135,24 @@ class CompactionStarted:
 
 
 @attrs.frozen(kw_only=True)
-class CompactionCommitted:
-    """The summary's checkpoint was written. Figures are tokens and seconds."""
+class _CompactionStep:
+    """What the events after the start of a compaction have in common."""
 
     number: int
+    """The number of the compaction, as in `CompactionStarted`."""
     trigger: str
+    """What started it."""
+    seconds: float
+    """The time that it took so far, or that the attempt took."""
+    usage: Usage | None = None
+    """The cost of all requests for the summary so far, failed attempts included, or of the attempt.
+    None: no model was asked, or the provider reported nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactionCommitted(_CompactionStep):
+    """The summary's checkpoint was written. Figures are tokens and seconds."""
+
     checkpoint: str
     """The id of the checkpoint's entry."""
     mode: str
@@ -140,7 +160,6 @@ class CompactionCommitted:
     tokens_before: int
     """The tokens of the conversation."""
     tokens_after: int
-    seconds: float
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""
@@ -148,9 +167,6 @@ class CompactionCommitted:
     """The request by part as it is now."""
     model: str | None = None
     """The model that wrote the summary. None: no model was asked."""
-    usage: Usage | None = None
-    """The cost of all requests for the summary, failed attempts included. None: no model was
-    asked."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
     summary: str = attrs.field(default="", repr=False)
@@ -158,59 +174,37 @@ class CompactionCommitted:
 
 
 @attrs.frozen(kw_only=True)
-class CompactionFailed:
+class CompactionFailed(_CompactionStep):
     """No summary was made, or the checkpoint could not be written. The transcript is unchanged."""
 
-    number: int
-    trigger: str
     reason: str
     """A word, such as `too_large`, or the name of the error's class."""
     detail: str
     """The error's text."""
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
-class SummaryAttemptFailed:
+class SummaryAttemptFailed(_CompactionStep):
     """A summarizer was asked and made no summary. The next one is tried, if there is one."""
 
-    number: int
-    """The number of the compaction."""
-    trigger: str
     summarizer: str
     """The name of the summarizer's class."""
     reason: str
     """A word, such as `no_sections` or `timeout`, or the name of the error's class."""
     detail: str
     """The error's text."""
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the attempt. None: the provider reported none."""
 
 
 @attrs.frozen(kw_only=True)
-class CompactionCancelled:
+class CompactionCancelled(_CompactionStep):
     """The compaction was cancelled. The transcript is unchanged."""
 
-    number: int
-    trigger: str
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
-
 
 @attrs.frozen(kw_only=True)
-class SummaryDiscarded:
+class SummaryDiscarded(_CompactionStep):
     """A summary was made and is not used, because the conversation changed or is small enough again."""
 
-    number: int
-    trigger: str
     reason: str
-    seconds: float
-    usage: Usage | None = None
-    """The cost of the requests so far, as far as the provider reported it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -346,3 +340,73 @@ Event: TypeAlias = (
 
 Subscriber: TypeAlias = Callable[[Event], None]
 """A callable that receives each event, in order."""
+
+
+def get_conversation_id(transcript: Transcript) -> str | None:
+    """Return the id of a conversation: that of its first entry. None while it has none."""
+    return transcript.entries[0].id if transcript.entries else None
+
+
+@attrs.frozen(kw_only=True)
+class ObservedModel:
+    """A model whose requests and replies are events. It takes the options that the model takes."""
+
+    model: Model
+    events: Events
+    conversation: str | None
+    compacted: bool
+    """Whether requests show a summary in place of earlier messages."""
+    compaction: int | None = None
+    """The number of the compaction that the requests are for."""
+    provider: str | None = attrs.field(
+        default=attrs.Factory(lambda self: getattr(self.model, "provider", None), takes_self=True)
+    )
+    """The provider, if the model tells it."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> ObservedModel:
+        """Return the same model with these options besides those that it has."""
+        return attrs.evolve(self, model=with_options(self.model, **options))
+
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        """Ask the model, and report the request and how it ended. Raises what the model raises."""
+        number, started = self.events.next_number("request"), time.monotonic()
+        self.events.emit(
+            RequestSent(
+                number=number,
+                model=self.name,
+                provider=self.provider,
+                conversation=self.conversation,
+                compaction=self.compaction,
+                compacted=self.compacted,
+                messages=tuple(messages),
+                tools=tuple(tools),
+            )
+        )
+        try:
+            reply = await self.model.complete(messages, tools=tools)
+        except BaseException as error:
+            seconds = time.monotonic() - started
+            self.events.emit(
+                RequestFailed(
+                    number=number, seconds=seconds, error=type(error).__name__, detail=str(error)
+                )
+            )
+            raise
+        self.events.emit(
+            ReplyReceived(
+                number=number,
+                seconds=time.monotonic() - started,
+                usage=reply.usage,
+                finish=reply.finish,
+                request_id=reply.request_id,
+                message=reply.message,
+            )
+        )
+        return reply

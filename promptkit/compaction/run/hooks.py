@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
+_LOGGER = logging.getLogger("promptkit")
+
 
 @attrs.frozen(kw_only=True)
 class PreCompactResult:
@@ -86,9 +88,8 @@ class HookChain(CompactionHooks):
     concatenated.
     """
 
-    def __init__(self, *hooks: CompactionHooks, logger: logging.Logger | None = None) -> None:
+    def __init__(self, *hooks: CompactionHooks) -> None:
         self._hooks = hooks
-        self._logger = logger or logging.getLogger("promptkit")
 
     async def pre_compact(
         self, plan: Plan, *, trigger: str, instructions: str | None
@@ -97,9 +98,7 @@ class HookChain(CompactionHooks):
         summary = None
         added: list[str] = []
         for hooks in self._hooks:
-            result = await run_pre_compact(
-                hooks, plan, trigger=trigger, instructions=instructions, logger=self._logger
-            )
+            result = await run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions)
             if result.cancel:
                 return result
             summary = summary or result.summary
@@ -109,16 +108,16 @@ class HookChain(CompactionHooks):
     async def post_compact(self, checkpoint: Entry) -> None:
         """Pass the checkpoint to every hook."""
         for hooks in self._hooks:
-            await run_post_compact(hooks, checkpoint, logger=self._logger)
+            await run_post_compact(hooks, checkpoint)
 
     def on_branch_change(self, transcript: Transcript) -> None:
         """Pass the transcript to every hook."""
         for hooks in self._hooks:
-            run_on_branch_change(hooks, transcript, logger=self._logger)
+            run_on_branch_change(hooks, transcript)
 
     def fork(self, transcript: Transcript) -> CompactionHooks:
         """Return a chain of the hooks of a copy of the conversation."""
-        return HookChain(*(hooks.fork(transcript) for hooks in self._hooks), logger=self._logger)
+        return HookChain(*(hooks.fork(transcript) for hooks in self._hooks))
 
 
 async def run_pre_compact(
@@ -127,7 +126,6 @@ async def run_pre_compact(
     *,
     trigger: str,
     instructions: str | None,
-    logger: logging.Logger,
 ) -> PreCompactResult:
     """Call `pre_compact`.
 
@@ -137,25 +135,21 @@ async def run_pre_compact(
     try:
         return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
     except Exception:
-        logger.exception("a hook raised before a compaction, which continues without it")
+        _LOGGER.exception("a hook raised before a compaction, which continues without it")
         return PreCompactResult()
 
 
-async def run_post_compact(
-    hooks: CompactionHooks, checkpoint: Entry, *, logger: logging.Logger
-) -> None:
+async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry) -> None:
     """Call `post_compact`. An exception is logged."""
     try:
         await hooks.post_compact(checkpoint)
     except Exception:
-        logger.exception("a hook raised after a compaction, which is committed")
+        _LOGGER.exception("a hook raised after a compaction, which is committed")
 
 
-def run_on_branch_change(
-    hooks: CompactionHooks, transcript: Transcript, *, logger: logging.Logger
-) -> None:
+def run_on_branch_change(hooks: CompactionHooks, transcript: Transcript) -> None:
     """Call `on_branch_change`. An exception is logged."""
     try:
         hooks.on_branch_change(transcript)
     except Exception:
-        logger.exception("a hook raised after a change of the branch, which is done")
+        _LOGGER.exception("a hook raised after a change of the branch, which is done")

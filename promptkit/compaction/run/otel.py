@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
     from opentelemetry.metrics import Meter
-    from opentelemetry.trace import Span, SpanKind, Tracer
+    from opentelemetry.trace import Span, Tracer
 
     from promptkit.compaction.run.events import Event, Subscriber
     from promptkit.messages import Json, Message, ToolDefinition
@@ -52,6 +52,14 @@ PREFIX = "promptkit."
 
 TEXTS = frozenset({"detail", "summary"})
 """The fields of events with texts: a provider's error may quote the conversation, too."""
+
+MEASURED = (
+    "gen_ai.operation.name",
+    "gen_ai.provider.name",
+    "gen_ai.request.model",
+    "gen_ai.tool.name",
+)
+"""The attributes of spans that metrics have, too."""
 
 UNKNOWN_PROVIDER = "unknown"
 """The provider of a model that does not tell it. The attribute is required."""
@@ -173,13 +181,12 @@ class _Recorder:
                     event.number,
                     f"execute_tool {event.name}",
                     attributes,
-                    keys=("gen_ai.tool.name",),
                 )
             case CompactionStarted():
                 attributes = _select_attributes(event)
                 if event.conversation is not None:
                     attributes["gen_ai.conversation.id"] = event.conversation
-                self._start("compaction", event.number, SPAN, attributes, current=False)
+                self._start("compaction", event.number, SPAN, attributes)
             case TurnEnded():
                 self._end(
                     "turn",
@@ -221,8 +228,6 @@ class _Recorder:
                 self._end_compaction(event)
 
     def _start_request(self, event: RequestSent) -> None:
-        from opentelemetry.trace import SpanKind
-
         attributes = _name_operation("chat", event.conversation)
         attributes["gen_ai.provider.name"] = event.provider or UNKNOWN_PROVIDER
         attributes["gen_ai.request.model"] = event.model
@@ -243,19 +248,10 @@ class _Recorder:
                 attributes["gen_ai.tool.definitions"] = _to_json(
                     [_describe_tool(tool) for tool in event.tools]
                 )
-        keys = ("gen_ai.provider.name", "gen_ai.request.model")
         parent = (
             None if event.compaction is None else self._open.get(("compaction", event.compaction))
         )
-        self._start(
-            "request",
-            event.number,
-            f"chat {event.model}",
-            attributes,
-            keys=keys,
-            span_kind=SpanKind.CLIENT,
-            parent=parent,
-        )
+        self._start("request", event.number, f"chat {event.model}", attributes, parent=parent)
 
     def _end_request(self, event: ReplyReceived) -> None:
         attributes = _describe_usage(event.usage)
@@ -288,33 +284,31 @@ class _Recorder:
             error=event.reason if isinstance(event, CompactionFailed) else None,
         )
 
-    def _start(  # noqa: PLR0913  # what a span is made of
+    def _start(
         self,
         kind: str,
         number: int,
         name: str,
         attributes: Attributes,
         *,
-        keys: Sequence[str] = (),
-        span_kind: SpanKind | None = None,
         parent: _OpenSpan | None = None,
-        current: bool = True,
     ) -> None:
         """Start a span, as a child of `parent` or of the current span.
 
-        Metrics get its operation and the attributes named by `keys`.
+        Metrics get the attributes in MEASURED. A compaction is never the current span.
         """
         from opentelemetry import context
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         around = None if parent is None else set_span_in_context(parent.span)
         span = self._tracer.start_span(
-            name, context=around, kind=span_kind or SpanKind.INTERNAL, attributes=attributes
+            name,
+            context=around,
+            kind=SpanKind.CLIENT if kind == "request" else SpanKind.INTERNAL,
+            attributes=attributes,
         )
-        token = context.attach(set_span_in_context(span)) if current else None
-        measured = {
-            key: attributes[key] for key in ("gen_ai.operation.name", *keys) if key in attributes
-        }
+        token = None if kind == "compaction" else context.attach(set_span_in_context(span))
+        measured = {key: attributes[key] for key in MEASURED if key in attributes}
         self._open[kind, number] = _OpenSpan(span, measured, token)
 
     def _end(

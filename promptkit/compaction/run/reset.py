@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
-_LOG = logging.getLogger("promptkit")
+_LOGGER = logging.getLogger("promptkit")
 HOURS = range(24)
 
 
@@ -117,11 +117,10 @@ def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime
     return "daily" if isinstance(policy, DailyReset) else "idle"
 
 
-async def reset(  # noqa: PLR0913  # keywords
+async def reset(
     transcript: Transcript,
     *,
     reason: str,
-    now: datetime,
     extractor: MemoryExtractor | None = None,
     memories: MemoryDirectory | None = None,
     move_to_archive: bool = False,
@@ -134,7 +133,6 @@ async def reset(  # noqa: PLR0913  # keywords
     Args:
         transcript: The conversation.
         reason: Recorded in the reset's entry.
-        now: The current time.
         extractor: Extracts the memories. None: no memories are saved.
         memories: Where the memories are written. None: no memories are saved.
         move_to_archive: Move the hidden entries into an archive, if the store has archives.
@@ -152,15 +150,17 @@ async def reset(  # noqa: PLR0913  # keywords
     if extractor is not None and memories is not None:
         try:
             if not memories.has(leaf):
-                memories.append(await extractor.extract(view.items), key=leaf, now=now)
-        except Exception:  # noqa: BLE001  # a model's client may raise anything; it is logged
-            _LOG.exception("could not save memories before the reset of the conversation")
+                memories.append(
+                    await extractor.extract(view.items), key=leaf, now=datetime.now().astimezone()
+                )
+        except Exception:
+            _LOGGER.exception("could not save memories before the reset of the conversation")
     (entry,) = transcript.append(Reset(reason=reason), expect=leaf)
     if move_to_archive and isinstance(transcript.store, ArchivingStore):
         try:
             transcript.store.archive(through=leaf)
         except TranscriptError:
-            _LOG.exception(
+            _LOGGER.exception(
                 "the conversation was reset, but its entries could not be moved to an archive"
             )
     return entry

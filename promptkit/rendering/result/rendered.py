@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from promptkit.elements.media import Reference
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removals import PrunedTree
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens.budget import RenderBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
     from promptkit.wire.parts import WireFormat
@@ -62,8 +62,8 @@ class Rendered:
     omitted_references: tuple[Reference, ...] = ()
     """The References of which every element was removed."""
 
-    context: ContextBudget | None = attrs.field(default=None, eq=False)
-    """The ContextBudget that the budget was computed from. None for a render at another budget."""
+    context: RenderBudget | None = attrs.field(default=None, eq=False)
+    """How the budget came about. None for a render at another budget."""
 
     trace: Trace | None = attrs.field(default=None, repr=False, eq=False)
     """The record of the render, if it was rendered with `trace=True`."""

@@ -18,29 +18,31 @@ from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
     ContextBudget,
+    RenderBudget,
     budget_after_overflow,
     fit_reserve,
     parse_tokens,
     read_budget,
     resolve_budget,
+    resolve_render_budget,
     resolve_threshold,
 )
-from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens.models import model_info, tokenizer_for
 
 TOKENIZER = tokenizer_for(None)
 
 
 def budget(
     model: str | None = None, given_: int | None = None, reply: int | None = None
-) -> ContextBudget:
-    return resolve_budget(
-        given_, model=model, reserved_output_tokens=reply, tokenizer=TOKENIZER, for_render=True
+) -> RenderBudget:
+    return resolve_render_budget(
+        given_, model=model, reserved_output_tokens=reply, tokenizer=TOKENIZER, tools=[]
     )
 
 
 def test_a_bare_budget_wins() -> None:
-    assert budget("gpt-4o", 500).limit == 500
-    assert budget("no such model", 500, reply=100).limit == 500
+    assert budget("gpt-4o", 500).tokens == 500
+    assert budget("no such model", 500, reply=100).tokens == 500
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_a_bare_budget_wins() -> None:
 def test_the_window_less_the_reply_is_what_a_prompt_may_have(
     model: str, reply: int | None, tokens: int
 ) -> None:
-    assert budget(model, reply=reply).limit == tokens
+    assert budget(model, reply=reply).tokens == tokens
 
 
 @given(
@@ -64,11 +66,10 @@ def test_the_window_less_the_reply_is_what_a_prompt_may_have(
     reply=st.integers(0, 100_000),
 )
 def test_prompt_and_reply_fit_the_window(model: str, reply: int) -> None:
-    found = budget(model, reply=reply)
-    assert found.window is not None
-    assert found.limit is not None
-    assert found.limit + reply <= found.window
-    assert found.max_input is None or found.limit <= found.max_input
+    tokens, known = budget(model, reply=reply).tokens, model_info(model)
+    assert known.window is not None
+    assert tokens + reply <= known.window
+    assert known.max_input is None or tokens <= known.max_input
 
 
 @pytest.mark.parametrize("bad", [-1, math.nan])
@@ -101,13 +102,13 @@ def test_without_a_window_a_budget_is_asked_for(model: str) -> None:
 
 
 def test_without_anything_there_is_a_default() -> None:
-    assert budget().limit == DEFAULT_BUDGET == 128_000
-    assert budget(reply=200_000).limit == 0
+    assert budget().tokens == DEFAULT_BUDGET == 128_000
+    assert budget(reply=200_000).tokens == 0
 
 
 def test_it_prints_how_it_got_there() -> None:
     tools = [ToolDefinition(name="read")]
-    with_tools = resolve_budget(8_000, tools=tools, tokenizer=TOKENIZER, for_render=True)
+    with_tools = resolve_render_budget(8_000, model=None, tools=tools, tokenizer=TOKENIZER)
     assert (
         str(with_tools)
         == f"8,000 tokens, as given; {TOKENIZER.count_overhead(tools).tokens} of them for the request and its tools"
@@ -253,10 +254,6 @@ def test_tools_leave_nine_tenths_of_the_rest_to_messages(
     budget = plain(tools=tools)
     assert (budget.message_budget, budget.render_budget) == (messages, render)
     assert budget.ratio(render) == 1.0
-
-
-def test_messages_of_a_single_render_get_all_that_tools_leave() -> None:
-    assert ContextBudget(max_tokens=1_000, tools=100, for_render=True).message_budget == 900
 
 
 def test_the_base_limits_a_render_with_and_without_tools() -> None:
@@ -479,7 +476,7 @@ def test_a_budget_says_how_it_came_about(text: str) -> None:
 )
 def test_tokens_are_read_as_people_write_them(text: str, tokens: int) -> None:
     assert parse_tokens(text) == tokens
-    assert resolve_budget(text, for_render=True).limit == tokens
+    assert resolve_render_budget(text, model=None, tokenizer=TOKENIZER, tools=[]).tokens == tokens
 
 
 @pytest.mark.parametrize("text", ["8q", "", "k", "-5", "1.5", "1e3", "1.0001k5", "9" * 16, "8 k"])
@@ -501,11 +498,13 @@ def test_what_is_no_budget_is_refused_with_what_to_write(wrong: Any) -> None:
 
 def test_a_context_budget_is_used_as_it_is() -> None:
     budget = ContextBudget(window=16_000, threshold=0.8)
-    assert resolve_budget(budget, model="gpt-5", for_render=True) is budget
+    assert resolve_budget(budget, model="gpt-5") is budget
     with pytest.raises(
         InvalidArgumentError, match="give reserved_output_tokens to the ContextBudget"
     ):
-        resolve_budget(budget, reserved_output_tokens=100)
+        resolve_render_budget(
+            budget, model=None, tokenizer=TOKENIZER, tools=[], reserved_output_tokens=100
+        )
 
 
 def test_in_a_conversation_a_number_lowers_the_limit_of_the_model() -> None:
@@ -519,14 +518,14 @@ def test_in_a_conversation_a_number_lowers_the_limit_of_the_model() -> None:
 def test_in_a_render_a_number_is_exactly_the_limit() -> None:
     tools = [ToolDefinition(name="read")]
     for tokens in (0, 1, 500, 8_000_000):
-        budget = resolve_budget(tokens, model="gpt-5", tools=tools, for_render=True)
-        assert (budget.limit, budget.base, budget.render_budget) == (tokens,) * 3
+        budget = resolve_render_budget(tokens, model="gpt-5", tokenizer=TOKENIZER, tools=tools)
+        assert budget.tokens == tokens
 
 
 def test_the_budget_of_a_render_by_an_unknown_model_needs_a_window() -> None:
-    assert ContextBudget.for_model("nobody-knows", window=10_000, for_render=True).window == 10_000
+    assert ContextBudget.for_model("nobody-knows", window=10_000).window == 10_000
     with pytest.raises(UnknownModelError, match="nobody-knows"):
-        ContextBudget.for_model("nobody-knows", for_render=True)
+        budget("nobody-knows")
 
 
 def test_a_model_may_be_an_object_with_a_name() -> None:

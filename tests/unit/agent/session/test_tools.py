@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.agent.session.tools import CANCELLED, run_tools
+from promptkit.agent.session.tools import CANCELLED, ToolRunner
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
@@ -34,7 +34,8 @@ def call(name: str, number: int = 1, arguments: str = "{}") -> ToolCall:
 
 async def results(calls: Sequence[ToolCall], *tools: Tool) -> list[Message]:
     told: list[Message] = []
-    await run_tools({each.definition.name: each for each in tools}, calls, told.extend)
+    runner = ToolRunner(tools={each.definition.name: each for each in tools})
+    await runner.run(calls, told.extend)
     return told
 
 
@@ -146,7 +147,7 @@ def test_what_is_done_when_the_turn_is_cancelled_is_told_and_every_other_call_is
         told: list[Message] = []
         known = {"hangs": tool("hangs", hangs), "quick": tool("quick", quick)}
         running = asyncio.ensure_future(
-            run_tools(known, [call("hangs", 1), call("quick", 2)], told.extend)
+            ToolRunner(tools=known).run([call("hangs", 1), call("quick", 2)], told.extend)
         )
         for _ in range(3):
             await asyncio.sleep(0)
@@ -224,12 +225,13 @@ def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits
 def test_a_plain_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     program = """
 import asyncio, time
-from promptkit.agent.session.tools import run_tools
+from promptkit.agent.session.tools import ToolRunner
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
 hangs = Tool(definition=ToolDefinition(name="hangs"), run=lambda _: time.sleep(60), seconds=0.05)
-asyncio.run(run_tools({"hangs": hangs}, [ToolCall(id="1", name="hangs")], lambda told: print(told[0].text)))
+runner = ToolRunner(tools={"hangs": hangs})
+asyncio.run(runner.run([ToolCall(id="1", name="hangs")], lambda told: print(told[0].text)))
 """
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True

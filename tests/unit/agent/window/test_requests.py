@@ -24,9 +24,9 @@ from promptkit import (
     UserMessage,
     component,
 )
+from promptkit.agent.settings import WindowSettings
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.window.requests import RequestBuilder, find_adaptation
-from promptkit.compaction import Events
+from promptkit.agent.window.requests import RequestBuilder, RequestTarget, find_adaptation
 from promptkit.compaction.recall.tool import RECALL
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
@@ -263,17 +263,13 @@ def test_a_request_shows_a_whole_conversation_as_if_each_message_were_an_element
 
     async def build(prompt: Prompt | None) -> tuple[object, ...]:
         instructions = None if prompt else system
-        builder = RequestBuilder(
-            talk.log,
-            prompt,
-            instructions=instructions,
-            tools=(READ,) if tools else (),
-            events=Events(),
+        settings = WindowSettings(
+            prompt=prompt, instructions=instructions, tools=(READ,) if tools else ()
         )
+        target = RequestTarget(model="m", tokenizer=tokenizer, fixed_tokens=0)
+        builder = RequestBuilder(talk.log, settings)
         try:
-            request = await builder.build(
-                talk.view, model="m", tokenizer=tokenizer, budget=budget, fixed_tokens=0
-            )
+            request = await builder.build(talk.view, target, budget=budget)
         except BudgetExceededError as error:
             return ("refused", error.required)
         assert request.messages == request.rendered.messages
@@ -312,14 +308,11 @@ def test_a_request_of_exactly_its_budget_has_a_render_with_the_same_figures() ->
     view = ConversationBuilder()
     view.user("Hello.")
     for instructions in ("Be brief.", "x\n", "You run tests.\n"):
-        builder = RequestBuilder(
-            view.log, None, instructions=instructions, tools=tools, events=Events()
-        )
+        builder = RequestBuilder(view.log, WindowSettings(instructions=instructions, tools=tools))
 
         async def build(each: RequestBuilder, budget: int) -> tuple[int, int]:
-            request = await each.build(
-                view.view, model="gpt-5", tokenizer=tokenizer, budget=budget, fixed_tokens=0
-            )
+            target = RequestTarget(model="gpt-5", tokenizer=tokenizer, fixed_tokens=0)
+            request = await each.build(view.view, target, budget=budget)
             return request.tokens, request.rendered.tokens
 
         tokens, _ = asyncio.run(build(builder, 1_000))

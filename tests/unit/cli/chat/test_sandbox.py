@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from promptkit import ToolCall
-from promptkit.agent.session.tools import run_tools
+from promptkit.agent.session.tools import ToolRunner
 from promptkit.cli.chat import tools as chat_tools
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError
 from promptkit.cli.chat.tools import file_tools
@@ -73,7 +73,9 @@ def call(
         answers.extend(messages)
 
     asyncio.run(
-        run_tools(tools, [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear)
+        ToolRunner(tools=tools).run(
+            [ToolCall(id="c", name=name, arguments=json.dumps(arguments))], hear
+        )
     )
     return answers[0].text
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.selection import KeepLastRound
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.replacement import Replacement
@@ -60,7 +61,7 @@ def made(
     compactor = Compactor(
         log,
         summarizer=writing,
-        keep=keep,
+        keep=keep or KeepLastRound(),
         tokenizer=WordTokenizer(),
         max_summary_tokens=30,
         max_result_tokens=cap,

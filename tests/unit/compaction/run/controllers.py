@@ -10,8 +10,10 @@ import attrs
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.controller import CompactionController, RequestState
+from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.state import ConversationState, PendingRequest, RequestState
+from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint
@@ -54,11 +56,21 @@ class Kept:
         self.request(call_message(call))
         self.log.append_messages(result_message(call, words(tokens, call)))
 
+    def render(self, tokens: int) -> PendingRequest:
+        request = PendingRequest(
+            state=self.state,
+            content=LastRequest(messages=self.controller.view.messages),
+            tokens=tokens,
+            model=self.controller.model,
+            runs=RequestRuns(),
+        )
+        self.controller.on_rendered(request)
+        return request
+
     def request(self, reply: Message) -> None:
-        messages = self.controller.view.messages
-        self.controller.on_rendered(self.state, self.controller.usage().tokens)
+        request = self.render(self.controller.usage().tokens)
         self.log.append_messages(reply)
-        self.controller.on_reply(self.state, LastRequest(messages=messages), reply)
+        self.controller.on_reply(request, reply)
 
     async def prepare(self) -> None:
         self.state = await self.controller.prepare()
@@ -100,10 +112,8 @@ def kept(
     )
     controller = CompactionController(
         compactor,
-        budget=BUDGET,
+        ConversationState(model="m", budget=BUDGET, tokenizer=tokenizer),
         policy=policy or default_policy(rng=lambda: 0.5),
-        tokenizer=tokenizer,
-        model="m",
         enabled=enabled,
         reduce=reduce,
     )

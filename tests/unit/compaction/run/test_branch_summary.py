@@ -7,8 +7,9 @@ import asyncio
 import attrs
 import pytest
 
-from promptkit.compaction.run.branch_summary import (
+from promptkit.compaction.run.branches import (
     PREFACE,
+    SummaryWriter,
     build_branch_items,
     find_abandoned_entries,
     switch_branch,
@@ -41,7 +42,7 @@ def told(writer: Writer) -> list[str]:
 
 
 def go(talk: ConversationBuilder, to: str | None, writer: Writer) -> Entry:
-    return asyncio.run(switch_branch(talk.log, to, summarizer=writer))
+    return asyncio.run(switch_branch(talk.log, to, writer=SummaryWriter(summarizer=writer)))
 
 
 @pytest.mark.spec("E108")
@@ -93,7 +94,9 @@ def test_an_aborted_navigation_leaves_leaf_and_transcript_as_they_were() -> None
 
     async def run() -> None:
         running = asyncio.ensure_future(
-            switch_branch(talk.log, target, summarizer=Writer(gate=asyncio.Event()))
+            switch_branch(
+                talk.log, target, writer=SummaryWriter(summarizer=Writer(gate=asyncio.Event()))
+            )
         )
         await asyncio.sleep(0)
         running.cancel()
@@ -122,7 +125,7 @@ def test_what_is_said_meanwhile_is_not_left_behind_unsummarized() -> None:
     async def run() -> None:
         gate = asyncio.Event()
         running = asyncio.ensure_future(
-            switch_branch(talk.log, target, summarizer=Writer(gate=gate))
+            switch_branch(talk.log, target, writer=SummaryWriter(summarizer=Writer(gate=gate)))
         )
         await asyncio.sleep(0)
         talk.user("wait")
@@ -187,7 +190,9 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     summarizer = FileListSummarizer(
         summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer
     )
-    entry = asyncio.run(switch_branch(talk.log, target, summarizer=summarizer))
+    entry = asyncio.run(
+        switch_branch(talk.log, target, writer=SummaryWriter(summarizer=summarizer))
+    )
     assert isinstance(entry.payload, BranchSummary)
     assert "<modified-files>\na.py\n</modified-files>" in entry.payload.summary
     assert Facts.from_json(entry.payload.facts).changed == ("a.py",)
@@ -202,7 +207,11 @@ def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
         )
     )
     entry = asyncio.run(
-        switch_branch(talk.log, target, summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer()))
+        switch_branch(
+            talk.log,
+            target,
+            writer=SummaryWriter(summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())),
+        )
     )
     assert isinstance(entry.payload, BranchSummary)
     assert Facts.from_json(entry.payload.facts).changed == ("b.py",)
@@ -210,7 +219,7 @@ def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
 
 def test_where_nothing_was_said_or_without_a_summarizer_nothing_is_summarized() -> None:
     talk, target = forked()
-    entry = asyncio.run(switch_branch(talk.log, target, summarizer=None))
+    entry = asyncio.run(switch_branch(talk.log, target, writer=None))
     assert entry.kind == "setting"
     writer = Writer()
     assert go(talk, target, writer).kind == "setting"
@@ -226,7 +235,9 @@ def test_secrets_are_taken_out_before_and_behind_the_summarizer() -> None:
     def redactor(text: str) -> str:
         return text.replace("found it", "found -").replace("SECRET", "-")
 
-    entry = asyncio.run(switch_branch(talk.log, target, summarizer=writer, redactor=redactor))
+    entry = asyncio.run(
+        switch_branch(talk.log, target, writer=SummaryWriter(summarizer=writer, redactor=redactor))
+    )
     assert told(writer)[2] == "found -"
     assert isinstance(entry.payload, BranchSummary)
     assert entry.payload.summary.endswith("found -")

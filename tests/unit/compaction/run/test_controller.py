@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import attrs
 import pytest
 
 from promptkit.compaction.policy.rules import (
@@ -17,6 +18,7 @@ from promptkit.compaction.policy.state import Attempts
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.controller import CompactionController
+from promptkit.compaction.run.state import ConversationState
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
@@ -57,7 +59,7 @@ def test_a_summary_that_is_not_needed_any_more_is_dropped() -> None:
         grown(each)
         await turns()
         first = each.log.path()[2]
-        each.controller.budget = ContextBudget(window=10_000, reserved_output_tokens=0)
+        each.controller.set_budget(ContextBudget(window=10_000, reserved_output_tokens=0))
         assert first.message is not None
         await each.prepare()
         assert not each.compacted
@@ -105,10 +107,13 @@ def test_a_switch_drops_what_is_under_way_and_what_was_tried() -> None:
     async def work() -> None:
         grown(each)
         await turns()
-        each.controller.attempts = Attempts(unsuccessful=1, consecutive_unsuccessful=3)
+        each.controller.state = attrs.evolve(
+            each.controller.state,
+            attempts=Attempts(unsuccessful=1, consecutive_unsuccessful=3),
+        )
         each.controller.set_model("other", BUDGET, tokenizer=WordTokenizer())
         assert state(each.controller.background) == "idle"
-        assert each.controller.attempts == Attempts()
+        assert each.controller.state.attempts == Attempts()
 
     run(work, each)
     assert each.told.ends == ["cancelled"]
@@ -121,7 +126,7 @@ def test_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -> No
     async def work() -> None:
         grown(each)
         await turns()
-        each.controller.reset("not needed")
+        each.controller.reset_attempts("not needed")
         await turns()
         assert state(each.controller.background) == "idle"
         assert not each.compacted
@@ -188,7 +193,7 @@ def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine
     None
 ):
     each = kept()
-    each.controller.budget = ContextBudget(window=1_000, reserved_output_tokens=0, tools=100)
+    each.controller.set_budget(ContextBudget(window=1_000, reserved_output_tokens=0, tools=100))
     full = each.controller.budget.render_budget
     assert full == 910
 
@@ -208,7 +213,7 @@ def test_with_tools_a_conversation_that_is_never_warm_starts_its_summary_at_nine
 def test_old_outputs_are_pruned_where_the_policy_says_so() -> None:
     policy = first_match((prune_results(least_saving=1), on_overflow()))
     each = kept(policy=policy, reduce=ReduceToolResults(superseded=False))
-    each.controller.budget = ContextBudget(window=100_000, reserved_output_tokens=0)
+    each.controller.set_budget(ContextBudget(window=100_000, reserved_output_tokens=0))
 
     async def work() -> None:
         each.user(10)
@@ -248,10 +253,12 @@ def test_a_decision_counts_only_what_is_new() -> None:
     )
     controller = CompactionController(
         compactor,
-        budget=ContextBudget(window=10**9, reserved_output_tokens=0),
+        ConversationState(
+            model="m",
+            budget=ContextBudget(window=10**9, reserved_output_tokens=0),
+            tokenizer=tokenizer,
+        ),
         policy=default_policy(rng=lambda: 0.5),
-        tokenizer=tokenizer,
-        model="m",
     )
     each = Kept(controller, Writer(), Recorder())
 
@@ -441,7 +448,7 @@ def test_a_compaction_that_did_not_reduce_enough_is_not_repeated() -> None:
         each.round("c2", 600)  # this one stays, and is too large already
         await each.make_room(1_200)
         assert each.compacted
-        assert each.controller.attempts.last == "not enough"
+        assert each.controller.state.attempts.last == "not enough"
         await each.make_room(1_200)
         assert each.state.pruned
         assert len(each.writer.tasks) == 1
@@ -546,7 +553,7 @@ def test_what_every_request_has_is_learnt_and_may_be_hopeless() -> None:
 
     async def work() -> None:
         each.user(10)
-        each.controller.on_rendered(each.state, 1_010)  # a thousand tokens beside the conversation
+        each.render(1_010)  # a thousand tokens beside the conversation
         assert each.controller.usage().local == 1_010
         with pytest.raises(ContextWindowFullError, match="no summary helps"):
             await each.make_room(1_010)

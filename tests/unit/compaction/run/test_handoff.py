@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.run.handoff import PARENT_SETTING, Handoff, handoff
+from promptkit.compaction.run.branches import PARENT_SETTING, SummaryWriter, handoff
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
-from promptkit.transcript.log.entries import Checkpoint, CustomMessage
+from promptkit.transcript.log.entries import CustomMessage
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_view
 from promptkit.transcript.stores.jsonl.store import JsonlStore
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.store import TranscriptStore
 
 GOAL = "Port the parser to Rust."
@@ -46,19 +45,14 @@ def handed(
     store: TranscriptStore | None = None,
     *,
     last: LastRequest | None = None,
-) -> Handoff:
+) -> str:
+    """Hand a conversation off, and return the document that the new one starts with."""
     given = InMemoryStore() if store is None else store
-    return asyncio.run(
-        handoff(
-            talk.log,
-            talk.view,
-            goal=GOAL,
-            summarizer=writer,
-            store=given,
-            max_tokens=50,
-            last_request=last,
-        )
-    )
+    writing = SummaryWriter(summarizer=writer, max_tokens=50, last_request=last)
+    new = asyncio.run(handoff(talk.log, talk.view, GOAL, given, writer=writing))
+    payload = new.path()[-1].payload
+    assert isinstance(payload, CustomMessage)
+    return payload.message.text
 
 
 def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_from(
@@ -66,8 +60,10 @@ def test_the_new_conversation_begins_with_the_document_and_knows_where_it_comes_
 ) -> None:
     talk = spoken()
     leaf = talk.leaf
-    made = handed(talk, Writer(text="The parser is in p.py."), JsonlStore(tmp_path / "new.jsonl"))
-    assert made.document == "The parser is in p.py."
+    document = handed(
+        talk, Writer(text="The parser is in p.py."), JsonlStore(tmp_path / "new.jsonl")
+    )
+    assert document == "The parser is in p.py."
     new = Transcript(JsonlStore(tmp_path / "new.jsonl"))
     assert [
         (item.kind, item.message.role, item.message.text) for item in build_view(new.path()).items
@@ -91,9 +87,8 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
         ]
     ) as model:
         writer = InlineSummarizer(model=model, tokenizer=WordTokenizer(), template=HANDOFF_TEMPLATE)
-        made = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
-    assert made.document is not None
-    assert "Begin with the lexer." in made.document
+        document = handed(talk, writer, last=LastRequest(messages=sent, tools=tools))
+    assert "Begin with the lexer." in document
     (request,) = model.requests
     assert request.tools == tools
     assert request.messages[: len(sent)] == sent
@@ -105,35 +100,12 @@ def test_the_document_is_asked_for_behind_the_live_request_with_the_goal_in_one_
 @pytest.mark.parametrize(
     "writer", [Writer(error=SummaryError(reason="empty", detail="nothing.")), Writer(text=" ")]
 )
-def test_where_no_document_came_the_conversation_is_compacted_instead(writer: Writer) -> None:
-    talk = spoken()
-    store = InMemoryStore()
-
-    async def compact() -> Entry:
-        return talk.log.append(Checkpoint(summary="S"))[0]
-
-    made = asyncio.run(
-        handoff(
-            talk.log,
-            talk.view,
-            goal=GOAL,
-            summarizer=writer,
-            store=store,
-            max_tokens=50,
-            fallback=compact,
-        )
-    )
-    assert made.transcript is None
-    assert made.checkpoint is talk.path[-1]
-    assert store.load().entries == ()
-
-
-def test_without_a_fallback_the_error_comes_out_and_nothing_is_written() -> None:
+def test_without_a_document_the_error_comes_out_and_nothing_is_written(writer: Writer) -> None:
     talk = spoken()
     before = len(talk.log)
     store = InMemoryStore()
     with pytest.raises(SummaryError):
-        handed(talk, Writer(text=""), store)
+        handed(talk, writer, store)
     assert (len(talk.log), store.load().entries) == (before, ())
 
 
@@ -157,7 +129,7 @@ def test_what_is_said_meanwhile_is_not_lost_in_a_handoff() -> None:
         gate = asyncio.Event()
         writer = Writer(gate=gate)
         running = asyncio.ensure_future(
-            handoff(talk.log, talk.view, goal=GOAL, summarizer=writer, store=store, max_tokens=50)
+            handoff(talk.log, talk.view, GOAL, store, writer=SummaryWriter(summarizer=writer))
         )
         await asyncio.sleep(0)
         talk.user("wait")
@@ -173,18 +145,8 @@ def test_secrets_do_not_travel() -> None:
     talk = spoken()
     store = InMemoryStore()
     writer = Writer(text="key SECRET")
-    made = asyncio.run(
-        handoff(
-            talk.log,
-            talk.view,
-            goal=GOAL,
-            summarizer=writer,
-            store=store,
-            max_tokens=50,
-            redactor=lambda text: text.replace("SECRET", "-"),
-        )
-    )
-    assert made.transcript is not None
-    payload = made.transcript.path()[-1].payload
+    writing = SummaryWriter(summarizer=writer, redactor=lambda text: text.replace("SECRET", "-"))
+    new = asyncio.run(handoff(talk.log, talk.view, GOAL, store, writer=writing))
+    payload = new.path()[-1].payload
     assert isinstance(payload, CustomMessage)
     assert payload.message.text == "key -"

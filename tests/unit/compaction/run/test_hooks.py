@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import attrs
 import pytest
@@ -62,7 +61,6 @@ def compacted(
         max_summary_tokens=30,
         hooks=hooks,
         events=Events(told),
-        logger=logging.getLogger("t"),
     )
     entry = asyncio.run(compactor.compact(trigger="manual", instructions=instructions))
     told.check()
@@ -181,9 +179,7 @@ class Saying(CompactionHooks):
 
 def asked(*hooks: CompactionHooks) -> PreCompactResult:
     return asyncio.run(
-        HookChain(*hooks, logger=logging.getLogger("test")).pre_compact(
-            Plan(leaf=""), trigger="manual", instructions=None
-        )
+        HookChain(*hooks).pre_compact(Plan(leaf=""), trigger="manual", instructions=None)
     )
 
 

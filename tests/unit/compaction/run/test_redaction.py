@@ -79,7 +79,7 @@ def compacted(
         tokenizer=TOKENIZER,
         max_summary_tokens=200,
         redactor=redact_secrets,
-        hooks=hooks,
+        hooks=hooks or CompactionHooks(),
     )
     entry = asyncio.run(
         compactor.compact(trigger="manual", instructions=f"keep {SECRET}", last_request=last)

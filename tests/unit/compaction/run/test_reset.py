@@ -112,29 +112,26 @@ def spoken(path: Path | None = None) -> ConversationBuilder:
 def test_the_last_memories_are_taken_before_anything_is_hidden(tmp_path: Path) -> None:
     talk, files = spoken(), MemoryDirectory(tmp_path)
     entry = asyncio.run(
-        reset(
-            talk.log, reason="daily", now=at(4), extractor=StatedMemoryExtractor(), memories=files
-        )
+        reset(talk.log, reason="daily", extractor=StatedMemoryExtractor(), memories=files)
     )
     assert entry is not None
     assert entry.kind == "reset"
     assert talk.view.items == ()
-    assert parse_memories(files.load(DAY.date(), include_curated=False)) == (
-        "Always run the tests.",
-    )
+    assert parse_memories(
+        files.load(datetime.now().astimezone().date(), include_curated=False)
+    ) == ("Always run the tests.",)
 
 
 @pytest.mark.spec("E111")
 def test_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> None:
     talk = spoken()
-    assert asyncio.run(reset(talk.log, reason="idle", now=at(4))) is not None
+    assert asyncio.run(reset(talk.log, reason="idle")) is not None
     count = len(talk.log)
     assert (
         asyncio.run(
             reset(
                 talk.log,
                 reason="idle",
-                now=at(4),
                 extractor=StatedMemoryExtractor(),
                 memories=MemoryDirectory(tmp_path),
             )
@@ -142,14 +139,14 @@ def test_an_empty_conversation_is_not_reset_again_and_again(tmp_path: Path) -> N
         is None
     )
     assert len(talk.log) == count
-    assert asyncio.run(reset(ConversationBuilder().log, reason="idle", now=at(4))) is None
+    assert asyncio.run(reset(ConversationBuilder().log, reason="idle")) is None
 
 
 def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     talk = spoken(path)
     entries = list(talk.log.entries)
-    asyncio.run(reset(talk.log, reason="manual", now=at(4), move_to_archive=True))
+    asyncio.run(reset(talk.log, reason="manual", move_to_archive=True))
     store = JsonlStore(path)
     again = Transcript(store)
     assert [segment.entries for segment in store.archives] == [2]
@@ -174,7 +171,6 @@ def test_memories_that_cannot_be_taken_do_not_keep_it_from_being_done(
             reset(
                 talk.log,
                 reason="daily",
-                now=at(4),
                 extractor=Failing(),
                 memories=MemoryDirectory(tmp_path),
             )
@@ -197,7 +193,6 @@ def test_what_is_said_meanwhile_is_not_hidden(tmp_path: Path) -> None:
             reset(
                 talk.log,
                 reason="daily",
-                now=at(4),
                 extractor=Slow(),
                 memories=MemoryDirectory(tmp_path),
             )

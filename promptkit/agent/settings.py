@@ -1,13 +1,13 @@
-"""Check the arguments of context windows and sessions. A wrong argument is refused at once."""
+"""The settings of context windows as one value, and checks of them and of other arguments. A wrong one is refused at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from promptkit.agent.session.hooks import TurnHooks
+import attrs
+
+from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.planning.selection import Keep
-from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.hooks import CompactionHooks
@@ -20,42 +20,40 @@ from promptkit.transcript.log.transcript import Transcript
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.agent.window.prompt import Prompt
+    from promptkit.elements.element import Child
     from promptkit.messages import Message, Part
+    from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
 
 
-def as_model(summarizer: Summarizer | Model | None) -> Model | None:
-    """Return the model object that the preset's summarizers use, if one is given as the summarizer."""
-    return summarizer if isinstance(summarizer, Model) else None
+@attrs.frozen(kw_only=True)
+class WindowSettings(CompactionConfig):
+    """The settings of a context window: how its conversation is compacted, and what its requests show besides it.
 
+    The constructor of `ContextWindow` describes them.
 
-def as_summarizer(summarizer: Summarizer | Model | None) -> Summarizer | None:
-    """Return the summarizer that is given, if it is one."""
-    return None if summarizer is None or isinstance(summarizer, Model) else summarizer
-
-
-def resolve_preset(preset: object) -> Preset:
-    """Return a preset that is given by its name or as a value. Raises InvalidArgumentError."""
-    if isinstance(preset, Preset):
-        return preset
-    build = PRESETS.get(preset) if isinstance(preset, str) else None
-    if build is None:
-        problem = (
-            f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
-        )
-        raise InvalidArgumentError(problem)
-    return build()
-
-
-def check_summary_model(preset: Preset, summarizer: object) -> None:
-    """Refuse a preset that names a summarizing model where no summarizer is given.
-
-    Raises InvalidArgumentError.
+    Raises:
+        InvalidArgumentError: Both a prompt and instructions are given, or no summarizer although
+            the preset names a summarizing model.
+        TypeError: A setting has the wrong type.
     """
-    if preset.summary_model is not None and summarizer is None:
-        problem = f"the preset's summaries are written by {preset.summary_model!r}: give the window that model's object as summarizer=."
-        raise InvalidArgumentError(problem)
+
+    instructions: Child = None
+    prompt: Prompt | None = None
+    tokenizer: Tokenizer | None = None
+    promotions: Sequence[Model] = ()
+
+    def __attrs_post_init__(self) -> None:
+        check_types(**{name: getattr(self, name) for name in _CHECKS if hasattr(self, name)})
+        if self.preset.summary_model is not None and self.summarizer is None:
+            problem = f"the preset's summaries are written by {self.preset.summary_model!r}: give the window that model's object as summarizer=."
+            raise InvalidArgumentError(problem)
+        if self.prompt is not None and self.instructions is not None:
+            problem = (
+                "give instructions or a prompt, not both: put the instructions into the prompt."
+            )
+            raise InvalidArgumentError(problem)
 
 
 def _has(value: object, *methods: str) -> bool:
@@ -81,10 +79,6 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "hooks": (
         lambda value: isinstance(value, CompactionHooks),
         "a CompactionHooks, or HookChain(first, second) for several",
-    ),
-    "turn_hooks": (
-        lambda value: isinstance(value, TurnHooks),
-        "a TurnHooks, an instance of a subclass of it",
     ),
     "events": (
         lambda value: isinstance(value, Events),
@@ -115,10 +109,16 @@ type."""
 def check_types(**arguments: object) -> None:
     """Refuse arguments of the wrong type at once. Raises TypeError with what to write instead."""
     for name, value in arguments.items():
-        is_right, description = _CHECKS[name]
-        if value is not None and not is_right(value):
-            problem = f"{name} must be {description}, not {value!r:.80}."
-            raise TypeError(problem)
+        check_type(name, value, *_CHECKS[name])
+
+
+def check_type(
+    name: str, value: object, is_right: Callable[[object], bool], description: str
+) -> None:
+    """Refuse an argument that is neither None nor of the right type. Raises TypeError."""
+    if value is not None and not is_right(value):
+        problem = f"{name} must be {description}, not {value!r:.80}."
+        raise TypeError(problem)
 
 
 def check_origins(messages: Sequence[Message], origins: Sequence[object] | None) -> None:
