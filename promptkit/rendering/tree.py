@@ -220,6 +220,8 @@ class Node:
     keeps_unprioritized = False
     kept_position = -1  # the position of the text message in it that is never removed (D13)
     live_items = 0  # living items with content
+    # the texts on both sides of children that can leave: they leave with the last of these (D12)
+    enclosing_texts = 0
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
     last_index = 0  # the index of the last node below it

@@ -131,7 +131,10 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             _index_message(tree, node)
     for node in reversed(tree.nodes):
         _settle(node)
+        if len(node.items) > 2 and not prompt_tsx:  # noqa: PLR2004  # a text, a child and a text
+            node.enclosing_texts = _count_enclosing_texts(node)
     if not prompt_tsx:
+        _keep_system_message(tree)
         _keep_last_user_message(tree)
     return tree
 
@@ -155,6 +158,45 @@ def _settle(node: Node) -> None:
     node.is_blank = node.role is not None and not has_content(node)
     if (node.required or node.keeps_unprioritized) and _has_lasting_content(node):
         node.pinned = True
+
+
+def _count_enclosing_texts(node: Node) -> int:
+    """Count the literal texts of a node of which some stand on both sides of its other children, if all of these can leave."""
+    places = range(len(node.items))
+    first, last = (
+        next((at for at in order if _is_living_content(node, at)), None)
+        for order in (places, reversed(places))
+    )
+    if (
+        first is None
+        or last is None
+        or node.legacy
+        or node.in_legacy
+        or not (is_literal(node.items[first]) and is_literal(node.items[last]))
+    ):
+        return 0
+    texts = 0
+    has_others = False
+    for at in places:
+        item = node.items[at]
+        if not _is_living_content(node, at):
+            continue
+        if is_literal(item):
+            texts += 1
+        elif type(item) is Node and (item.pinned or item.required):
+            return 0
+        else:
+            has_others = True
+    return texts if has_others else 0
+
+
+def _is_living_content(node: Node, position: int) -> bool:
+    return node.removed_at[position] == NEVER_REMOVED and is_content(node.items[position])
+
+
+def is_literal(item: Item) -> bool:
+    """Return whether an item is literal text directly in an element."""
+    return type(item) is Leaf and item.element is None and item.part is None
 
 
 def _has_required_round(node: Node, run: Run) -> bool:
@@ -193,13 +235,45 @@ def _keep_last_user_message(tree: RenderTree) -> None:
             parent.kept_position = position
         _pin(parent)
         return
+    _keep_message(tree, message)
+
+
+def _keep_system_message(tree: RenderTree) -> None:
+    """Keep the system message without a priority that would be removed last, if no other one stays (D11).
+
+    Those that stay anyway have no priority around them, either, or are required.
+    """
+    messages = [
+        node
+        for node in tree.messages
+        if node.role == "system" and node.is_active and not node.is_blank
+    ]
+    if any(node.keeps_unprioritized or node.required for node in messages):
+        return
+    own = [node for node in messages if not has_own_priority(node)]
+    if own:
+        _keep_message(tree, max(own, key=_rank_path))
+
+
+def _rank_path(node: Node) -> list[tuple[float, int]]:
+    """Return what tells which of two messages is removed first: the lower one."""
+    path: list[tuple[float, int]] = []
+    above: Node | None = node
+    while above is not None:
+        path.append((above.priority, above.position))
+        above = above.parent
+    return path[::-1]
+
+
+def _keep_message(tree: RenderTree, message: Node) -> None:
+    """Keep a message, with everything in it that has no priority of its own."""
     for node in tree.nodes[message.index : message.last_index + 1]:
         around = node.parent
         if node is message or (
             around is not None
             and around.keeps_unprioritized
-            and not node.in_prioritized
             and node.is_active
+            and not has_own_priority(node)
         ):
             node.keeps_unprioritized = True
             if _has_lasting_content(node):
@@ -258,9 +332,10 @@ def _pin(node: Node) -> None:
         above = above.parent
 
 
-def has_own_priority(leaf: Leaf) -> bool:
-    """Return whether a leaf is an element with a priority. Literal text has none."""
-    return leaf.element is not None and leaf.element.priority is not None
+def has_own_priority(item: Leaf | Node) -> bool:
+    """Return whether an item is an element with a priority that it does not pass on. Literal text has none."""
+    element = item.element
+    return element is not None and element.priority is not None and not element.pass_priority
 
 
 def has_content(node: Node) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.expand.materialize import has_own_priority
+from promptkit.rendering.expand.materialize import has_own_priority, is_literal
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     MARKER,
@@ -196,7 +196,7 @@ def build_queue(node: Node, *, text_last: bool) -> CandidateQueue:
 
 
 _LAST = float("inf")
-"""Replaces the priority and the tie key of literal text that comes after all other candidates."""
+"""Replaces the priority of literal text, which comes after all other candidates."""
 
 
 def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noqa: C901  # one pass over items, of which a prompt can have very many
@@ -227,8 +227,8 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
             if type(item) is Leaf:
                 if is_never_removed(item):
                     continue
-                if text_last and item.element is None and item.part is None:
-                    texts.append((_LAST, _LAST, order, parent, position))
+                if text_last and is_literal(item):
+                    texts.append((_LAST, bool(parent.enclosing_texts), order, parent, position))
                     continue
             if type(item) is Node:
                 if item.required:
@@ -250,7 +250,7 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
         runs.values(),
         {candidate[0] for added in by_fallback.values() for candidate in added},
     )
-    candidates += texts
+    candidates += sorted(texts)  # those on both sides of others last
     return CandidateQueue(candidates, by_fallback, runs=runs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,6 +11,7 @@ import attrs
 from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.prune.removals import Removal, list_removals
 from promptkit.rendering.result.assemble import SourceSpan, map_sources
+from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
@@ -108,6 +110,11 @@ class Rendered:
         return list_removals(self._pruned)
 
     @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the render did that its author may not have meant: where only literal text is left, such as a heading without its list, and where a share of the budget is small only because `flex_grow` is missing."""
+        return list_notes(self._pruned)
+
+    @cached_property
     def source_map(self) -> tuple[SourceSpan, ...]:
         """The elements that wrote the text of the messages, span by span."""
         return map_sources(self._pruned.tree.root, self._pruned.state)
@@ -129,7 +136,7 @@ class Rendered:
         return tokens
 
     def explain(self) -> str:
-        """Describe the render as text for a terminal: tokens, budget, removals and repairs."""
+        """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         exact = "" if self.exact else ", estimated"
         lines = [
@@ -144,6 +151,8 @@ class Rendered:
             lines += _format_removals(self.removals)
         else:
             lines.append("nothing was removed")
+        for note in self.notes:
+            lines += wrap(f"note: {note}", _WIDTH, subsequent_indent="  ")
         lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
         return "\n".join(lines)
 
@@ -215,6 +224,8 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
 
+
+_WIDTH = 100  # characters of a line of `explain`
 
 _NUMBER_COLUMNS = range(3)  # aligned to the right
 
