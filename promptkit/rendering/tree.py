@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from promptkit.messages import Message
 
@@ -276,6 +276,11 @@ class Node:
 
 
 Item: TypeAlias = MessageItem | Leaf | Node
+
+
+def is_literal(item: Item) -> TypeGuard[Leaf]:
+    """Return whether an item is literal text directly in an element."""
+    return type(item) is Leaf and item.element is None and item.part is None
 
 
 class FlexGroup:

@@ -259,7 +259,7 @@ class TestLabelsInReceipts:
         )
         made = everything.at_budget(everything.tokens - 1)
         assert [removal.label for removal in made.removals] == [
-            "notes > Tag[1] > content > TextChunk[0]"
+            "notes > Tag(list)[1] > content > TextChunk[0]"
         ]
 
     @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ class TestLabelsInReceipts:
             (UserMessage(priority=1)["a"], "UserMessage[0]"),
             (
                 _Step()[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]],
-                "_Step[0] > UserMessage[0]",
+                "Step[0] > UserMessage[0]",
             ),
             (
                 AssistantMessage()[Group(priority=1)[Text()["a"], Text()["b"]]],

@@ -31,6 +31,7 @@ from promptkit.rendering.tree import (
     Leaf,
     Node,
     Run,
+    is_literal,
 )
 from promptkit.tokens.truncation import list_shorter_texts
 
@@ -394,12 +395,10 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
     keep, ratio, marker = element.keep, element.ratio, element.marker
     cut = sizer.truncate(content, tokens, keep=keep, ratio=ratio, marker=marker)
-    length = len(cut) if cut == content else len(cut) - len(marker)
-    if not cut and element.tokens is None:
-        length = len(content)
+    length = len(cut) - len(marker) if cut and cut != content else len(content)
     shorter = list_shorter_texts(content, length, keep=keep, ratio=ratio, marker=marker)
-    if not cut and element.tokens is None and content.strip():
-        # its share is too small, but it leaves by its place in the removal order
+    if not cut and content.strip() and element.tokens is None and _has_literal_siblings(node):
+        # its share is too small, but the text beside it must not stand alone because of that
         cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)
     clear_node(node)
@@ -410,6 +409,12 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     for each in reversed([] if element.required or cut.isspace() else shorter):
         shown = layout.Group(priority=element.priority, fallback=shown)[each]
     return (layout.Group(priority=element.priority, fallback=shown)[cut],)
+
+
+def _has_literal_siblings(node: Node) -> bool:
+    return node.parent is not None and any(
+        is_literal(item) and not item.is_empty for item in node.parent.items
+    )
 
 
 # Expandable: is written with its share now, and again with what is left when everything else is

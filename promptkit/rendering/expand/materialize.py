@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    STARTS_LINE_NEVER,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    is_literal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -192,11 +200,6 @@ def _count_enclosing_texts(node: Node) -> int:
 
 def _is_living_content(node: Node, position: int) -> bool:
     return node.removed_at[position] == NEVER_REMOVED and is_content(node.items[position])
-
-
-def is_literal(item: Item) -> bool:
-    """Return whether an item is literal text directly in an element."""
-    return type(item) is Leaf and item.element is None and item.part is None
 
 
 def _has_required_round(node: Node, run: Run) -> bool:

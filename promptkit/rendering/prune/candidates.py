@@ -11,7 +11,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.expand.materialize import has_own_priority, is_literal
+from promptkit.rendering.expand.materialize import has_own_priority
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     MARKER,
@@ -20,6 +20,7 @@ from promptkit.rendering.tree import (
     Leaf,
     MessageItem,
     Node,
+    is_literal,
 )
 
 if TYPE_CHECKING:

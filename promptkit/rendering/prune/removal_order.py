@@ -30,7 +30,6 @@ from promptkit.rendering.expand.materialize import (
     has_content,
     has_removable_items,
     is_content,
-    is_literal,
     list_linked_leaves,
 )
 from promptkit.rendering.prune.candidates import NO_TIE, build_queue, has_items, is_never_removed
@@ -58,6 +57,7 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
     RunStep,
+    is_literal,
 )
 
 if TYPE_CHECKING:
@@ -367,7 +367,7 @@ class RemovalOrder:
         for position, item in enumerate(parent.items):
             if parent.removed_at[position] != NEVER_REMOVED or not is_content(item):
                 continue
-            if not isinstance(item, Leaf) or not is_literal(item) or is_never_removed(item):
+            if not is_literal(item) or is_never_removed(item):
                 return
             texts.append(position)
         if parent not in self._breakpoint_nodes:

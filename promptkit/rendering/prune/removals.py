@@ -168,7 +168,7 @@ def _is_fallback_only(removed: RemovedItem) -> bool:
 
 def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
     """Return what a render removed, with paths."""
-    paths = Paths()
+    paths = Paths(described=True)
     return tuple(
         Removal(
             order=item.order,

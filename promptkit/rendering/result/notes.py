@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from promptkit.rendering.expand.materialize import is_content, is_literal
+from promptkit.rendering.expand.materialize import is_content
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.removals import iter_removed
-from promptkit.rendering.tree import Node, is_item_alive, is_node_alive
+from promptkit.rendering.tree import Node, is_item_alive, is_literal, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def list_notes(pruned: PrunedTree) -> tuple[str, ...]:
     """List the notes about a tree in a state: where only literal text is left, and which shares are not meant to be so."""
-    paths = Paths()
+    paths = Paths(described=True)
     bare = dict.fromkeys(removed.node for removed in iter_removed(pruned) if removed.position >= 0)
     return (
         *(
@@ -46,7 +46,7 @@ def _is_bare(node: Node, state: int) -> bool:
 
 def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:
     """Yield a note for each node that fills an equal share of the budget because it has no `flex_grow`, though a child of it has one."""
-    paths = Paths()
+    paths = Paths(described=True)
     for node in tree.nodes:
         around, element = node.parent, node.element
         if (

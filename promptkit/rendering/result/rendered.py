@@ -214,11 +214,14 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
                 reason,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    *numbers, labels, reasons = [max(len(row[column]) for row in rows) for column in range(5)]
+    room = _WIDTH - sum(numbers) - len("  ") * len(rows[0])
+    reasons = min(reasons, max(room // 2, room - labels))
+    widths = [*numbers, min(labels, room - reasons), reasons]
     lines: list[str] = []
     for row in rows:
         cells = [
-            cell.rjust(width) if column in _NUMBER_COLUMNS else cell.ljust(width)
+            cell.rjust(width) if column in _NUMBER_COLUMNS else _shorten(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + "  ".join(cells).rstrip())
@@ -228,6 +231,12 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
 _WIDTH = 100  # characters of a line of `explain`
 
 _NUMBER_COLUMNS = range(3)  # aligned to the right
+
+
+def _shorten(text: str, width: int) -> str:
+    """Shorten a text to a number of characters. Its end, which tells most of a path, stays longer."""
+    head = max(0, (width - 1) // 3)
+    return text if len(text) <= width else f"{text[:head]}…{text[len(text) - width + head + 1 :]}"
 
 
 def _format_priority(priority: float | None) -> str:

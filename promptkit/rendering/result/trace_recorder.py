@@ -133,7 +133,7 @@ def _iter_removals(
         reason="budget",
         limit_steps=pruner.limit_steps,
     )
-    paths = Paths()
+    paths = Paths(described=True)
     for removed in iter_removed(last_state):
         is_call = removed.position < 0
         item = builder.items[
