@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.elements.element import PromptElement, signature_names
+from promptkit.elements.element import ElementDocs, PromptElement, signature_names
 from promptkit.elements.layout import Chunk, Group, KeepWith
 from promptkit.elements.rounds import Rounds
 from promptkit.elements.text import Tag
@@ -204,7 +204,9 @@ def _describe(element: PromptElement) -> str:
     first: object = getattr(element, own[0]) if own else None
     text = first if isinstance(first, str) else ""
     if not text or "\n" in text or len(text) > _LONGEST_NAME:
-        text = (cls.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        docs: object = cls.__dict__.get("__doc__")
+        whole = docs.text if isinstance(docs, ElementDocs) else None
+        text = (whole or "").strip().partition("\n")[0].rstrip(".")
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1].rstrip()}…"
 
 

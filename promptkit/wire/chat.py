@@ -26,6 +26,7 @@ from promptkit.wire.parts import (
     check_messages,
     collect_message_fields,
     has_text_borders,
+    merge_system_messages,
     parse_arguments,
     read_call_fields,
     select_parts,
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from promptkit.wire.records import WireMessage, WireRecord
 
 
-def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
+def to_chat(
+    messages: Sequence[Message], *, cache: bool = True, merge_system: bool = False
+) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.
 
     Each message becomes one message. Its content is a string if it is one text, and an array of
@@ -62,11 +65,14 @@ def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
+        merge_system: Whether neighbouring system messages are sent as one, joined by a line break.
 
     Raises:
         EmitError: A system, assistant or tool message has an image or a document, a message other
             than an assistant message has tool calls, or a tool message has no call id.
     """
+    if merge_system:
+        messages = merge_system_messages(messages)
     check_messages(messages, "chat")
     contents = [select_parts(message, "chat", cache=cache) for message in messages]
     marks = place_breakpoints(

@@ -28,6 +28,7 @@ from promptkit.wire.parts import (
     check_messages,
     collect_message_fields,
     has_text_borders,
+    merge_system_messages,
     read_call_fields,
     select_parts,
     unsupported_part_error,
@@ -50,7 +51,9 @@ CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "outp
 compaction, …) are items."""
 
 
-def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
+def to_responses(
+    messages: Sequence[Message], *, cache: bool = True, merge_system: bool = False
+) -> Payload:
     """Convert messages to input items of the Responses API, for `client.responses.create(input=...)`.
 
     A message becomes a `message` item, whose content is a string if it is one text. An assistant
@@ -68,11 +71,14 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
+        merge_system: Whether neighbouring system messages are sent as one, joined by a line break.
 
     Raises:
         EmitError: A system or assistant message has an image or a document, a message other than an
             assistant message has tool calls, or a tool message has no call id.
     """
+    if merge_system:
+        messages = merge_system_messages(messages)
     check_messages(messages, "responses")
     contents = [select_parts(message, "responses", cache=cache) for message in messages]
     marks = place_breakpoints(

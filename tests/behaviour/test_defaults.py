@@ -15,6 +15,7 @@ from promptkit import (
     CacheBreakpoint,
     Child,
     Chunk,
+    ContextWindow,
     Expandable,
     Group,
     Image,
@@ -45,12 +46,15 @@ from promptkit.elements.rounds import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering import Removal, from_json, to_json
 from promptkit.testing import WordTokenizer
+from promptkit.testing.snapshots.budgets import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from promptkit.agent import ConversationView
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
 
@@ -734,3 +738,62 @@ def test_a_request_ends_with_the_question_if_that_has_no_priority(
         prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole))
     )
     assert messages is None or messages[-1].text == "question"
+
+
+class TestDefaultsOfPromptTsx:
+    PROMPT = (
+        SystemMessage()["be brief"],
+        AssistantMessage()["hello there"],
+        UserMessage()["question"],
+    )
+
+    def test_in_a_snapshot(self) -> None:
+        options = SnapshotOptions(budgets=(3,), tokenizer=WORDS, defaults="prompt-tsx")
+        (level,) = render_levels(self.PROMPT, options, Stabilizer(StabilizeOptions()))
+        assert [message.text for message in level.messages] == ["hello there", "question"]
+
+    def test_in_a_bench(self) -> None:
+        def used(defaults: Defaults) -> int:
+            run = measure(self.PROMPT, budgets=[13], defaults=defaults)
+            return run.sweeps[0].points[0].used
+
+        assert used("prompt-tsx") == render(self.PROMPT, budget=13, defaults="prompt-tsx").tokens
+        assert used("promptkit") == 0
+
+    @pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+    def test_in_a_window_the_request_stays(self, defaults: Defaults) -> None:
+        def prompt(view: ConversationView) -> Child:
+            _ = view
+            return (
+                SystemMessage()["You are brief and kind."],
+                UserMessage()["the question of the user"],
+                AssistantMessage()["a reply that was written last " * 3],
+            )
+
+        window = ContextWindow(
+            model="gpt-5",
+            prompt=prompt,
+            tokenizer=WORDS,
+            budget=18,
+            defaults=defaults,
+            enabled=False,
+        )
+        window.add(Message(role="user", content=("hello",)))
+        shown = [message.text for message in asyncio.run(window.request()).messages]
+        assert "the question of the user" in shown
+        system = "You are brief and kind."
+        assert (system in shown) is (defaults == "promptkit")
+
+    def test_a_misspelt_name_is_refused(self) -> None:
+        with pytest.raises(TypeError, match='defaults must be "promptkit" or "prompt-tsx"'):
+            ContextWindow(model="gpt-5", defaults="prompttsx")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_neighbouring_system_messages_are_sent_as_one_with_merge_system() -> None:
+    made = render(
+        (SystemMessage()["a"], SystemMessage()["b"], UserMessage()["q"], SystemMessage()["c"])
+    )
+    assert [message["content"] for message in made.to_openai()] == ["a", "b", "q", "c"]
+    merged = made.to_openai(merge_system=True)
+    assert [message["content"] for message in merged] == ["a\nb", "q", "c"]
+    assert [item["content"] for item in made.to_responses(merge_system=True)] == ["a\nb", "q", "c"]

@@ -32,7 +32,7 @@ from promptkit.providers.openai.request import build_chat_body, build_responses_
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.renderer import Defaults, Renderer
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
@@ -258,6 +258,7 @@ class RequestBuilder:
         processor: ViewProcessor | None = None,
         find_cut_markers: Callable[[], Mapping[str, str]] = dict[str, str],
         events: Events,
+        defaults: Defaults = "promptkit",
     ) -> None:
         """Build requests with a prompt, or with instructions and the messages.
 
@@ -271,6 +272,7 @@ class RequestBuilder:
             find_cut_markers: Returns what replaces the middle of results that are shortened, by the
                 ids of their calls.
             events: Receive `RequestPruned` if a processor removes or shortens a message.
+            defaults: What a render removes where nothing has a priority, as in `Renderer`.
 
         Raises:
             InvalidArgumentError: Both a prompt and instructions are given.
@@ -289,6 +291,7 @@ class RequestBuilder:
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
         self._events = events
+        self._defaults: Defaults = defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._sizer: Sizer | None = None
@@ -486,7 +489,13 @@ class RequestBuilder:
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
-                Renderer(budget=budget, model=model, tokenizer=tokenizer, tools=self.tools),
+                Renderer(
+                    budget=budget,
+                    model=model,
+                    tokenizer=tokenizer,
+                    tools=self.tools,
+                    defaults=self._defaults,
+                ),
             )
         return self._renderer[1]
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
+    from promptkit.rendering.renderer import Defaults
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
@@ -115,6 +116,7 @@ class ContextWindow(BranchMethods):
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        defaults: Defaults = "promptkit",
         enabled: bool = True,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] | None = None,
@@ -150,6 +152,8 @@ class ContextWindow(BranchMethods):
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
+                user stays all the same.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -172,6 +176,7 @@ class ContextWindow(BranchMethods):
             promotions=promotions,
             archives=archives,
             read_tool=read_tool,
+            defaults=defaults,
         )
         chosen = resolve_preset(preset)
         check_summary_model(chosen, summarizer)
@@ -225,6 +230,7 @@ class ContextWindow(BranchMethods):
             processor=self.compaction.processor,
             find_cut_markers=self.compaction.compactor.find_cut_markers,
             events=events,
+            defaults=defaults,
         )
         self.last_request: WindowRequest | None = None
         self._sent: PendingRequest | None = None
@@ -250,6 +256,7 @@ class ContextWindow(BranchMethods):
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            defaults=defaults,
             enabled=enabled,
             rng=rng,
             clock=clock,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import show_spinner
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -59,6 +63,13 @@ class Budgets(click.ParamType[tuple[int, ...]]):
     default="",
     metavar="LIST",
     help="Measure once for each of these models, such as gpt-5,gpt-4.1.",
+)
+@click.option(
+    "--defaults",
+    type=click.Choice(["promptkit", "prompt-tsx"]),
+    default="promptkit",
+    show_default=True,
+    help="What is removed where nothing has a priority: prompt-tsx removes as VS Code's prompts do.",
 )
 @click.option(
     "--repeat",
@@ -115,6 +126,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     props: Path | None,
     budgets: tuple[int, ...],
     models: str,
+    defaults: Defaults,
     repeat: int,
     depth: int,
     json_file: Path | None,
@@ -142,7 +154,13 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
         run = measure(
-            element, budgets=budgets, models=model_names, repeat=repeat, depth=depth, target=target
+            element,
+            budgets=budgets,
+            models=model_names,
+            repeat=repeat,
+            depth=depth,
+            target=target,
+            defaults=defaults,
         )
     text = run_to_json(run)
     piped = str(json_file) == "-"

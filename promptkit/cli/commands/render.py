@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.terminal import escape_control_chars, print_json, show_spinner
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
 
 Format = Literal["text", "openai", "responses", "anthropic", "json"]
 
@@ -46,6 +49,13 @@ Examples:
     show_default=True,
     help="text prints messages to read; openai, responses and anthropic print request bodies; json prints the element tree before pruning.",
 )
+@click.option(
+    "--defaults",
+    type=click.Choice(["promptkit", "prompt-tsx"]),
+    default="promptkit",
+    show_default=True,
+    help="What is removed where nothing has a priority: prompt-tsx removes as VS Code's prompts do.",
+)
 @click.option("--explain", is_flag=True, help="Print on stderr what was removed, and why.")
 @click.option(
     "--json",
@@ -60,6 +70,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
     budget: int | None,
     model: str | None,
     output_format: Format,
+    defaults: Defaults,
     explain: bool,
     report: bool,
 ) -> None:
@@ -75,7 +86,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         print_json(to_json(element, budget=budget, model=model))
         return
     with show_spinner(f"Rendering {source}"):
-        rendered = promptkit.render(element, budget=budget, model=model)
+        rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
     if report:
         print_json(rendered_to_json(rendered))
     elif output_format == "openai":

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.errors import usage_error
 from promptkit.cli.output.terminal import show_spinner
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -37,6 +41,13 @@ Examples:
     "--model", help="The model whose context window, tokenizer and message framing are used."
 )
 @click.option(
+    "--defaults",
+    type=click.Choice(["promptkit", "prompt-tsx"]),
+    default="promptkit",
+    show_default=True,
+    help="What is removed where nothing has a priority: prompt-tsx removes as VS Code's prompts do.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -45,8 +56,14 @@ Examples:
     metavar="FILE.html",
     help="Where to write the page; - writes it to stdout.",
 )
-def trace(
-    *, source: str, props: Path | None, budget: int | None, model: str | None, output: Path
+def trace(  # noqa: PLR0913  # one argument for each option of the command
+    *,
+    source: str,
+    props: Path | None,
+    budget: int | None,
+    model: str | None,
+    defaults: Defaults,
+    output: Path,
 ) -> None:
     """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
 
@@ -67,7 +84,9 @@ def trace(
     with show_spinner(f"Rendering {source}"):
         try:
             record, failure = (
-                promptkit.render(element, budget=budget, model=model, trace=True).trace,
+                promptkit.render(
+                    element, budget=budget, model=model, defaults=defaults, trace=True
+                ).trace,
                 None,
             )
         except BudgetExceededError as error:

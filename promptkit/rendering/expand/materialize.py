@@ -36,6 +36,7 @@ class RenderTree:
         "has_attachments",
         "keep_group_calls",
         "keep_groups",
+        "keeps_request",
         "limits",
         "messages",
         "nodes",
@@ -45,8 +46,10 @@ class RenderTree:
         "root",
     )
 
-    def __init__(self, root: Node, *, prompt_tsx: bool) -> None:
+    def __init__(self, root: Node, *, prompt_tsx: bool, keeps_request: bool) -> None:
         self.root = root
+        # the last user message without a priority is never removed, nor the last of all
+        self.keeps_request = keeps_request
         self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
         self.nodes: list[Node] = []  # in written order
         self.messages: list[Node] = []  # that are nodes
@@ -100,12 +103,13 @@ class RenderTree:
         return metadata, kept, omitted
 
 
-def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa: C901  # one pass over nodes, of which a prompt can have very many
+def materialize(root: Node, *, prompt_tsx: bool = False, keeps_request: bool = True) -> RenderTree:  # noqa: C901  # one pass over nodes, of which a prompt can have very many
     """Build the RenderTree of an expanded tree: index the nodes, chain the leaves of each message, and count living items.
 
-    With `prompt_tsx`, the defaults of removal are those of prompt-tsx.
+    With `prompt_tsx`, the defaults of removal are those of prompt-tsx. With `keeps_request`, the
+    request stays all the same.
     """
-    tree = RenderTree(root, prompt_tsx=prompt_tsx)
+    tree = RenderTree(root, prompt_tsx=prompt_tsx, keeps_request=keeps_request)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -139,12 +143,18 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             _index_message(tree, node)
     for node in reversed(tree.nodes):
         _settle(node)
-        if len(node.items) > 2 and not prompt_tsx:  # noqa: PLR2004  # a text, a child and a text
-            node.enclosing_texts = _count_enclosing_texts(node)
-    if not prompt_tsx:
-        _keep_system_message(tree)
-        _keep_last_user_message(tree)
+    _keep_by_default(tree)
     return tree
+
+
+def _keep_by_default(tree: RenderTree) -> None:
+    """Set what stays without a priority."""
+    if not tree.prompt_tsx:
+        for node in tree.nodes:
+            node.enclosing_texts = _count_enclosing_texts(node)
+        _keep_system_message(tree)
+    if tree.keeps_request:
+        _keep_last_user_message(tree)
 
 
 def _settle(node: Node) -> None:

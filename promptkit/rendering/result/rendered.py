@@ -165,19 +165,21 @@ class Rendered:
         return self._prune_again(read_budget(budget))
 
     # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-    def to_openai(self, *, cache: bool = True) -> list[Any]:
+    def to_openai(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Chat Completions (`messages=`).
 
-        `cache=False` leaves cache breakpoints out, for models that reject them.
+        `cache=False` leaves cache breakpoints out, for models that reject them. `merge_system=True`
+        joins neighbouring system messages, which saves tokens: `tokens` counts each by itself.
         """
-        return to_chat(self.messages, cache=cache)
+        return to_chat(self.messages, cache=cache, merge_system=merge_system)
 
-    def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
+    # Any: as above
+    def to_responses(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Responses API (`input=`).
 
-        `cache=False` leaves cache breakpoints out.
+        `cache` and `merge_system` are those of `to_openai`.
         """
-        return to_responses(self.messages, cache=cache)
+        return to_responses(self.messages, cache=cache, merge_system=merge_system)
 
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
         """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.

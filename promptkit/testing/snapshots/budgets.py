@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolDefinition
+    from promptkit.rendering.renderer import Defaults
     from promptkit.testing.snapshots.stabilize import Stabilizer
     from promptkit.tokens.tokenizer import Tokenizer
 
@@ -36,10 +37,13 @@ class SnapshotOptions:
     tools: tuple[ToolDefinition, ...] = ()
     """Definitions that take room beside the messages."""
 
+    defaults: Defaults = "promptkit"
+    """What is removed where nothing has a priority, as in `render`."""
+
     @property
     def any_set(self) -> bool:
         """Whether any option differs from its default."""
-        return self.budgets is not None or self.tokenizer is not None or bool(self.tools)
+        return self != SnapshotOptions()
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +111,14 @@ def _render_at(
 ) -> Rendered:
     tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
     tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
-    return render(prompt, budget=tokens, model=model, tokenizer=tokenizer, tools=options.tools)
+    return render(
+        prompt,
+        budget=tokens,
+        model=model,
+        tokenizer=tokenizer,
+        tools=options.tools,
+        defaults=options.defaults,
+    )
 
 
 def _make_level(
