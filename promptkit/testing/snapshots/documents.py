@@ -29,7 +29,7 @@ from promptkit.testing.snapshots.markdown import (
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Message
     from promptkit.rendering.result.rendered import Rendered
@@ -400,9 +400,13 @@ _BASE64 = re.compile("((?:data:[^,]*,)?)([A-Za-z0-9+/]+={0,2})")
 
 
 def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> Any:  # noqa: ANN401  # Any: JSON, as above
-    emit = {"openai": to_chat, "responses": to_responses, "anthropic": to_anthropic}[wire_format]
+    emitters: Mapping[str, Callable[[Sequence[Message]], object]] = {
+        "openai": to_chat,
+        "responses": to_responses,
+        "anthropic": to_anthropic,
+    }
     # syrupy sorts the keys of a dict, but not those of an OrderedDict.
-    return json.loads(json.dumps(emit(messages)), object_pairs_hook=_shorten_media)
+    return json.loads(json.dumps(emitters[wire_format](messages)), object_pairs_hook=_shorten_media)
 
 
 def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:

@@ -368,7 +368,7 @@ def test_own_props_come_before_layout_props_in_the_signature() -> None:
 
 class TestDocumentation:
     def test_help_shows_own_props_first_and_the_docstring_under_each(self) -> None:
-        shown = pydoc.render_doc(Described, renderer=pydoc.plaintext)
+        shown = pydoc.plain(pydoc.render_doc(Described))
         assert "Described(*, user: 'str', times: 'int' = 1, priority:" in shown
         assert "A greeting." in shown
         assert "user: The user's name, which may be long." in shown
