@@ -52,8 +52,6 @@ from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from promptkit.agent import ConversationView
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
@@ -118,20 +116,18 @@ class TestSystemMessages:
         assert texts((system, UserMessage()["question"]), 2) == ["question"]
 
     @pytest.mark.parametrize(
-        "wrap",
+        "system",
         [
-            lambda system: Group(priority=1)[system],
-            lambda system: Group(priority=1)[Group()[system]],
-            lambda system: Chunk(priority=1)[system],
-            lambda system: Instructions(priority=1)["be brief"],
-            lambda system: LegacyPrioritization(priority=1)[system],
+            Group(priority=1)[SystemMessage()["be brief"]],
+            Group(priority=1)[Group()[SystemMessage()["be brief"]]],
+            Chunk(priority=1)[SystemMessage()["be brief"]],
+            Instructions(priority=1)["be brief"],
+            LegacyPrioritization(priority=1)[SystemMessage()["be brief"]],
         ],
     )
-    def test_the_last_one_in_a_container_with_a_priority_stays_too(
-        self, wrap: Callable[[Child], Child]
-    ) -> None:
+    def test_the_last_one_in_a_container_with_a_priority_stays_too(self, system: Child) -> None:
         prompt = (
-            wrap(SystemMessage()["be brief"]),
+            system,
             AssistantMessage(priority=9)["old"],
             UserMessage()["question"],
         )

@@ -124,6 +124,7 @@ def test_it_shrinks_at_its_place_in_the_removal_order_and_leaves_with_the_text_a
     )
     whole = render(prompt, budget=10_000, tokenizer=tokenizer)
     shown: list[str] = []
+    made = whole
     for budget in range(whole.tokens, 0, -1):
         made = whole.at_budget(budget)
         assert made.tokens <= budget

@@ -119,4 +119,5 @@ def test_a_function_under_component_is_the_component_of_its_file(tmp_path: Path)
         "@component\ndef greeting(person: str = 'Ada') -> Child:\n    return UserMessage()[person]\n",
         encoding="utf-8",
     )
-    assert load_target(str(file), {}) == load_target(f"{file}:greeting", {"person": "Ada"})
+    assert repr(load_target(str(file), {})) == "greeting()"
+    assert repr(load_target(f"{file}:greeting", {"person": "Eva"})) == "greeting(person='Eva')"
