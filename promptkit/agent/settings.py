@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
@@ -14,6 +14,7 @@ from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers.model import Model
+from promptkit.rendering.renderer import Defaults
 from promptkit.tools import Tool, as_tool, parse_content, tool_definitions
 from promptkit.transcript.log.transcript import Transcript
 
@@ -42,6 +43,7 @@ class WindowSettings(CompactionConfig):
     instructions: Child = None
     prompt: Prompt | None = None
     tokenizer: Tokenizer | None = None
+    defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
 
     def __attrs_post_init__(self) -> None:
@@ -101,6 +103,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "promotions": (_are_models, "a list of model objects"),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
+    "defaults": (lambda value: value in get_args(Defaults), '"promptkit" or "prompt-tsx"'),
 }
 """A check and a description for each argument: the check returns whether a value has the right
 type."""

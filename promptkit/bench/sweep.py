@@ -32,6 +32,7 @@ from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message
+    from promptkit.rendering.renderer import Defaults
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tracing.trace import Trace
@@ -117,6 +118,7 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
     repeat: int = 0,
     depth: int = 3,
     target: str = "prompt",
+    defaults: Defaults = "promptkit",
 ) -> Run:
     """Render a prompt at every budget, for every model, and measure what it uses, what it drops and how long it takes.
 
@@ -128,6 +130,7 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
         depth: The length of the element paths. Deeper elements are added to the element that
             contains them.
         target: The name of the prompt in the results.
+        defaults: What is removed where nothing has a priority, as in `render`.
 
     Returns:
         The measurements.
@@ -157,23 +160,39 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
             python=platform.python_version(),
             tiktoken=version("tiktoken"),
         ),
-        sweeps=tuple(_sweep(prompt, model, budgets, repeat, depth) for model in models or (None,)),
+        sweeps=tuple(
+            _sweep(
+                prompt,
+                partial(Renderer, model=model, defaults=defaults),
+                model,
+                budgets,
+                repeat=repeat,
+                depth=depth,
+            )
+            for model in models or (None,)
+        ),
     )
 
 
-def _sweep(
-    prompt: Child, model: str | None, budgets: Sequence[int], repeat: int, depth: int
+def _sweep(  # noqa: PLR0913  # as measure
+    prompt: Child,
+    create: Callable[..., Renderer],
+    model: str | None,
+    budgets: Sequence[int],
+    *,
+    repeat: int,
+    depth: int,
 ) -> Sweep:
     tokenizer = tokenizer_for(model)
     sizer = Sizer(tokenizer)
-    whole, trace = _render_unlimited(prompt, model)
+    whole, trace = _render_unlimited(prompt, create)
     texts = [item.text for item in trace.items if item.text and item.kept(trace.state or 0)]
     everything = count_kept_tokens(trace, depth)
     points: list[Point] = []
     kept: list[Mapping[str, int] | None] = []
     for budget in budgets:
         try:
-            rendered, trace = _render(prompt, model, budget)
+            rendered, trace = _render(prompt, create, budget)
         except BudgetExceededError as error:
             points.append(Point(budget=budget, required=error.required))
             kept.append(None)
@@ -188,7 +207,9 @@ def _sweep(
             )
         )
         kept.append(count_kept_tokens(trace, depth))
-    floor, points = _timed(prompt, model, texts, points, repeat) if repeat else (None, points)
+    floor, points = (
+        _timed(prompt, create, model, texts, points, repeat=repeat) if repeat else (None, points)
+    )
     return Sweep(
         model=model,
         tokenizer=tokenizer.name,
@@ -200,17 +221,17 @@ def _sweep(
     )
 
 
-def _render_unlimited(prompt: Child, model: str | None) -> tuple[Rendered, Trace]:
+def _render_unlimited(prompt: Child, create: Callable[..., Renderer]) -> tuple[Rendered, Trace]:
     """Render the prompt without a budget."""
-    rendered, trace = _render(prompt, model, UNLIMITED)
+    rendered, trace = _render(prompt, create, UNLIMITED)
     if not trace.state:
         return rendered, trace
-    return _render(prompt, model, 2 * trace.counts[0] + rendered.reserved)
+    return _render(prompt, create, 2 * trace.counts[0] + rendered.reserved)
 
 
-def _render(prompt: Child, model: str | None, budget: int) -> tuple[Rendered, Trace]:
+def _render(prompt: Child, create: Callable[..., Renderer], budget: int) -> tuple[Rendered, Trace]:
     try:
-        rendered = Renderer(budget=budget, model=model, trace=True).render(prompt)
+        rendered = create(budget=budget, trace=True).render(prompt)
     except BudgetExceededError:
         raise
     except Exception as error:
@@ -228,8 +249,14 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
     return tokens
 
 
-def _timed(
-    prompt: Child, model: str | None, texts: Sequence[str], points: Sequence[Point], repeat: int
+def _timed(  # noqa: PLR0913  # as measure
+    prompt: Child,
+    create: Callable[..., Renderer],
+    model: str | None,
+    texts: Sequence[str],
+    points: Sequence[Point],
+    *,
+    repeat: int,
 ) -> tuple[float, list[Point]]:
     """Return the floor, and the points with their times: medians in seconds of processor time.
 
@@ -246,7 +273,7 @@ def _timed(
             floors.append(_time(partial(_count_all, texts, _create_tokenizer(model))))
             gc.collect()
             for budget in sorted(rounds, reverse=bool(number % 2)):
-                renderer = Renderer(budget=budget, model=model, tokenizer=_create_tokenizer(model))
+                renderer = create(budget=budget, tokenizer=_create_tokenizer(model))
                 render = partial(renderer.render, prompt)
                 rounds[budget].append((_time(render), _time(render)))
                 gc.collect()

@@ -33,8 +33,8 @@ class MessageElement(PromptElement):
 class SystemMessage(MessageElement):
     """A message with the developer's instructions.
 
-    Without a priority, of its own or of an element around it, the message is never removed. Its
-    children with priorities are pruned.
+    Without a priority, of its own or of an element around it, the message is never removed, nor is
+    the last one without a priority of its own. Its children with priorities are pruned.
 
     >>> SystemMessage()["You are terse."]
     """

@@ -6,7 +6,9 @@ a `render` method.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 import unicodedata
 from collections.abc import (
     Awaitable,
@@ -22,7 +24,7 @@ from collections.abc import (
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, Signature
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -144,10 +146,53 @@ def make_element(cls: type[T], *, pure: bool = False) -> type[T]:
     # trees.
     element = attrs.frozen(cls, kw_only=True, init=True, eq=False, repr=False)
     signature = _order_props(element)
-    setattr(element, "__init__", _check_arguments(element.__init__, signature))  # noqa: B010  # mypy rejects a plain assignment to a method
-    setattr(element, "__signature__", signature)  # noqa: B010  # no class declares this attribute
-    element.__pure__ = pure  # also if it is False: it is not inherited
+    for name, value in {
+        "__init__": _check_arguments(element.__init__, signature),
+        "__signature__": signature,
+        "__doc__": ElementDocs(element.__doc__),
+        "__pure__": pure,  # also if it is False: it is not inherited
+    }.items():
+        setattr(element, name, value)
     return element
+
+
+class ElementDocs:
+    """The docstring of an element's class, with those of its own props behind it.
+
+    The source of the class is read when something asks for the docstring, such as `help`.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+        self._whole: str | None = None
+
+    def __get__(self, element: object, cls: type) -> str | None:
+        """Return the whole docstring."""
+        _ = element
+        if self._whole is None:
+            props = _read_prop_docs(cls)
+            self._whole = "\n\n".join(filter(None, (inspect.cleandoc(self.text or ""), props)))
+        return self._whole or None
+
+
+def _read_prop_docs(cls: type) -> str:
+    """Return a section with the docstrings under the props of a class; empty without any, or without its source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or made of a function
+        return ""
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    entries: list[str] = []
+    for prop, below in pairwise(body):
+        if (
+            isinstance(prop, ast.AnnAssign)
+            and isinstance(prop.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            text = " ".join(str(below.value.value).split())
+            entries.append(f"    {prop.target.id}: {text}")
+    return "\n".join(["Props:", *entries]) if entries else ""
 
 
 def _order_props(cls: type[PromptElement]) -> Signature:
@@ -294,7 +339,7 @@ class PromptElement:
     priority: float | None = None
     """A higher priority is kept longer. It is compared only with siblings in the same container.
     None is the highest priority. The strings among the children are kept longer than the other
-    children."""
+    children, but strings on both sides of these leave with the last of them."""
 
     pass_priority: bool = False
     """Compare the children directly with the siblings of this element. Its own priority is ignored

@@ -82,7 +82,8 @@ class Tag(PromptElement):
 class Truncate(PromptElement):
     r"""Text truncated to its share of the budget, or to `tokens`, at line, grapheme and token boundaries.
 
-    The marker is counted.
+    The marker is counted. Pruning cuts the text further, down to the marker, before it removes the
+    element.
 
     >>> Truncate(keep="middle", ratio=0.4, marker="\n[… output cut …]\n")[output]
     """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from promptkit.elements.element import ElementDocs, PromptElement, signature_names
 from promptkit.elements.layout import Chunk, Group, KeepWith
 from promptkit.elements.rounds import Rounds
+from promptkit.elements.text import Tag
 from promptkit.rendering.tree import Item, Leaf, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from promptkit.elements.element import PromptElement
 
 PATH_SEPARATOR = " > "
 
@@ -52,7 +52,9 @@ class Paths:
     Each step is formatted once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, described: bool = False) -> None:
+        """Create a formatter. With `described`, short paths show a component with its first prop, or else its docstring."""
+        self._described = described
         self._full: dict[Node, Path] = {}
         self._public: dict[Node, Path] = {}
         self._short: dict[Node, Path] = {}
@@ -109,7 +111,7 @@ class Paths:
             return self._qualify(around.element.label, around.parent)
         return str(
             self._build_path(place[0], self._short, self._append_short_step).append(
-                _format_short_label(*place)
+                self._format_short_step(*place)
             )
         )
 
@@ -129,7 +131,19 @@ class Paths:
             _passes_on(node) and (len(node.parent.items) == 1 or len(node.items) == 1)
         ):
             return path
-        return path.append(_format_short_label(node.parent, node.position))
+        return path.append(self._format_short_step(node.parent, node.position))
+
+    def _format_short_step(self, parent: Node, position: int) -> str:
+        item = parent.items[position]
+        if type(item) is Node and item.replaces is not None and item.replaces.parent is not None:
+            replaced = self._format_short_step(item.replaces.parent, item.replaces.position)
+            return f"fallback of {replaced}"
+        step = _format_short_label(parent, position).lstrip("_")
+        element = item.element
+        if not self._described or element is None or element.label:
+            return step
+        shown, name = _describe(element), type(element).__name__.lstrip("_")
+        return f"{name}({shown}){step.removeprefix(name)}" if shown else step
 
     def _build_path(
         self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]
@@ -151,12 +165,12 @@ def _append_step(path: Path, node: Node) -> Path:
 
 
 def _append_public_step(path: Path, node: Node) -> Path:
-    is_private = (
-        node.element is not None
-        and not node.element.label
-        and type(node.element).__name__.startswith("_")
-    )
-    return path if is_private else _append_step(path, node)
+    return path if _is_private(node.element) else _append_step(path, node)
+
+
+def _is_private(element: PromptElement | None) -> bool:
+    """Return whether an element without a label is a component with a private name."""
+    return element is not None and not element.label and type(element).__name__.startswith("_")
 
 
 def _append_label_step(path: Path, node: Node) -> Path:
@@ -176,6 +190,28 @@ def _format_short_label(parent: Node, position: int) -> str:
     while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
         parent, position = parent.parent, parent.position
     return _format_step(item, position, siblings=len(parent.items))
+
+
+def _describe(element: PromptElement) -> str:
+    """Return the first prop of a component or Tag if it is a text, or else the first line of the component's docstring."""
+    cls = type(element)
+    is_component = cls.render is not PromptElement.render and not cls.__module__.startswith(
+        "promptkit."
+    )
+    if not (is_component or type(element) is Tag):
+        return ""
+    own = [name for name in signature_names(cls) if name not in signature_names(PromptElement)]
+    first: object = getattr(element, own[0]) if own else None
+    text = first if isinstance(first, str) else ""
+    if not text or "\n" in text or len(text) > _LONGEST_NAME:
+        docs: object = cls.__dict__.get("__doc__")
+        whole = docs.text if isinstance(docs, ElementDocs) else None
+        text = (whole or "").strip().partition("\n")[0].rstrip(".")
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1].rstrip()}…"
+
+
+_LONGEST_NAME = 60  # characters of a prop that names a component, and is not its content
+_MOST_SHOWN = 30  # characters of a prop or a docstring in a label
 
 
 def _find_labelled_around(node: Node) -> Node | None:

@@ -124,6 +124,7 @@ class Renderer:
         self.prune_step = prune_step
         self._pairing = pairing
         self._prompt_tsx = defaults == "prompt-tsx"
+        self._keeps_request = not self._prompt_tsx
         self._trace = trace
         self._cache = RenderCache(self.tokenizer.base.safe_cut)
         self._sizer = Sizer(self.tokenizer, prompt_tsx=self._prompt_tsx)
@@ -159,8 +160,10 @@ class Renderer:
         """Render a prompt like `render_async`, for a request that may have been rendered before, by this Renderer or another one.
 
         A component that equals one of an earlier render of the request is not run again, unless it
-        has read another budget.
+        has read another budget. Also with the defaults of prompt-tsx, the last user message without
+        a priority stays: it is what the request asks.
         """
+        self._keeps_request = True
         return await drive_async(self._run(prompt, runs))
 
     def _run(
@@ -279,15 +282,13 @@ class Renderer:
 
         Return the pruner that can prune the whole tree.
         """
-        pruner = self._build_pruner(materialize(root, prompt_tsx=self._prompt_tsx), ())
+        pruner = self._build_pruner(self._materialize(root), ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
                 pruner.forget_order()
-                pruner = self._build_pruner(
-                    materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps
-                )
+                pruner = self._build_pruner(self._materialize(root), pruner.limit_steps)
             pruner.prune_limit(node)
         if (
             yield from grow_expandables(
@@ -295,11 +296,12 @@ class Renderer:
             )
         ):
             pruner.forget_order()
-            pruner = self._build_pruner(
-                materialize(root, prompt_tsx=self._prompt_tsx), pruner.limit_steps
-            )
+            pruner = self._build_pruner(self._materialize(root), pruner.limit_steps)
         pruner.check_limits()
         return pruner
+
+    def _materialize(self, root: Node) -> RenderTree:
+        return materialize(root, prompt_tsx=self._prompt_tsx, keeps_request=self._keeps_request)
 
     def _build_pruner(
         self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]

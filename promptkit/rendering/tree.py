@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from promptkit.messages import Message
 
@@ -220,6 +220,8 @@ class Node:
     keeps_unprioritized = False
     kept_position = -1  # the position of the text message in it that is never removed (D13)
     live_items = 0  # living items with content
+    # the texts on both sides of children that can leave: they leave with the last of these (D12)
+    enclosing_texts = 0
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
     last_index = 0  # the index of the last node below it
@@ -274,6 +276,11 @@ class Node:
 
 
 Item: TypeAlias = MessageItem | Leaf | Node
+
+
+def is_literal(item: Item) -> TypeGuard[Leaf]:
+    """Return whether an item is literal text directly in an element."""
+    return type(item) is Leaf and item.element is None and item.part is None
 
 
 class FlexGroup:

@@ -49,8 +49,12 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
         return ""
     while room > 0:
         head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
-        head = _cut_head(text, head_room, marker, tokenizer)
-        cut = head + marker + _cut_tail(text[len(head) :], room - head_room, marker, tokenizer)
+        tail_room = room - head_room
+        end = len(tokenizer.truncate(text, head_room, keep="head")) if head_room > 0 else 0
+        head = _cut_head(text, end, marker)
+        rest = text[len(head) :]
+        kept = len(tokenizer.truncate(rest, tail_room, keep="tail")) if tail_room > 0 else 0
+        cut = head + marker + _cut_tail(rest, len(rest) - kept, marker)
         over = tokenizer.count(cut) - tokens
         if over <= 0:
             return cut
@@ -58,8 +62,37 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
     return marker
 
 
-def _cut_head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    end = len(tokenizer.truncate(text, tokens, keep="head")) if tokens > 0 else 0
+def list_shorter_texts(
+    text: str, length: int, *, keep: Literal["head", "tail", "middle"], ratio: float, marker: str
+) -> list[str]:
+    """List ever shorter truncations of a text, the longest first. The last is the marker.
+
+    Each keeps two thirds of the characters of the one before it. A marker that is blank, or no
+    shorter than what is shown, is none.
+
+    Args:
+        text: The text.
+        length: The characters of the text that are shown.
+        keep: What stays, as in `truncate_text`.
+        ratio: As there.
+        marker: As there.
+    """
+    found: list[str] = []
+    room = length * 2 // 3
+    while room >= max(_SHORTEST, len(marker)):
+        head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
+        head = _cut_head(text, head_room, marker)
+        rest = text[len(head) :]
+        found.append(head + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
+        room = room * 2 // 3
+    found.append(marker)
+    return [each for each in found if len(each) < length and not each.isspace() and each]
+
+
+_SHORTEST = 32  # characters of a text that is not worth to be shortened any more
+
+
+def _cut_head(text: str, end: int, marker: str) -> str:
     line = text.rfind("\n", int(end * (1 - _LINE)), end) + 1
     if line == 0:
         return text[: _last_boundary(text, end)]
@@ -68,10 +101,7 @@ def _cut_head(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
     return text[:line]
 
 
-def _cut_tail(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    start = (
-        len(text) - len(tokenizer.truncate(text, tokens, keep="tail")) if tokens > 0 else len(text)
-    )
+def _cut_tail(text: str, start: int, marker: str) -> str:
     line = text.find("\n", start, start + int((len(text) - start) * _LINE))
     if line < 0:
         place = _last_boundary(text, start)

@@ -78,6 +78,7 @@ def build_columns(trace: Trace) -> dict[str, object]:
         "counts": trace.counts,
         "costs": None if trace.costs == trace.counts else trace.costs,
         "unfit": sorted(trace.unfit),
+        "notes": trace.notes,
         "timings": [[timing.stage, timing.seconds] for timing in trace.timings],
         "items": _build_item_columns(trace.items, names),
         "removals": [_build_removal_row(removal, ids, names) for removal in trace.removals],

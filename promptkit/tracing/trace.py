@@ -53,6 +53,8 @@ class Trace:
     """The budget in tokens."""
     reserved: int
     """The tokens that Reserve elements keep free."""
+    notes: tuple[str, ...] = ()
+    """Where a share of the budget is small only because `flex_grow` is missing."""
     prune_step: int = 0
     """The multiple of tokens to which removals were rounded up; 0: not rounded."""
     model: str | None = None

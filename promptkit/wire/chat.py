@@ -22,6 +22,7 @@ from promptkit.wire.parts import (
     WireDict,
     collect_message_fields,
     has_text_borders,
+    merge_system_messages,
     parse_arguments,
     place_parts,
     read_call_fields,
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from promptkit.wire.records import WireMessage, WireRecord
 
 
-def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
+def to_chat(
+    messages: Sequence[Message], *, cache: bool = True, merge_system: bool = False
+) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.
 
     Each message becomes one message. Its content is a string if it is one text, and an array of
@@ -60,11 +63,14 @@ def to_chat(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
+        merge_system: Whether neighbouring system messages are sent as one, joined by a line break.
 
     Raises:
         EmitError: A system, assistant or tool message has an image or a document, a message other
             than an assistant message has tool calls, or a tool message has no call id.
     """
+    if merge_system:
+        messages = merge_system_messages(messages)
     contents = place_parts(messages, "chat", cache=cache)
     return [
         _convert_message(index, message, content)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+import attrs
+
 from promptkit.errors import EmitError
 from promptkit.messages import (
     OPENAI_CACHE_TTLS,
@@ -119,6 +121,22 @@ def place_parts(
                 ttl = {"ttl": part.ttl} if part.ttl in OPENAI_CACHE_TTLS else {}
                 marked[place] = (marked[place][0], {"mode": "explicit", **ttl})
     return contents
+
+
+def merge_system_messages(messages: Sequence[Message]) -> list[Message]:
+    """Join neighbouring system messages of one name by a line break.
+
+    That takes no more tokens than sending each, since a line break is shorter than the framing of a
+    message.
+    """
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else None
+        if last is not None and last.role == message.role == "system" and last.name == message.name:
+            merged[-1] = attrs.evolve(last, content=(*last.content, "\n", *message.content))
+        else:
+            merged.append(message)
+    return merged
 
 
 def is_foreign(part: Part, target: WireFormat) -> bool:

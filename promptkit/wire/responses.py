@@ -24,6 +24,7 @@ from promptkit.wire.parts import (
     WireDict,
     collect_message_fields,
     has_text_borders,
+    merge_system_messages,
     place_parts,
     read_call_fields,
     to_file_fields,
@@ -48,7 +49,9 @@ CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "outp
 compaction, …) are items."""
 
 
-def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
+def to_responses(
+    messages: Sequence[Message], *, cache: bool = True, merge_system: bool = False
+) -> Payload:
     """Convert messages to input items of the Responses API, for `client.responses.create(input=...)`.
 
     A message becomes a `message` item, whose content is a string if it is one text. An assistant
@@ -66,11 +69,14 @@ def to_responses(messages: Sequence[Message], *, cache: bool = True) -> Payload:
     Args:
         messages: The messages, in order.
         cache: Whether cache breakpoints are sent. Models before gpt-5.6 reject the field.
+        merge_system: Whether neighbouring system messages are sent as one, joined by a line break.
 
     Raises:
         EmitError: A system or assistant message has an image or a document, a message other than an
             assistant message has tool calls, or a tool message has no call id.
     """
+    if merge_system:
+        messages = merge_system_messages(messages)
     contents = place_parts(messages, "responses", cache=cache)
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):

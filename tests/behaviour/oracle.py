@@ -55,7 +55,7 @@ class Oracle:
 
 def oracle(child: Child, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> Oracle:
     """All states of a prompt made of grammar elements."""
-    tree = planted(child, tokenizer)
+    tree = planted(child, tokenizer, text_encloses=not prompt_tsx)
     whole = _count_own_messages(tree)
     for limit in reversed([node for node in tree.nodes() if node.limit is not None]):
         for step in _steps(tree, limit.key, prompt_tsx=prompt_tsx):
@@ -137,12 +137,13 @@ def _kept(root: Node) -> set[int]:
     """D11, D13: the keys of SystemMessages and of the last user message that have no priority, and of what in them has none."""
     kept: set[int] = set()
     last = _last_user_message(root)
-    stack = [(root, False)]
+    wrapped = _wrapped_system_message(root)
+    stack = [(root, False)] if wrapped is None else [(root, False), (wrapped, False)]
     while stack:
         node, inside = stack.pop()
         if node.prioritized:
             continue
-        if node is last or (
+        if node in (last, wrapped) or (
             node.kind == "message" and node.role == "system" and not node.born_empty
         ):
             inside = True
@@ -151,6 +152,29 @@ def _kept(root: Node) -> set[int]:
             kept.add(node.key)
         stack += [(child, inside) for child in node.children]
     return kept
+
+
+def _wrapped_system_message(root: Node) -> Node | None:
+    """D11: the system message that is removed last of those without a priority in containers with one, if no other stays."""
+    ranks: list[tuple[list[tuple[float, int]], Node]] = []
+    stack: list[tuple[Node, bool, bool, list[tuple[float, int]]]] = [(root, False, False, [])]
+    while stack:
+        node, inside, required, path = stack.pop()
+        required = required or node.required
+        if (
+            node.kind == "message"
+            and node.role == "system"
+            and not (node.born_empty or node.in_fallback)
+        ):
+            if required or not (inside or node.prioritized):
+                return None
+            if not node.prioritized:
+                ranks.append((path, node))
+        stack += [
+            (child, inside or node.prioritized, required, [*path, (child.priority, at)])
+            for at, child in enumerate(node.children)
+        ]
+    return max(ranks, key=lambda rank: rank[0])[1] if ranks else None
 
 
 def _last_user_message(root: Node) -> Node | None:
@@ -210,8 +234,10 @@ def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
 
 
 def _key(node: Node, *, text_last: bool) -> tuple[bool, float, float]:
-    """D12: text comes after all else, unless the defaults are those of prompt-tsx."""
-    return text_last and node.kind == "text", node.priority, _lowest_child(node)
+    """D12: text comes after all else, on both sides of others last, unless the defaults are those of prompt-tsx."""
+    if text_last and node.kind == "text":
+        return True, bool(node.parent and node.parent.encloses), 0
+    return False, node.priority, _lowest_child(node)
 
 
 def _lowest_child(node: Node) -> float:

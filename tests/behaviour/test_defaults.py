@@ -15,6 +15,7 @@ from promptkit import (
     CacheBreakpoint,
     Child,
     Chunk,
+    ContextWindow,
     Expandable,
     Group,
     Image,
@@ -23,6 +24,7 @@ from promptkit import (
     Message,
     PrioritizedList,
     PromptElement,
+    Provide,
     Renderer,
     Sizing,
     SystemMessage,
@@ -32,6 +34,7 @@ from promptkit import (
     TokenLimit,
     ToolCall,
     ToolMessage,
+    Truncate,
     UserMessage,
     component,
     render,
@@ -43,10 +46,13 @@ from promptkit.elements.rounds import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering import Removal, from_json, to_json
 from promptkit.testing import WordTokenizer
+from promptkit.testing.snapshots.documents import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 
 if TYPE_CHECKING:
+    from promptkit.agent import ConversationView
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
 
@@ -101,17 +107,63 @@ class TestSystemMessages:
         "system",
         [
             SystemMessage(priority=1)["be brief"],
+            PrioritizedList()[SystemMessage()["be brief"]],
+        ],
+    )
+    def test_one_with_a_priority_of_its_own_is_pruned_like_anything_else(
+        self, system: Child
+    ) -> None:
+        assert texts((system, UserMessage()["question"]), 2) == ["question"]
+
+    @pytest.mark.parametrize(
+        "system",
+        [
             Group(priority=1)[SystemMessage()["be brief"]],
             Group(priority=1)[Group()[SystemMessage()["be brief"]]],
             Chunk(priority=1)[SystemMessage()["be brief"]],
             Instructions(priority=1)["be brief"],
-            PrioritizedList()[SystemMessage()["be brief"]],
+            LegacyPrioritization(priority=1)[SystemMessage()["be brief"]],
         ],
     )
-    def test_one_with_a_priority_of_its_own_or_around_it_is_pruned_like_anything_else(
-        self, system: Child
+    def test_the_last_one_in_a_container_with_a_priority_stays_too(self, system: Child) -> None:
+        prompt = (
+            system,
+            AssistantMessage(priority=9)["old"],
+            UserMessage()["question"],
+        )
+        assert texts(prompt, 3) == ["be brief", "question"]
+        assert failure(prompt, 2).required == 3
+        assert texts(prompt, 2, "prompt-tsx") == ["old", "question"]
+
+    def test_of_several_in_containers_with_priorities_the_one_that_is_removed_last_stays(
+        self,
     ) -> None:
-        assert texts((system, UserMessage()["question"]), 2) == ["question"]
+        prompt = Group(priority=1)[
+            Group(priority=8)[SystemMessage()["a"], SystemMessage()["b"]],
+            Group(priority=3)[SystemMessage()["c"]],
+            UserMessage()["q"],
+        ]
+        assert [texts(prompt, budget) for budget in (4, 3, 2)] == [
+            ["a", "b", "c", "q"],
+            ["a", "b", "q"],
+            ["b", "q"],
+        ]
+        assert failure(prompt, 1).required == 2
+
+    def test_beside_one_that_stays_those_in_containers_with_priorities_are_pruned(self) -> None:
+        prompt = (
+            SystemMessage()["a"],
+            Group(priority=1)[SystemMessage()["b"]],
+            UserMessage()["q"],
+        )
+        assert texts(prompt, 2) == ["a", "q"]
+
+    def test_a_root_with_a_priority_keeps_what_has_none_in_its_message(self) -> None:
+        prompt = Group(priority=1)[
+            SystemMessage()["rules ", Text(priority=2)["example "], Tag(tag="t")["x"]],
+            UserMessage()["q"],
+        ]
+        assert texts(prompt, 5) == ["rules \n<t>\nx\n</t>", "q"]
 
     def test_a_priority_that_is_passed_on_is_none(self) -> None:
         prompt = (
@@ -182,8 +234,10 @@ class TestSystemMessages:
 
     def test_the_same_element_is_kept_in_one_place_and_pruned_in_another(self) -> None:
         system = SystemMessage()["be brief"]
+        renderer = Renderer(budget=3, tokenizer=WORDS)
+        pruned = (SystemMessage()["a"], Group(priority=1)[system], UserMessage()["q"])
+        assert [message.text for message in renderer.render(pruned).messages] == ["a", "q"]
         renderer = Renderer(budget=2, tokenizer=WORDS)
-        assert len(renderer.render((Group(priority=1)[system], UserMessage()["q"])).messages) == 1
         with pytest.raises(BudgetExceededError):
             renderer.render((system, UserMessage()["q"]))
 
@@ -223,7 +277,77 @@ class TestLiteralText:
         ) == ["Notes:"]
 
     def test_texts_of_one_element_leave_in_written_order(self) -> None:
-        assert texts(UserMessage(priority=1)["a ", TextChunk()["b"], "c"], 1) == ["c"]
+        prompt = (UserMessage(priority=1)["a ", "c ", TextChunk()["b"]], UserMessage()["q"])
+        assert [texts(prompt, budget)[0] for budget in (4, 3, 2, 1)] == [
+            "a c \nb",
+            "a c ",
+            "c ",
+            "q",
+        ]
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            TextChunk()["code"],
+            Truncate(marker="")["code"],
+            Group()[TextChunk(priority=1)["code"]],
+            Group()[Chunk()[" ", Text()["code"]]],
+            Provide(1)[TextChunk()["code"]],
+            Group()["code"],
+            TextChunk(fallback=None)["code"],
+        ],
+    )
+    def test_on_both_sides_of_what_can_leave_it_leaves_with_the_last_of_it(
+        self, inner: Child
+    ) -> None:
+        prompt = (UserMessage(priority=1)["<file> ", inner, " </file>"], UserMessage()["q"])
+        assert [[len(text.split()) for text in texts(prompt, budget)] for budget in (4, 3)] == [
+            [3, 1],
+            [1],
+        ]
+        assert texts(prompt, 3, "prompt-tsx") != ["q"]
+
+    def test_on_both_sides_of_several_children_it_leaves_with_the_last_of_them(self) -> None:
+        prompt = (
+            UserMessage(priority=1)["<a> ", PrioritizedList()["one", "two"], "-", "three", " </a>"],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget)[0] for budget in (5, 4, 3)] == [
+            "<a> \none\ntwo-three </a>",
+            "<a> \ntwo-three </a>",
+            "q",
+        ]
+
+    def test_on_both_sides_of_what_must_stay_it_outlives_the_others(self) -> None:
+        prompt = UserMessage(priority=1)[
+            "<a> ", TextChunk()["more"], TextChunk(required=True)["code"], " </a>"
+        ]
+        assert texts((prompt, UserMessage()["q"]), 4)[0] == "<a> \ncode </a>"
+
+    def test_on_both_sides_in_what_is_never_removed_it_stays(self) -> None:
+        prompt = (
+            SystemMessage()["<a> ", TextChunk(priority=1)["more"], " </a>"],
+            UserMessage()["q"],
+        )
+        assert texts(prompt, 3)[0] == "<a>  </a>"
+
+    def test_on_both_sides_of_a_fallback_it_stays_until_that_leaves(self) -> None:
+        prompt = (
+            UserMessage(priority=1)["<a> ", Text(fallback="short")["long text"], " </a>"],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget)[0] for budget in (5, 4, 3)] == [
+            "<a> long text </a>",
+            "<a> short </a>",
+            "q",
+        ]
+
+    def test_on_both_sides_of_a_limit_that_keeps_nothing_it_leaves(self) -> None:
+        prompt = (
+            UserMessage(priority=1)["<a> ", TokenLimit(max_tokens=0)[TextChunk()["b"]], " </a>"],
+            UserMessage()["q"],
+        )
+        assert texts(prompt, 99) == ["q"]
 
     def test_it_leaves_with_the_element_around_it(self) -> None:
         prompt = UserMessage()[
@@ -610,3 +734,62 @@ def test_a_request_ends_with_the_question_if_that_has_no_priority(
         prompt, tokenizer, int(share * sum(10 + len(message.text) for message in whole))
     )
     assert messages is None or messages[-1].text == "question"
+
+
+class TestDefaultsOfPromptTsx:
+    PROMPT = (
+        SystemMessage()["be brief"],
+        AssistantMessage()["hello there"],
+        UserMessage()["question"],
+    )
+
+    def test_in_a_snapshot(self) -> None:
+        options = SnapshotOptions(budgets=(3,), tokenizer=WORDS, defaults="prompt-tsx")
+        (level,) = render_levels(self.PROMPT, options, Stabilizer(StabilizeOptions()))
+        assert [message.text for message in level.messages] == ["hello there", "question"]
+
+    def test_in_a_bench(self) -> None:
+        def used(defaults: Defaults) -> int:
+            run = measure(self.PROMPT, budgets=[13], defaults=defaults)
+            return run.sweeps[0].points[0].used
+
+        assert used("prompt-tsx") == render(self.PROMPT, budget=13, defaults="prompt-tsx").tokens
+        assert used("promptkit") == 0
+
+    @pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+    def test_in_a_window_the_request_stays(self, defaults: Defaults) -> None:
+        def prompt(view: ConversationView) -> Child:
+            _ = view
+            return (
+                SystemMessage()["You are brief and kind."],
+                UserMessage()["the question of the user"],
+                AssistantMessage()["a reply that was written last " * 3],
+            )
+
+        window = ContextWindow(
+            model="gpt-5",
+            prompt=prompt,
+            tokenizer=WORDS,
+            budget=18,
+            defaults=defaults,
+            enabled=False,
+        )
+        window.add(Message(role="user", content=("hello",)))
+        shown = [message.text for message in asyncio.run(window.request()).messages]
+        assert "the question of the user" in shown
+        system = "You are brief and kind."
+        assert (system in shown) is (defaults == "promptkit")
+
+    def test_a_misspelt_name_is_refused(self) -> None:
+        with pytest.raises(TypeError, match='defaults must be "promptkit" or "prompt-tsx"'):
+            ContextWindow(model="gpt-5", defaults="prompttsx")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_neighbouring_system_messages_are_sent_as_one_with_merge_system() -> None:
+    made = render(
+        (SystemMessage()["a"], SystemMessage()["b"], UserMessage()["q"], SystemMessage()["c"])
+    )
+    assert [message["content"] for message in made.to_openai()] == ["a", "b", "q", "c"]
+    merged = made.to_openai(merge_system=True)
+    assert [message["content"] for message in merged] == ["a\nb", "q", "c"]
+    assert [item["content"] for item in made.to_responses(merge_system=True)] == ["a\nb", "q", "c"]

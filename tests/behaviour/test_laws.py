@@ -239,3 +239,20 @@ def test_what_cannot_fit_raises_with_the_receipt(prompt: Child, tokenizer: Token
     assert error.budget == smallest - 1
     assert error.over == error.required - error.budget > 0
     assert error.messages == assembled(planted(prompt, tokenizer).root)
+
+
+CUTS: tuple[Feature, ...] = (*WITHOUT_FALLBACK, "cuts", "tags", "isolate")
+
+
+@given(prompts(CUTS), tokenizers(), SHARES)
+def test_a_text_that_is_cut_is_counted_as_it_is_sent_within_the_budget(
+    prompt: Child, tokenizer: Tokenizer, share: float
+) -> None:
+    whole = full(prompt, tokenizer)
+    try:
+        made = whole.at_budget(int((whole.tokens + whole.reserved) * share))
+    except BudgetExceededError:
+        return
+    assert made.tokens + made.reserved <= made.budget
+    assert made.tokens == count_messages(made.messages, tokenizer)
+    assert set(marks(made)) <= set(marks(whole))

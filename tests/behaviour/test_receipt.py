@@ -14,6 +14,7 @@ from promptkit import (
     Chunk,
     Group,
     KeepWith,
+    PrioritizedList,
     PromptElement,
     Rendered,
     Sizing,
@@ -24,6 +25,7 @@ from promptkit import (
     TokenLimit,
     ToolCall,
     ToolMessage,
+    Truncate,
     UserMessage,
     component,
     render,
@@ -257,7 +259,7 @@ class TestLabelsInReceipts:
         )
         made = everything.at_budget(everything.tokens - 1)
         assert [removal.label for removal in made.removals] == [
-            "notes > Tag[1] > content > TextChunk[0]"
+            "notes > Tag(list)[1] > content > TextChunk[0]"
         ]
 
     @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ class TestLabelsInReceipts:
             (UserMessage(priority=1)["a"], "UserMessage[0]"),
             (
                 _Step()[UserMessage(priority=1)["a"], UserMessage(priority=2)["b"]],
-                "_Step[0] > UserMessage[0]",
+                "Step[0] > UserMessage[0]",
             ),
             (
                 AssistantMessage()[Group(priority=1)[Text()["a"], Text()["b"]]],
@@ -357,3 +359,41 @@ class TestTheUsersWords:
             trace_to_html(made.trace),
         )
         assert [text for text in shown if re.search(r"9[,.]?007[,.]?199", text)] == []
+
+
+class TestNotes:
+    def test_say_where_only_literal_text_is_left(self) -> None:
+        prompt = (
+            UserMessage(priority=1, label="manual")["Retrieved:", PrioritizedList()["one", "two"]],
+            UserMessage()["q"],
+        )
+        whole = render(prompt, budget=99, tokenizer=WordTokenizer())
+        assert [whole.at_budget(budget).notes for budget in (4, 3, 2, 1)] == [
+            (),
+            (),
+            ("of manual only its literal text is left.",),
+            (),
+        ]
+
+    def test_say_that_a_message_without_flex_grow_gave_its_flexible_children_an_equal_share(
+        self,
+    ) -> None:
+        text = "\n".join(f"line {number}" for number in range(2_000))
+
+        def prompt(flex_grow: float | None) -> Child:
+            return (
+                SystemMessage()["rules"],
+                UserMessage(flex_grow=flex_grow)["Files:", Truncate(flex_grow=1)[text]],
+                UserMessage()["q"],
+            )
+
+        made = render(prompt(None), budget=900, trace=True)
+        assert made.notes == (
+            "UserMessage[1] has no flex_grow, so it shares the budget with 2 siblings and got 299 tokens for its flexible children: write flex_grow=1 to give it what they leave.",
+        )
+        assert made.trace is not None
+        assert made.trace.notes == made.notes
+        assert all(len(line) <= 100 for line in made.explain().splitlines())
+        grown = render(prompt(1), budget=900, trace=True)
+        assert grown.notes == ()
+        assert grown.tokens > 2 * made.tokens

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit import SystemMessage, Text, Truncate, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    Chunk,
+    Reference,
+    SystemMessage,
+    Text,
+    TextChunk,
+    Truncate,
+    UserMessage,
+    render,
+)
+from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer
 from tests.behaviour.tokenizers import Chars, Runs
 
@@ -95,3 +106,113 @@ def test_it_is_pruned_like_anything_else() -> None:
         Truncate(priority=1, tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]
     ]
     assert render(prompt, budget=1, tokenizer=WordTokenizer()).messages[0].text == "kept"
+
+
+FILE = "\n".join(f"def function_{index}(value): return value + {index}" for index in range(60))
+LATER = UserMessage(priority=9)["kept longer " * 20]
+
+
+@pytest.mark.parametrize("keep", ["head", "tail", "middle"])
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(per_message=1), Runs(), None])
+def test_it_shrinks_at_its_place_in_the_removal_order_and_leaves_with_the_text_around_it(
+    keep: Literal["head", "tail", "middle"], tokenizer: Tokenizer | None
+) -> None:
+    prompt = (
+        UserMessage(priority=5)["<file>\n", Truncate(keep=keep)[FILE], "\n</file>"],
+        LATER,
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=10_000, tokenizer=tokenizer)
+    shown: list[str] = []
+    made = whole
+    for budget in range(whole.tokens, 0, -1):
+        made = whole.at_budget(budget)
+        assert made.tokens <= budget
+        file, *rest = (message.text for message in made.messages)
+        if file == LATER.children[0]:
+            break
+        assert rest == [LATER.children[0], "q"]
+        assert file.startswith("<file>\n")
+        assert file.endswith("\n</file>")
+        shown.append(file.removeprefix("<file>\n").removesuffix("\n</file>"))
+    assert shown[0] == FILE
+    assert "[…]" in shown
+    assert len(set(shown)) > 5
+    assert all(map(str.strip, shown))
+    lengths = list(map(len, shown))
+    assert lengths == sorted(lengths, reverse=True)
+    assert [message.text for message in made.messages] == [LATER.children[0], "q"]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_what_a_smaller_budget_shows_of_it_a_larger_one_shows_too(share: float) -> None:
+    prompt = (UserMessage(priority=5)[Truncate(keep="head")[FILE]], LATER, UserMessage()["q"])
+    whole = render(prompt, budget=10_000)
+    made = whole.at_budget(int(whole.tokens * share))
+    larger = whole.at_budget(int(whole.tokens * (share + 0.1)))
+    assert made.messages[0].text.removesuffix("[…]") in larger.messages[0].text
+
+
+def test_a_share_of_nothing_leaves_the_marker() -> None:
+    prompt = UserMessage()["a b", Truncate(flex_grow=1)[FILE]]
+    assert render(prompt, budget=3, tokenizer=WordTokenizer()).messages[0].text == "a b[…]"
+
+
+def test_the_receipt_calls_it_cut_before_it_is_removed() -> None:
+    prompt = (UserMessage(priority=5)["File: ", Truncate()[FILE]], LATER, UserMessage()["q"])
+    whole = render(prompt, budget=10_000, tokenizer=WordTokenizer())
+    cut = whole.at_budget(whole.tokens // 2)
+    assert [(removal.reason, removal.path) for removal in cut.removals] == [
+        ("cut", "UserMessage[0] > Truncate[1]")
+    ]
+    budgets = range(whole.tokens, 0, -1)
+    gone = next(made for made in map(whole.at_budget, budgets) if made.messages[0].text == "File: ")
+    assert [(removal.reason, removal.path) for removal in gone.removals] == [
+        ("cut", "UserMessage[0] > Truncate[1]"),
+        ("budget", "UserMessage[0] > Truncate[1]"),
+    ]
+    assert gone.notes == ("of UserMessage[0] only its literal text is left.",)
+    assert gone.notes[0] in gone.explain()
+
+
+def test_in_a_chunk_it_stays_as_it_is_until_the_chunk_leaves() -> None:
+    prompt = (
+        UserMessage()[Chunk(priority=5)["File: ", Truncate()[FILE]], TextChunk()["kept"]],
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=10_000)
+    assert whole.at_budget(whole.tokens - 1).messages[0].text == "kept"
+
+
+def test_a_required_one_is_never_shortened() -> None:
+    prompt = (UserMessage(priority=5)[Truncate(required=True)[FILE]], UserMessage()["q"])
+    whole = render(prompt, budget=10_000)
+    with pytest.raises(BudgetExceededError):
+        whole.at_budget(whole.tokens - 1)
+
+
+def test_in_a_fallback_and_through_json_it_shrinks_as_well() -> None:
+    prompt = (
+        UserMessage(priority=5, fallback=UserMessage()[Truncate()[FILE]])["long " * 2_000],
+        LATER,
+        UserMessage()["q"],
+    )
+    direct = render(prompt, budget=10_000)
+    read_back = render(from_json(to_json(prompt, budget=10_000)), budget=10_000)
+    for budget in (900, 600, 300, 150):
+        made = direct.at_budget(budget)
+        assert made.messages == read_back.at_budget(budget).messages
+        assert made.tokens <= budget
+        assert made.messages[0].text.startswith("def function_0") or budget < 300
+
+
+def test_its_references_stay_until_it_leaves() -> None:
+    prompt = (
+        UserMessage(priority=5)["See ", Truncate()[FILE, Reference(to="a.py")]],
+        LATER,
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=10_000)
+    half, small = whole.at_budget(whole.tokens // 2), whole.at_budget(55)
+    assert [reference.to for reference in half.references] == ["a.py"]
+    assert [reference.to for reference in small.omitted_references] == ["a.py"]

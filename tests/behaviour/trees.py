@@ -33,11 +33,16 @@ class Tree:
     pairs: dict[int, int] = attrs.field(factory=dict[int, int])
     loose: set[int] = attrs.field(factory=set[int])
     leaving: list[Hashable] = attrs.field(factory=list["Hashable"])
+    text_encloses: bool = True
 
     def clone(self) -> Tree:
         """A copy that can be pruned apart from this one."""
-        return Tree(
-            _copy(self.root, None), self.tokenizer, self.keys, dict(self.pairs), set(self.loose)
+        return attrs.evolve(
+            self,
+            root=_copy(self.root, None),
+            pairs=dict(self.pairs),
+            loose=set(self.loose),
+            leaving=[],
         )
 
     def nodes(self) -> list[Node]:
@@ -77,9 +82,20 @@ class Tree:
             build(node.fallback, instead, self.tokenizer, self.keys)
             for below in walk(instead):
                 below.in_fallback = True
+            if self.text_encloses:
+                mark_enclosing(instead)
             if instead.children:
                 parent.children.insert(place, instead)
+        if parent.encloses and node.kind != "text":
+            self._drop_enclosing_texts(parent, locked)
         self._drop_if_hollow(parent, locked)
+
+    def _drop_enclosing_texts(self, parent: Node, locked: set[int]) -> None:
+        texts = [child for child in parent.children if child.kind == "text"]
+        others = [child for child in parent.children if child.kind != "text"]
+        if any(map(is_said, others)) or any(text.key in locked for text in texts):
+            return
+        parent.children = [child for child in parent.children if is_empty(child)]
 
     def _drop_if_hollow(self, node: Node, locked: set[int]) -> None:
         # A tool message is never nothing to its parent, yet it goes with its last content.
@@ -145,7 +161,29 @@ def _copy(node: Node, parent: Node | None) -> Node:
     return copied
 
 
-def planted(child: Child, tokenizer: Tokenizer) -> Tree:
+def is_said(node: Node) -> bool:
+    """Whether it is content of a message: a Reserve is none."""
+    if node.children:
+        return any(map(is_said, node.children))
+    return node.kind != "reserve" and not is_empty(node)
+
+
+def mark_enclosing(node: Node) -> None:
+    """D12: mark the containers of which text stands on both sides of the other children, if these can leave."""
+    if node.legacy:
+        return
+    said = [child for child in node.children if is_said(child)]
+    others = [child for child in said if child.kind != "text"]
+    node.encloses = (
+        bool(others)
+        and said[0].kind == said[-1].kind == "text"
+        and not any(below.required and is_said(below) for child in others for below in walk(child))
+    )
+    for child in node.children:
+        mark_enclosing(child)
+
+
+def planted(child: Child, tokenizer: Tokenizer, *, text_encloses: bool = True) -> Tree:
     """The tree of an element, unpruned.
 
     Calls without result and results without call are left alone for good.
@@ -153,7 +191,9 @@ def planted(child: Child, tokenizer: Tokenizer) -> Tree:
     keys = itertools.count(1)
     root = Node(key=0)
     build(child, root, tokenizer, keys)
-    tree = Tree(root, tokenizer, keys)
+    tree = Tree(root, tokenizer, keys, text_encloses=text_encloses)
+    if text_encloses:
+        mark_enclosing(root)
     calls, results = tree.match()
     tree.loose = {key for _, _, key in calls} | {node.key for node in results}
     return tree

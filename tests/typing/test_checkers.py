@@ -22,15 +22,17 @@ def test_the_whole_tree_is_clean(checker: Callable[..., list[tuple[str, int, str
 
 def test_what_users_write_is_accepted(checker: Callable[..., list[tuple[str, int, str]]]) -> None:
     assert checker(HERE / "good.py") == []
+    assert checker(HERE / "good_language.py") == []
 
 
+@pytest.mark.parametrize("name", ["bad", "bad_language"])
 def test_every_mistake_is_rejected_where_it_stands(
-    checker: Callable[..., list[tuple[str, int, str]]], tmp_path: Path
+    checker: Callable[..., list[tuple[str, int, str]]], tmp_path: Path, name: str
 ) -> None:
     # Kept as text: a Python file full of errors would be found by every tool that looks at the
     # tree.
-    text = (HERE / "bad.py.txt").read_text(encoding="utf-8")
-    copy = tmp_path / "bad.py"
+    text = (HERE / f"{name}.py.txt").read_text(encoding="utf-8")
+    copy = tmp_path / f"{name}.py"
     copy.write_text(text, encoding="utf-8")
     expected = {
         number

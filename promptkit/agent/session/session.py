@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
     from promptkit.providers.model import Reply
+    from promptkit.rendering.renderer import Defaults
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
@@ -133,6 +134,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
         enabled: bool = True,
         max_steps: int = 100,
@@ -169,6 +171,8 @@ class AgentSession:
             archives: Where the entries that a summary replaces are archived.
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
+            defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
+                user stays all the same.
             read_tool: The name of a tool with which the model can read the transcript's file, for
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
@@ -226,6 +230,7 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            defaults=defaults,
             enabled=enabled,
             rng=rng,
         )

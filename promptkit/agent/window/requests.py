@@ -32,7 +32,7 @@ from promptkit.providers.openai.request import build_chat_body, build_responses_
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Renderer
+from promptkit.rendering.renderer import Defaults, Renderer
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
@@ -252,6 +252,7 @@ class RequestBuilder:
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
         self._events = settings.events
+        self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._sizer: Sizer | None = None
@@ -430,7 +431,11 @@ class RequestBuilder:
             self._renderer = (
                 key,
                 Renderer(
-                    budget=budget, model=target.model, tokenizer=target.tokenizer, tools=self.tools
+                    budget=budget,
+                    model=target.model,
+                    tokenizer=target.tokenizer,
+                    tools=self.tools,
+                    defaults=self._defaults,
                 ),
             )
         return self._renderer[1]

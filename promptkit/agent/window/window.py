@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers.model import Model
+    from promptkit.rendering.renderer import Defaults
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
@@ -105,6 +106,7 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        defaults: Defaults = "promptkit",
         enabled: bool = True,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
@@ -140,6 +142,8 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
+                user stays all the same.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -165,6 +169,7 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            defaults=defaults,
             enabled=enabled,
             rng=rng,
             clock=clock,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import SHARE, SHARE_OR_OFF, props_option
+from promptkit.cli.input.params import SHARE, SHARE_OR_OFF, defaults_option, props_option
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import show_spinner, usage_error
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -55,6 +59,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
     metavar="LIST",
     help="Measure once for each of these models, such as gpt-5,gpt-4.1.",
 )
+@defaults_option
 @click.option(
     "--repeat",
     type=click.IntRange(0, 1_000),
@@ -110,6 +115,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     props: Path | None,
     budgets: tuple[int, ...],
     models: str,
+    defaults: Defaults,
     repeat: int,
     depth: int,
     json_file: Path | None,
@@ -136,7 +142,13 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
         run = measure(
-            element, budgets=budgets, models=model_names, repeat=repeat, depth=depth, target=target
+            element,
+            budgets=budgets,
+            models=model_names,
+            repeat=repeat,
+            depth=depth,
+            target=target,
+            defaults=defaults,
         )
     text = run_to_json(run)
     piped = str(json_file) == "-"

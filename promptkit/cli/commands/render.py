@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from promptkit.cli.input.params import budget_option, model_option, props_option
+from promptkit.cli.input.params import budget_option, defaults_option, model_option, props_option
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import (
     escape_control_chars,
@@ -15,6 +15,9 @@ from promptkit.cli.output.terminal import (
     show_spinner,
     usage_error,
 )
+
+if TYPE_CHECKING:
+    from promptkit.rendering.renderer import Defaults
 
 Format = Literal["text", "openai", "responses", "anthropic", "json"]
 
@@ -41,6 +44,7 @@ Examples:
     show_default=True,
     help="text prints messages to read; openai, responses and anthropic print request bodies; json prints the element tree before pruning.",
 )
+@defaults_option
 @click.option("--explain", is_flag=True, help="Print on stderr what was removed, and why.")
 @click.option(
     "--json",
@@ -55,6 +59,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
     budget: int | None,
     model: str | None,
     output_format: Format,
+    defaults: Defaults,
     explain: bool,
     report: bool,
 ) -> None:
@@ -70,7 +75,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         print_json(to_json(element, budget=budget, model=model))
         return
     with show_spinner(f"Rendering {source}"):
-        rendered = promptkit.render(element, budget=budget, model=model)
+        rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
     if report:
         print_json(rendered_to_json(rendered))
     elif output_format == "openai":
@@ -98,6 +103,7 @@ Examples:
 @props_option
 @budget_option
 @model_option
+@defaults_option
 @click.option(
     "-o",
     "--output",
@@ -107,8 +113,14 @@ Examples:
     metavar="FILE.html",
     help="Where to write the page; - writes it to stdout.",
 )
-def trace(
-    *, source: str, props: Path | None, budget: int | None, model: str | None, output: Path
+def trace(  # noqa: PLR0913  # one argument for each option of the command
+    *,
+    source: str,
+    props: Path | None,
+    budget: int | None,
+    model: str | None,
+    defaults: Defaults,
+    output: Path,
 ) -> None:
     """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
 
@@ -127,7 +139,9 @@ def trace(
     with show_spinner(f"Rendering {source}"):
         try:
             record, failure = (
-                promptkit.render(element, budget=budget, model=model, trace=True).trace,
+                promptkit.render(
+                    element, budget=budget, model=model, defaults=defaults, trace=True
+                ).trace,
                 None,
             )
         except BudgetExceededError as error:

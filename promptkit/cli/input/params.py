@@ -82,6 +82,13 @@ budget_option = click.option(
 model_option = click.option(
     "--model", help="The model whose context window, tokenizer and message framing are used."
 )
+defaults_option = click.option(
+    "--defaults",
+    type=click.Choice(["promptkit", "prompt-tsx"]),
+    default="promptkit",
+    show_default=True,
+    help="What is removed where nothing has a priority: prompt-tsx removes as VS Code's prompts do.",
+)
 window_option = click.option(
     "--window",
     type=SIZE,

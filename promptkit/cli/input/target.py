@@ -115,7 +115,7 @@ def _lookup(module: ModuleType, name: str, place: str) -> object:
     return value
 
 
-def _only_component(module: ModuleType, place: str) -> type[PromptElement]:
+def _only_component(module: ModuleType, place: str) -> Callable[..., object]:
     known = _components(module)
     if len(known) != 1:
         found = f"has {len(known)} components" if known else "has no component"
@@ -123,13 +123,15 @@ def _only_component(module: ModuleType, place: str) -> type[PromptElement]:
     return next(iter(known.values()))
 
 
-def _components(module: ModuleType) -> Mapping[str, type[PromptElement]]:
+def _components(module: ModuleType) -> Mapping[str, Callable[..., object]]:
+    """Return the components that a module defines, classes and functions."""
     return {
         name: value
         for name, value in vars(module).items()
-        if inspect.isclass(value)
-        and issubclass(value, PromptElement)
-        and value.__module__ == module.__name__
+        if callable(value)
+        and inspect.isclass(cls := getattr(value, "__element__", value))
+        and issubclass(cls, PromptElement)
+        and cls.__module__ == module.__name__
     }
 
 

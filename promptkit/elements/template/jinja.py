@@ -31,7 +31,7 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Child, PromptElement, flatten
+from promptkit.elements.element import Child, PromptElement, flatten, signature_names
 from promptkit.elements.template.items import (
     TagDraft,
     TagKind,
@@ -60,6 +60,13 @@ UNNAMED_FILE = "<template>"
 ELEMENT_FILTER = "promptkit element"
 """The filter that turns a tag into an element. A template cannot call it, since its name contains a
 space."""
+
+
+COMPONENT = "component"
+"""The tag that inserts a component."""
+
+COMPONENT_FILTER = "promptkit component"
+"""The filter that creates the element of a component."""
 
 
 @attrs.frozen(kw_only=True)
@@ -208,7 +215,7 @@ def _compile(root: Hashable, source: str) -> JinjaTemplate:
 def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lru_cache keys
     environment = _Sandbox(
         loader=FunctionLoader(partial(_read_template, cast("Path | Traversable | None", root))),
-        extensions=[_Tags],
+        extensions=[_Tags, _ComponentTag],
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -221,7 +228,11 @@ def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lr
     for name, function in filters.items():
         if name not in {"default", "d", "attr"}:
             filters[name] = _reject_elements(name, function)
-    filters |= {ELEMENT_FILTER: _draft_from_output, "tojson": _to_json}
+    filters |= {
+        ELEMENT_FILTER: _draft_from_output,
+        COMPONENT_FILTER: _create_component,
+        "tojson": _to_json,
+    }
     return environment
 
 
@@ -342,6 +353,72 @@ class _Tags(Extension):
             if field.default is attrs.NOTHING and attribute not in pairs:
                 parser.fail(f"{{% {name} %}} needs {attribute}=…", line)
         return list(pairs.values())
+
+
+class _ComponentTag(Extension):
+    """Parses `{% component History(turns=turns, flex_grow=1) %}`, which inserts a component of the program."""
+
+    tags = {COMPONENT}  # noqa: RUF012  # Jinja declares the type
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """Parse the tag into an output of the element that the filter creates."""
+        line = next(parser.stream).lineno
+        call = parser.parse_expression()
+        if not (isinstance(call, nodes.Call) and isinstance(call.node, nodes.Name)):
+            parser.fail(
+                "{% component %} takes a component with its props, such as {% component History(turns=turns) %}",
+                line,
+            )
+        props = nodes.Dict(
+            [nodes.Pair(nodes.Const(each.key), each.value) for each in call.kwargs], lineno=line
+        )
+        place = nodes.Const((parser.filename or UNNAMED_FILE, line))
+        args: list[nodes.Expr] = [
+            nodes.Const(call.node.name),
+            nodes.List(call.args),
+            props,
+            place,
+        ]
+        created = nodes.Filter(call.node, COMPONENT_FILTER, args, [], None, None, lineno=line)
+        return nodes.Output([created], lineno=line)
+
+
+def _create_component(
+    made: object,
+    name: str,
+    args: Sequence[object],
+    props: Mapping[str, object],
+    place: tuple[str, int],
+) -> PromptElement:
+    """Create the element of a component that the program passed, with checked props.
+
+    Raises TemplateError if it is none, or does not take these props.
+    """
+    file, line = place
+    for value in (made, *args, *props.values()):
+        if isinstance(value, Undefined):
+            str(value)  # raises an error that names the undefined variable
+    cls: object = getattr(made, "__element__", made)
+    if not (isinstance(cls, type) and issubclass(cls, PromptElement)):
+        message = f"{name} is no component, but {made!r:.60}: pass a class or a function under @component in `values`."
+        raise TemplateError(message, file=file, line=line)
+    own = {prop: value for prop, value in props.items() if prop not in _LAYOUT}
+    for field in cls.__attrs_attrs__:
+        if field.name in props and (
+            expected := _describe_expected(field.name, field, props[field.name])
+        ):
+            message = f"{name}(…) has {field.name}={props[field.name]!r}: it must be {expected}."
+            raise TemplateError(message, file=file, line=line)
+    try:
+        create = cast("Callable[..., PromptElement]", made)  # checked above
+        return create(*args, **own).replace(
+            **{prop: value for prop, value in props.items() if prop in _LAYOUT}
+        )
+    except PromptKitError as error:
+        raise TemplateError(str(error), file=file, line=line) from error
+
+
+_LAYOUT = signature_names(PromptElement)
 
 
 class _Generator(CodeGenerator):
@@ -580,7 +657,8 @@ def _describe_expected(attribute: str, field: attrs.Attribute[object], value: ob
     choices = CHOICES.get(attribute, ())
     if choices:
         return "" if value in choices else f"one of {', '.join(choices)}"
-    names = str(field.type).split(" | ")
+    annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    names = annotation.split(" | ")
     if not set(names) <= set(TYPES):
         return ""
     kinds = tuple(kind for name in names for kind in TYPES[name][1])

@@ -31,7 +31,9 @@ from promptkit.rendering.tree import (
     Leaf,
     Node,
     Run,
+    is_literal,
 )
+from promptkit.tokens.truncation import list_shorter_texts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable
@@ -362,7 +364,8 @@ def _escape_attribute(value: str) -> str:
     return value
 
 
-# Truncate: renders its children, then cuts their text to its share.
+# Truncate: renders its children, then cuts their text to its share. Ever shorter texts, down to the
+# marker, are fallbacks of one another, so that pruning shortens it before it removes it.
 
 
 def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
@@ -382,20 +385,36 @@ _KEEP_VALUES = ("head", "tail", "middle")
 
 
 def _close_truncate(context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
+    if node.alternatives is not None:
+        return None  # it consists of its texts
     content = read_text(node)
     if content is None:
         message = "Truncate takes only text: move images, documents and other parts out of it."
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
     tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
-    cut = sizer.truncate(
-        content, tokens, keep=element.keep, ratio=element.ratio, marker=element.marker
-    )
+    keep, ratio, marker = element.keep, element.ratio, element.marker
+    cut = sizer.truncate(content, tokens, keep=keep, ratio=ratio, marker=marker)
+    length = len(cut) - len(marker) if cut and cut != content else len(content)
+    shorter = list_shorter_texts(content, length, keep=keep, ratio=ratio, marker=marker)
+    if not cut and content.strip() and element.tokens is None and _has_literal_siblings(node):
+        # its share is too small, but the text beside it must not stand alone because of that
+        cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)
     clear_node(node)
-    if cut:
-        _set_text(node, cut)
-    return None
+    if not cut:
+        return None
+    node.alternatives = []
+    shown: layout.Group | None = None
+    for each in reversed([] if element.required or cut.isspace() else shorter):
+        shown = layout.Group(priority=element.priority, fallback=shown)[each]
+    return (layout.Group(priority=element.priority, fallback=shown)[cut],)
+
+
+def _has_literal_siblings(node: Node) -> bool:
+    return node.parent is not None and any(
+        is_literal(item) and not item.is_empty for item in node.parent.items
+    )
 
 
 # Expandable: is written with its share now, and again with what is left when everything else is

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
-from promptkit.rendering.tree import NEVER_REMOVED, STARTS_LINE_NEVER, Item, Leaf, MessageItem, Node
+from promptkit.rendering.tree import (
+    NEVER_REMOVED,
+    STARTS_LINE_NEVER,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    is_literal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -28,6 +36,7 @@ class RenderTree:
         "has_attachments",
         "keep_group_calls",
         "keep_groups",
+        "keeps_request",
         "limits",
         "messages",
         "nodes",
@@ -37,8 +46,10 @@ class RenderTree:
         "root",
     )
 
-    def __init__(self, root: Node, *, prompt_tsx: bool) -> None:
+    def __init__(self, root: Node, *, prompt_tsx: bool, keeps_request: bool) -> None:
         self.root = root
+        # the last user message without a priority is never removed, nor the last of all
+        self.keeps_request = keeps_request
         self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
         self.nodes: list[Node] = []  # in written order
         self.messages: list[Node] = []  # that are nodes
@@ -92,12 +103,13 @@ class RenderTree:
         return metadata, kept, omitted
 
 
-def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa: C901  # one pass over nodes, of which a prompt can have very many
+def materialize(root: Node, *, prompt_tsx: bool = False, keeps_request: bool = True) -> RenderTree:  # noqa: C901  # one pass over nodes, of which a prompt can have very many
     """Build the RenderTree of an expanded tree: index the nodes, chain the leaves of each message, and count living items.
 
-    With `prompt_tsx`, the defaults of removal are those of prompt-tsx.
+    With `prompt_tsx`, the defaults of removal are those of prompt-tsx. With `keeps_request`, the
+    request stays all the same.
     """
-    tree = RenderTree(root, prompt_tsx=prompt_tsx)
+    tree = RenderTree(root, prompt_tsx=prompt_tsx, keeps_request=keeps_request)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -131,9 +143,18 @@ def materialize(root: Node, *, prompt_tsx: bool = False) -> RenderTree:  # noqa:
             _index_message(tree, node)
     for node in reversed(tree.nodes):
         _settle(node)
-    if not prompt_tsx:
-        _keep_last_user_message(tree)
+    _keep_by_default(tree)
     return tree
+
+
+def _keep_by_default(tree: RenderTree) -> None:
+    """Set what stays without a priority."""
+    if not tree.prompt_tsx:
+        for node in tree.nodes:
+            node.enclosing_texts = _count_enclosing_texts(node)
+        _keep_system_message(tree)
+    if tree.keeps_request:
+        _keep_last_user_message(tree)
 
 
 def _settle(node: Node) -> None:
@@ -155,6 +176,40 @@ def _settle(node: Node) -> None:
     node.is_blank = node.role is not None and not has_content(node)
     if (node.required or node.keeps_unprioritized) and _has_lasting_content(node):
         node.pinned = True
+
+
+def _count_enclosing_texts(node: Node) -> int:
+    """Count the literal texts of a node of which some stand on both sides of its other children, if all of these can leave."""
+    places = range(len(node.items))
+    first, last = (
+        next((at for at in order if _is_living_content(node, at)), None)
+        for order in (places, reversed(places))
+    )
+    if (
+        first is None
+        or last is None
+        or node.legacy
+        or node.in_legacy
+        or not (is_literal(node.items[first]) and is_literal(node.items[last]))
+    ):
+        return 0
+    texts = 0
+    has_others = False
+    for at in places:
+        item = node.items[at]
+        if not _is_living_content(node, at):
+            continue
+        if is_literal(item):
+            texts += 1
+        elif type(item) is Node and (item.pinned or item.required):
+            return 0
+        else:
+            has_others = True
+    return texts if has_others else 0
+
+
+def _is_living_content(node: Node, position: int) -> bool:
+    return node.removed_at[position] == NEVER_REMOVED and is_content(node.items[position])
 
 
 def _has_required_round(node: Node, run: Run) -> bool:
@@ -193,13 +248,45 @@ def _keep_last_user_message(tree: RenderTree) -> None:
             parent.kept_position = position
         _pin(parent)
         return
+    _keep_message(tree, message)
+
+
+def _keep_system_message(tree: RenderTree) -> None:
+    """Keep the system message without a priority that would be removed last, if no other one stays (D11).
+
+    Those that stay anyway have no priority around them, either, or are required.
+    """
+    messages = [
+        node
+        for node in tree.messages
+        if node.role == "system" and node.is_active and not node.is_blank
+    ]
+    if any(node.keeps_unprioritized or node.required for node in messages):
+        return
+    own = [node for node in messages if not has_own_priority(node)]
+    if own:
+        _keep_message(tree, max(own, key=_rank_path))
+
+
+def _rank_path(node: Node) -> list[tuple[float, int]]:
+    """Return what tells which of two messages is removed first: the lower one."""
+    path: list[tuple[float, int]] = []
+    above: Node | None = node
+    while above is not None:
+        path.append((above.priority, above.position))
+        above = above.parent
+    return path[::-1]
+
+
+def _keep_message(tree: RenderTree, message: Node) -> None:
+    """Keep a message, with everything in it that has no priority of its own."""
     for node in tree.nodes[message.index : message.last_index + 1]:
         around = node.parent
         if node is message or (
             around is not None
             and around.keeps_unprioritized
-            and not node.in_prioritized
             and node.is_active
+            and not has_own_priority(node)
         ):
             node.keeps_unprioritized = True
             if _has_lasting_content(node):
@@ -258,9 +345,10 @@ def _pin(node: Node) -> None:
         above = above.parent
 
 
-def has_own_priority(leaf: Leaf) -> bool:
-    """Return whether a leaf is an element with a priority. Literal text has none."""
-    return leaf.element is not None and leaf.element.priority is not None
+def has_own_priority(item: Leaf | Node) -> bool:
+    """Return whether an item is an element with a priority that it does not pass on. Literal text has none."""
+    element = item.element
+    return element is not None and element.priority is not None and not element.pass_priority
 
 
 def has_content(node: Node) -> bool:

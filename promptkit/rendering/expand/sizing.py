@@ -400,6 +400,8 @@ def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
     """
     total = 0
     for node in tree.nodes:
+        if node.in_fallback and not node.is_active:
+            continue
         total += _bound_own_items(node, sizer, room)
         if total > room:
             return False

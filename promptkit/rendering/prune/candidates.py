@@ -20,6 +20,7 @@ from promptkit.rendering.tree import (
     Leaf,
     MessageItem,
     Node,
+    is_literal,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def build_queue(node: Node, *, text_last: bool) -> CandidateQueue:
 
 
 _LAST = float("inf")
-"""Replaces the priority and the tie key of literal text that comes after all other candidates."""
+"""Replaces the priority of literal text, which comes after all other candidates."""
 
 
 def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noqa: C901  # one pass over items, of which a prompt can have very many
@@ -227,8 +228,8 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
             if type(item) is Leaf:
                 if is_never_removed(item):
                     continue
-                if text_last and item.element is None and item.part is None:
-                    texts.append((_LAST, _LAST, order, parent, position))
+                if text_last and is_literal(item):
+                    texts.append((_LAST, bool(parent.enclosing_texts), order, parent, position))
                     continue
             if type(item) is Node:
                 if item.required:
@@ -250,7 +251,7 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
         runs.values(),
         {candidate[0] for added in by_fallback.values() for candidate in added},
     )
-    candidates += texts
+    candidates += sorted(texts)  # those on both sides of others last
     return CandidateQueue(candidates, by_fallback, runs=runs)
 
 

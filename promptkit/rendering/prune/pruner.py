@@ -99,7 +99,7 @@ class Pruner:
 
     def check_limits(self) -> None:
         """Raise BudgetExceededError if the limits removed all user messages, or all messages."""
-        if self.tree.prompt_tsx:
+        if not self.tree.keeps_request:
             return
         removed = [(node, step) for node, steps in self.limit_steps for step in steps]
         last = (
@@ -150,7 +150,7 @@ class Pruner:
         if self._tree_scan is None:
             root = self.tree.root
             steps = self._order.run(root)
-            if not self.tree.prompt_tsx:
+            if self.tree.keeps_request:
                 self._last_message = end_before_last_message(root, steps)
             self._tree_scan = BackwardScan(
                 root, steps, self.sizer, self.overhead, self.tree.recorded

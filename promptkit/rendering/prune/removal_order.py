@@ -13,7 +13,8 @@ tie, the candidate whose lowest direct child is lower goes first (bare text coun
 one that was written first. The key of a candidate only grows while its children are removed, so a
 sorted list with a heap for the changed candidates suffices.
 
-Unlike in prompt-tsx, literal text is removed after all other candidates of its container. A
+Unlike in prompt-tsx, literal text is removed after all other candidates of its container, and text
+on both sides of the others together with the last of them. A
 SystemMessage without a priority, and the last user message without one, keep what has no priority
 in them. `RenderTree.prompt_tsx` takes this back.
 """
@@ -31,7 +32,7 @@ from promptkit.rendering.expand.materialize import (
     is_content,
     list_linked_leaves,
 )
-from promptkit.rendering.prune.candidates import NO_TIE, build_queue, has_items
+from promptkit.rendering.prune.candidates import NO_TIE, build_queue, has_items, is_never_removed
 from promptkit.rendering.prune.undo_log import (
     CallRemoved,
     Change,
@@ -56,6 +57,7 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
     RunStep,
+    is_literal,
 )
 
 if TYPE_CHECKING:
@@ -346,6 +348,8 @@ class RemovalOrder:
             self._activate(item.fallback, last, changes)
         if parent.path_index > 0:
             self._leave_path(parent)
+        if 0 < parent.live_items <= parent.enclosing_texts and not is_literal(item):
+            self._queue_enclosing_texts(parent)
         has_calls = any(step == NEVER_REMOVED for step in parent.calls_removed_at)
         if (
             parent.live_items == 0
@@ -356,6 +360,18 @@ class RemovalOrder:
                 self._queue.append((parent.parent, parent.position, "empty", None))
             elif not has_items(parent):
                 _add_emptied(parent)
+
+    def _queue_enclosing_texts(self, parent: Node) -> None:
+        """Remove the texts on both sides of the children that have left, unless anything else is left."""
+        texts: list[int] = []
+        for position, item in enumerate(parent.items):
+            if parent.removed_at[position] != NEVER_REMOVED or not is_content(item):
+                continue
+            if not is_literal(item) or is_never_removed(item):
+                return
+            texts.append(position)
+        if parent not in self._breakpoint_nodes:
+            self._queue.extend((parent, position, "budget", None) for position in texts)
 
     def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from promptkit.elements.text import Truncate
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import measure
@@ -56,6 +57,7 @@ class Removal:
 
     * `budget`: it had the lowest priority when the prompt exceeded the budget.
     * `limit`: it had the lowest priority when a TokenLimit around it was exceeded.
+    * `cut`: it is a Truncate, which was shortened and not removed yet.
     * `kept-with`: its KeepWith group was removed.
     * `tool-pair`: the tool call or the tool result that it belongs to was removed.
     """
@@ -111,7 +113,7 @@ class RemovedItem(NamedTuple):
 def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
     """Yield the removed items of a render: first those of limits, then those of the budget, each in order.
 
-    A fallback is no removal of its own, nor is an element of which nothing else was left: what it
+    A fallback is no removal of its own, nor is a shorter text of a Truncate, nor is an element of which nothing else was left: what it
     replaced was removed before it. So what is kept with a fallback, such as the next message with a
     marker, was removed for the reason of the fallback.
     """
@@ -127,12 +129,15 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
         for each in _read_step(step, state, reason):
             if not _is_fallback_only(each):
                 order += 1
-                chained = each.partner is not None and each.partner.in_fallback
-                yield (
-                    each._replace(order=order, reason=reason, partner=None)
-                    if chained
-                    else each._replace(order=order)
-                )
+                removed = each._replace(order=order)
+                truncate = removed.node
+                if isinstance(truncate.element, Truncate) and truncate.parent is not None:
+                    removed = removed._replace(
+                        node=truncate.parent, position=truncate.position, reason="cut"
+                    )
+                elif each.partner is not None and each.partner.in_fallback:
+                    removed = removed._replace(reason=reason, partner=None)
+                yield removed
 
 
 def _is_fallback_only(removed: RemovedItem) -> bool:
@@ -144,11 +149,11 @@ def _is_fallback_only(removed: RemovedItem) -> bool:
     stack = [item]
     while stack:
         node = stack.pop()
+        if node.calls or node.call_id is not None or isinstance(node.element, Truncate):
+            return False  # what is left of a Truncate is no fallback of it
         if node.in_fallback:
             has_fallback = True
             continue
-        if node.calls or node.call_id is not None:
-            return False
         if find_marker(node, removed.state) is not None:
             has_fallback = True  # a marker is what was left of a conversation
         for child, removed_at in zip(node.items, node.removed_at, strict=True):
@@ -163,7 +168,7 @@ def _is_fallback_only(removed: RemovedItem) -> bool:
 
 def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
     """Return what a render removed, with paths."""
-    paths = Paths()
+    paths = Paths(described=True)
     return tuple(
         Removal(
             order=item.order,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -10,6 +11,7 @@ import attrs
 from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.prune.removals import Removal, list_removals
 from promptkit.rendering.result.assemble import SourceSpan, map_sources
+from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
@@ -108,6 +110,11 @@ class Rendered:
         return list_removals(self._pruned)
 
     @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the render did that its author may not have meant: where only literal text is left, such as a heading without its list, and where a share of the budget is small only because `flex_grow` is missing."""
+        return list_notes(self._pruned)
+
+    @cached_property
     def source_map(self) -> tuple[SourceSpan, ...]:
         """The elements that wrote the text of the messages, span by span."""
         return map_sources(self._pruned.tree.root, self._pruned.state)
@@ -129,7 +136,7 @@ class Rendered:
         return tokens
 
     def explain(self) -> str:
-        """Describe the render as text for a terminal: tokens, budget, removals and repairs."""
+        """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
         exact = "" if self.exact else ", estimated"
         lines = [
@@ -144,6 +151,8 @@ class Rendered:
             lines += _format_removals(self.removals)
         else:
             lines.append("nothing was removed")
+        for note in self.notes:
+            lines += wrap(f"note: {note}", _WIDTH, subsequent_indent="  ")
         lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
         return "\n".join(lines)
 
@@ -156,19 +165,21 @@ class Rendered:
         return self._prune_again(read_budget(budget))
 
     # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-    def to_openai(self, *, cache: bool = True) -> list[Any]:
+    def to_openai(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Chat Completions (`messages=`).
 
-        `cache=False` leaves cache breakpoints out, for models that reject them.
+        `cache=False` leaves cache breakpoints out, for models that reject them. `merge_system=True`
+        joins neighbouring system messages, which saves tokens: `tokens` counts each by itself.
         """
-        return to_chat(self.messages, cache=cache)
+        return to_chat(self.messages, cache=cache, merge_system=merge_system)
 
-    def to_responses(self, *, cache: bool = True) -> list[Any]:  # Any: as above
+    # Any: as above
+    def to_responses(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Responses API (`input=`).
 
-        `cache=False` leaves cache breakpoints out.
+        `cache` and `merge_system` are those of `to_openai`.
         """
-        return to_responses(self.messages, cache=cache)
+        return to_responses(self.messages, cache=cache, merge_system=merge_system)
 
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
         """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.
@@ -205,18 +216,29 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
                 reason,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    *numbers, labels, reasons = [max(len(row[column]) for row in rows) for column in range(5)]
+    room = _WIDTH - sum(numbers) - len("  ") * len(rows[0])
+    reasons = min(reasons, max(room // 2, room - labels))
+    widths = [*numbers, min(labels, room - reasons), reasons]
     lines: list[str] = []
     for row in rows:
         cells = [
-            cell.rjust(width) if column in _NUMBER_COLUMNS else cell.ljust(width)
+            cell.rjust(width) if column in _NUMBER_COLUMNS else _shorten(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
 
 
+_WIDTH = 100  # characters of a line of `explain`
+
 _NUMBER_COLUMNS = range(3)  # aligned to the right
+
+
+def _shorten(text: str, width: int) -> str:
+    """Shorten a text to a number of characters. Its end, which tells most of a path, stays longer."""
+    head = max(0, (width - 1) // 3)
+    return text if len(text) <= width else f"{text[:head]}…{text[len(text) - width + head + 1 :]}"
 
 
 def _format_priority(priority: float | None) -> str:

@@ -20,6 +20,7 @@ from promptkit.rendering.prune.removals import (
     format_removed_label,
     iter_removed,
 )
+from promptkit.rendering.result.notes import list_share_notes
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     NEVER_REMOVED,
@@ -81,6 +82,7 @@ class TraceRecorder:
         return Trace(
             items=tuple(builder.items),
             flex_groups=tuple(_record_flex_groups(pruner, builder)),
+            notes=tuple(list_share_notes(pruner.tree, pruner.sizer)),
             removals=tuple(_iter_removals(pruner, scan, builder)),
             counts=counts,
             costs=costs,
@@ -131,7 +133,7 @@ def _iter_removals(
         reason="budget",
         limit_steps=pruner.limit_steps,
     )
-    paths = Paths()
+    paths = Paths(described=True)
     for removed in iter_removed(last_state):
         is_call = removed.position < 0
         item = builder.items[

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit import Child, Message, ToolDefinition
+    from promptkit.rendering.renderer import Defaults
     from promptkit.testing.snapshots.stabilize import Stabilizer
     from promptkit.tokens import Tokenizer
 
@@ -403,9 +404,13 @@ _BASE64 = re.compile("((?:data:[^,]*,)?)([A-Za-z0-9+/]+={0,2})")
 
 
 def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> object:
-    emit = {"openai": to_chat, "responses": to_responses, "anthropic": to_anthropic}[wire_format]
+    emitters: Mapping[str, Callable[[Sequence[Message]], object]] = {
+        "openai": to_chat,
+        "responses": to_responses,
+        "anthropic": to_anthropic,
+    }
     # syrupy sorts the keys of a dict, but not those of an OrderedDict.
-    return json.loads(json.dumps(emit(messages)), object_pairs_hook=_shorten_media)
+    return json.loads(json.dumps(emitters[wire_format](messages)), object_pairs_hook=_shorten_media)
 
 
 def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
@@ -433,6 +438,9 @@ class SnapshotOptions:
 
     tools: tuple[ToolDefinition, ...] = ()
     """Definitions that take room beside the messages."""
+
+    defaults: Defaults = "promptkit"
+    """What is removed where nothing has a priority, as in `render`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -500,7 +508,14 @@ def _render_at(
 ) -> Rendered:
     tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
     tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
-    return render(prompt, budget=tokens, model=model, tokenizer=tokenizer, tools=options.tools)
+    return render(
+        prompt,
+        budget=tokens,
+        model=model,
+        tokenizer=tokenizer,
+        tools=options.tools,
+        defaults=options.defaults,
+    )
 
 
 def _make_level(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from syrupy.types import PropertyFilter, PropertyMatcher
 
     from promptkit import ToolDefinition
+    from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
 
 
@@ -85,6 +86,7 @@ class PromptSnapshot:
         budgets: Sequence[int | str] | None = None,
         tokenizer: Tokenizer | None = None,
         tools: Sequence[ToolDefinition] = (),
+        defaults: Defaults | None = None,
     ) -> Self:
         """Render at these budgets, all in one file, largest first; each smaller one shows what it loses.
 
@@ -95,6 +97,7 @@ class PromptSnapshot:
                 required parts do not fit is recorded with the error's sentence.
             tokenizer: Counts tokens in place of the model's tokenizer or the default.
             tools: Definitions that take room beside the messages.
+            defaults: What is removed where nothing has a priority, as in `render`.
 
         Raises:
             TypeError: `budgets` is one number or name and not a list.
@@ -111,6 +114,7 @@ class PromptSnapshot:
             budgets=before.budgets if budgets is None else tuple(budgets),
             tokenizer=tokenizer or before.tokenizer,
             tools=tuple(tools) or before.tools,
+            defaults=defaults or before.defaults,
         )
         return attrs.evolve(self, options=options)
 

@@ -18,7 +18,7 @@ function openRecord(data) {
   const counts = data.counts;
   const record = {
     ...{ title: data.title, budget: data.budget, state: data.state, reserved: data.reserved, pruneStep: data.pruneStep },
-    ...{ model: data.model, tokenizer: data.tokenizer, timings: data.timings, flexGroups: data.flexGroups.map(openFlexGroup) },
+    ...{ model: data.model, tokenizer: data.tokenizer, notes: data.notes, timings: data.timings, flexGroups: data.flexGroups.map(openFlexGroup) },
     ...{ counts, costs: data.costs || counts, unfit: flags(data.unfit, counts.length) },
     ...{ count, parent: Int32Array.from(items.parent), end, position, depth, siblings, label, kind, tokens },
     ...{ role: items.role, name: items.name, callId: items.callId, calls: items.calls, text: items.text, part: items.part },

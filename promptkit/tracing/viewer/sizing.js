@@ -54,6 +54,7 @@ class Sizing {
       el('div', { class: 'lines' }, slowest.map(([id, seconds]) => line(selector(record, id), seconds / most, duration(seconds)))),
       el('h2', {}, 'Flex groups'),
       el('p', { class: 'note' }, 'In the order of sizing. Each group shares the tokens that the groups before it left over.'),
+      record.notes.map((note) => el('p', { class: 'note' }, `Note: ${note}`)),
       !this.everything && el('button', { type: 'button', onclick: () => this.all() }, `Show all ${counted(record.flexGroups.length, 'group')}, including groups of one member`),
     );
   }

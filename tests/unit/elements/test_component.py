@@ -364,3 +364,34 @@ def test_a_factory_makes_a_default_of_its_own_for_each_element() -> None:
 def test_own_props_come_before_layout_props_in_the_signature() -> None:
     assert list(inspect.signature(Tag).parameters)[:3] == ["tag", "attributes", "priority"]
     assert list(inspect.signature(Tag.__init__).parameters)[:2] == ["self", "tag"]
+
+
+class TestDocumentation:
+    def test_help_shows_own_props_first_and_the_docstring_under_each(self) -> None:
+        shown = pydoc.plain(pydoc.render_doc(Described))
+        assert "Described(*, user: 'str', times: 'int' = 1, priority:" in shown
+        assert "A greeting." in shown
+        assert "user: The user's name, which may be long." in shown
+        assert "times:" not in shown.split("Props:")[1].split("Method")[0]
+
+    def test_a_class_without_source_keeps_its_docstring(self) -> None:
+        namespace: dict[str, object] = {"PromptElement": PromptElement}
+        exec('class Made(PromptElement):\n    "Made here."\n    x: int', namespace)  # noqa: S102  # a class without source
+        made = namespace["Made"]
+        assert isinstance(made, type)
+        assert issubclass(made, PromptElement)
+        assert inspect.getdoc(component(made)) == "Made here."
+
+
+@component
+class Described(PromptElement):
+    """A greeting."""
+
+    user: str
+    """The user's name,
+    which may be long."""
+
+    times: int = 1
+
+    def render(self, sizing: Sizing) -> Child:
+        return f"Hello {self.user}"

@@ -155,7 +155,7 @@ class TestFits:
         assert text.startswith(
             "The prompt does not fit 25 tokens as a whole: 1 removed.\nThe receipt:\n"
         )
-        assert "History[1] > UserMessage[0]" in text
+        assert "History(Turns, the newest kept longest)[1] > UserMessage[0]" in text
         assert "1 removed" in failure(lambda: assert_fits(at(25), nothing_removed=True))
 
     def test_without_a_budget_it_says_what_it_needs(self) -> None:

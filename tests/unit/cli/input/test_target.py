@@ -110,3 +110,14 @@ def test_a_file_that_exits_is_a_mistake(tmp_path: Path) -> None:
     path.write_text("import sys\nsys.exit(0)", encoding="utf-8")
     with pytest.raises(click.UsageError, match=r"called sys.exit\(\) while it was imported"):
         load_target(str(path), {})
+
+
+def test_a_function_under_component_is_the_component_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "greeting.py"
+    file.write_text(
+        "from promptkit import Child, UserMessage, component\n\n"
+        "@component\ndef greeting(person: str = 'Ada') -> Child:\n    return UserMessage()[person]\n",
+        encoding="utf-8",
+    )
+    assert repr(load_target(str(file), {})) == "greeting()"
+    assert repr(load_target(f"{file}:greeting", {"person": "Eva"})) == "greeting(person='Eva')"
