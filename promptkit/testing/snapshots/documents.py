@@ -32,7 +32,7 @@ from promptkit.tokens import tokenizer_for
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from promptkit import Child, Message, ToolDefinition
     from promptkit.rendering.renderer import Defaults
