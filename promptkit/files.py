@@ -9,12 +9,11 @@ import os
 import secrets
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
 MAX_LINE_BYTES = 1 << 28
 """The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Message, Repair, is_instance
+from promptkit.messages import Message, Repair, ToolCall, is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from promptkit.messages import ToolCall
 
 __all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "ToolCallPairer", "pair_tool_calls"]
 

@@ -31,12 +31,19 @@ from typing import (
 import attrs
 
 from promptkit.errors import InvalidArgumentError, ToolError
-from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition, is_instance
+from promptkit.messages import (
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+    ToolDefinition,
+    is_instance,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-    from promptkit.messages import Json
 
 __all__ = [
     "ERROR_MARK",

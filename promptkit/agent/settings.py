@@ -15,7 +15,7 @@ from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers.model import Model
 from promptkit.rendering.renderer import Defaults
-from promptkit.tools import Tool, as_tool, parse_content, tool_definitions
+from promptkit.tools import AnyTool, Tool, as_tool, parse_content, tool_definitions
 from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message, Part
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import AnyTool
 
 
 @attrs.frozen(kw_only=True)

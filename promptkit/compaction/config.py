@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.selection import limit_keep, select
-from promptkit.compaction.policy.rules import first_match, prune_results
+from promptkit.compaction.planning.selection import Keep, limit_keep, select
+from promptkit.compaction.policy.rules import Policy, first_match, prune_results
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.pruning.tool_outputs import ResultLimits
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, ResultLimits
 from promptkit.compaction.recall.tool import (
     list_look_up_tools,
     suggest_call,
@@ -25,26 +25,19 @@ from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.compaction.run.state import ConversationState
-from promptkit.compaction.storage.archives import ArchivingCompactor
+from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.errors import InvalidArgumentError
 from promptkit.providers.model import Model
 from promptkit.tokens.models import model_name
-from promptkit.tools import Tool, tool_definitions
+from promptkit.tools import AnyTool, Tool, tool_definitions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.usage import UsageByPart
-    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-    from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import AnyTool
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
 

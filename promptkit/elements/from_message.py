@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from promptkit.elements.media import Document, Image, Opaque
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.elements.element import Child, PromptElement
-    from promptkit.messages import Message, Part
 
 
 def element_from_message(

@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 import attrs
 
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.fitting.choose import fit_history
-from promptkit.messages import CacheBreakpointPart, Message, OpaquePart, as_wire_object
+from promptkit.messages import (
+    CacheBreakpointPart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    Repair,
+    as_wire_object,
+)
 from promptkit.pairing import pair_tool_calls
-from promptkit.tokens.budget import resolve_render_budget
-from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tokens.tokenizer import Count, count_message, is_exact
-from promptkit.tools import tool_definitions
+from promptkit.tokens.budget import ContextBudget, resolve_render_budget
+from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_message, is_exact
+from promptkit.tools import AnyTool, tool_definitions
 from promptkit.wire import (
     messages_from_anthropic,
     messages_from_chat,
@@ -26,15 +34,7 @@ from promptkit.wire import (
     to_responses,
 )
 from promptkit.wire.parts import WireFormat
-from promptkit.wire.records import find_format
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json, Part, Repair
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.models import NamedModel
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import AnyTool
-    from promptkit.wire.records import WireMessage
+from promptkit.wire.records import WireMessage, find_format
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import attrs
 
@@ -20,17 +20,12 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError
-from promptkit.fitting.choose import fit_history, split_blocks
+from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
-from promptkit.messages import Message
+from promptkit.messages import Message, Role
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.expand.build import show_message
-from promptkit.tokens.tokenizer import count_frame, count_message
-
-if TYPE_CHECKING:
-    from promptkit.fitting.choose import FittedHistory
-    from promptkit.messages import Role
-    from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message
 
 
 def _freeze(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -19,6 +19,7 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
@@ -28,15 +29,16 @@ from promptkit.integrations.windows import (
 from promptkit.messages import (
     Message,
     OpaquePart,
+    ToolCall,
     ToolDefinition,
     Usage,
     as_mapping,
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.model import Reply
+from promptkit.providers.model import Model, Reply
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import model_info, model_name
+from promptkit.tokens.models import NamedModel, model_info, model_name
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
@@ -70,10 +72,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.integrations.windows import IssuedRequest
-    from promptkit.messages import ToolCall
-    from promptkit.providers.model import Model
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
 

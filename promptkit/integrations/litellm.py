@@ -16,7 +16,7 @@ from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import model_info, model_name
+from promptkit.tokens.models import NamedModel, model_info, model_name
 
 try:
     import litellm
@@ -30,7 +30,6 @@ except ImportError as error:
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.wire.parts import WireFormat
 

@@ -22,6 +22,7 @@ from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    IssuedRequest,
     LearnedBudgets,
     ModelFacts,
     ThreadWindows,
@@ -32,15 +33,16 @@ from promptkit.messages import (
     ImagePart,
     Message,
     OpaquePart,
+    Part,
     ToolCall,
     ToolDefinition,
     Usage,
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.model import Reply
+from promptkit.providers.model import Model, Reply
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import model_info, model_name
+from promptkit.tokens.models import NamedModel, model_info, model_name
 
 try:
     from llama_index.core.base.llms.types import (
@@ -72,10 +74,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.integrations.windows import IssuedRequest
-    from promptkit.messages import Part
-    from promptkit.providers.model import Model
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
 

@@ -13,9 +13,9 @@ import json
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.agent.session.attachments import TextAttachment, parse_attachment
+from promptkit.agent.session.attachments import Attachment, TextAttachment, parse_attachment
 from promptkit.errors import InvalidArgumentError, ToolError
-from promptkit.messages import DocumentPart, ImagePart, Message, ToolDefinition
+from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.tools import Tool, ToolResult
 
 try:
@@ -27,9 +27,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-
-    from promptkit.agent.session.attachments import Attachment
-    from promptkit.messages import Part
 
     Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
 

@@ -17,8 +17,8 @@ from promptkit.integrations.windows import (
     RequestFitter,
     ThreadWindows,
 )
-from promptkit.messages import ToolDefinition, as_wire_object, copy_json
-from promptkit.tokens.models import model_name
+from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
+from promptkit.tokens.models import NamedModel, model_name
 from promptkit.transcript.log.entries import CustomEntry
 from promptkit.wire import to_responses
 from promptkit.wire.responses import group_responses
@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
 

@@ -18,14 +18,15 @@ import attrs
 from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
     find_overflow,
     match_calls,
 )
-from promptkit.messages import ImagePart, Message, OpaquePart, ToolCall, ToolDefinition, Usage
-from promptkit.tokens.models import model_name
+from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, Usage
+from promptkit.tokens.models import NamedModel, model_name
 
 try:
     from pydantic_ai import RunContext
@@ -59,11 +60,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.events import Events
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.integrations.windows import IssuedRequest
-    from promptkit.messages import Part
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
 

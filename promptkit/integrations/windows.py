@@ -17,7 +17,7 @@ from promptkit.agent.window.window import ContextWindow
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
-from promptkit.tokens.budget import budget_after_overflow, resolve_budget
+from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.log.transcript import Transcript
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from promptkit.agent.settings import WindowSettings
     from promptkit.agent.window.requests import WindowRequest
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.wire.parts import WireFormat
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from promptkit.errors import EmitError, TokenizerError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolDefinition,
+)
 from promptkit.wire.anthropic import tools_to_anthropic
 from promptkit.wire.parts import parse_data_url
 from promptkit.wire.responses import tools_to_responses
@@ -17,7 +26,6 @@ from promptkit.wire.responses import tools_to_responses
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.messages import Json, Message, Part, ToolDefinition
     from promptkit.rendering.result.rendered import Rendered
 
 

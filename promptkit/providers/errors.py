@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -29,9 +28,6 @@ from promptkit.errors import (
     RateLimitedError,
 )
 from promptkit.messages import as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BAD_REQUEST, TIMEOUT, CONFLICT, TOO_LARGE, UNPROCESSABLE, TOO_MANY, SERVER = (
     400,

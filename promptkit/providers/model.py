@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Unpack
 
     from promptkit.messages import Message, ToolDefinition, Usage
 

@@ -15,14 +15,12 @@ import attrs
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.model import PURPOSE_HEADER, ModelOptions
+from promptkit.providers.model import PURPOSE_HEADER, ModelOptions, Reply
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
-
-    from promptkit.providers.model import Reply
 
 
 @attrs.frozen(kw_only=True)

@@ -41,10 +41,9 @@ from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
-from promptkit.tokens.models import model_name, tokenizer_for
+from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
 
 if TYPE_CHECKING:
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
 
 _VERSION = 1

@@ -19,7 +19,15 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
-from promptkit.messages import Message
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Role,
+    ToolCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -27,14 +35,6 @@ if TYPE_CHECKING:
     from promptkit.elements.chat import MessageElement
     from promptkit.elements.element import Children, PromptElement
     from promptkit.elements.media import Reference
-    from promptkit.messages import (
-        CacheBreakpointPart,
-        DocumentPart,
-        ImagePart,
-        OpaquePart,
-        Role,
-        ToolCall,
-    )
 
 HIGHEST_PRIORITY = 2**53 - 1
 """The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""

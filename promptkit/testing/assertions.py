@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 
 import attrs
 
-from promptkit import BudgetExceededError, DocumentPart, ImagePart, OpaquePart, Rendered, Renderer
+from promptkit import (
+    BudgetExceededError,
+    Child,
+    ContextBudget,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    Rendered,
+    Renderer,
+    ToolDefinition,
+)
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
@@ -23,7 +35,6 @@ from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_aliv
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from promptkit import Child, ContextBudget, Message, Part, ToolDefinition
     from promptkit.rendering import Removal
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.tokens import NamedModel, Tokenizer

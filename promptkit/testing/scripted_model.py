@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack, cast
 
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.sections import SECTIONS
-from promptkit.providers import ModelOptions, Reply
+from promptkit.providers import Model, ModelOptions, Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
-    from promptkit.providers import Model
     from promptkit.tokens import Tokenizer
 
 

@@ -30,12 +30,14 @@ from promptkit.transcript import (
     CustomEntry,
     Edit,
     Entry,
+    EntryPayload,
     Label,
     MessageEntry,
     Observation,
     Reset,
     SearchableStore,
     Setting,
+    TranscriptStore,
     build_view,
     extract_words,
 )
@@ -44,7 +46,6 @@ from promptkit.transcript.log.search import list_lines
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.transcript import EntryPayload, TranscriptStore
 
 THREADS, APPENDS = 3, 6
 """Writers at the same time, and what each appends."""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import ImagePart, OpaquePart
+from promptkit import DocumentPart, ImagePart, OpaquePart, ToolCall
 from promptkit.tokens import Count, Tokenizer
 from promptkit.tokens.tokenizer import count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import DocumentPart, ToolCall
     from promptkit.messages import Role
 
 _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")

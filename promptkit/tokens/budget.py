@@ -15,15 +15,13 @@ from promptkit.errors import (
     ToolsFillBudgetError,
     UnknownModelError,
 )
-from promptkit.tokens.models import model_info, model_name, tokenizer_for
-from promptkit.tools import tool_definitions
+from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
+from promptkit.tools import AnyTool, tool_definitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.tokens.models import NamedModel
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import AnyTool
 
 DEFAULT_BUDGET = 128_000
 """Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose

@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Literal, Self
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart, is_instance
+from promptkit.messages import (
+    DocumentPart,
+    ImagePart,
+    OpaquePart,
+    Role,
+    ToolCall,
+    ToolDefinition,
+    is_instance,
+)
 from promptkit.tokens.tokenizer import IMAGE_TOKENS, Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Role, ToolCall, ToolDefinition
 
 LEAST_TOKENS = 1_000
 """Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TokenizerError
-from promptkit.messages import ImagePart, OpaquePart
+from promptkit.messages import (
+    DocumentPart,
+    ImagePart,
+    Json,
+    OpaquePart,
+    Role,
+    ToolCall,
+    ToolDefinition,
+)
 from promptkit.tokens.counter import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
 from promptkit.tokens.tokenizer import (
     IMAGE_TOKENS,
@@ -31,18 +39,10 @@ from promptkit.tokens.tokenizer import (
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
     from types import ModuleType
 
     from jinja2 import Template
 
-    from promptkit.messages import (
-        DocumentPart,
-        Json,
-        Role,
-        ToolCall,
-        ToolDefinition,
-    )
 
 _TOKENIZERS_HINT = "run `pip install 'tokenizers>=0.21'`, or `pip install '.[huggingface]'` in a checkout of promptkit"
 _MISTRAL_HINT = "run `pip install 'mistral-common>=1.8'`, or `pip install '.[mistral]'` in a checkout of promptkit"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from promptkit.messages import ImagePart, OpaquePart
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
 from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
 from promptkit.tokens.encodings import find_longest_token
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from promptkit.messages import DocumentPart, Role, ToolCall, ToolDefinition
 
 _FRAMING = 3
 _REPLY_START = 3

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from promptkit.messages import ImagePart, ToolCall, ToolDefinition, is_instance
-from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.tokens.tokenizer import Count
+from promptkit.messages import ImagePart, Json, Role, ToolCall, ToolDefinition, is_instance
+from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
+from promptkit.tokens.tokenizer import Count, Tokenizer
 from promptkit.tokens.tool_schemas import (
     SYSTEM_DISCOUNT,
     count_definitions,
     count_line_break,
     count_tool_choice,
 )
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json, Role
-    from promptkit.tokens.models import NamedModel
-    from promptkit.tokens.tokenizer import Tokenizer
 
 _FUNCTION_RESULT = -2
 _FUNCTION_CALL = 3

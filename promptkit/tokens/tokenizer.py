@@ -8,26 +8,24 @@ nothing, no cut is safe).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    ToolCall,
+    ToolDefinition,
+)
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Sequence
-
-    from promptkit.messages import (
-        DocumentPart,
-        ImagePart,
-        Json,
-        Message,
-        OpaquePart,
-        Part,
-        Role,
-        ToolCall,
-        ToolDefinition,
-    )
 
 
 IMAGE_TOKENS = 1_600

@@ -12,7 +12,7 @@ two.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -21,8 +21,6 @@ import attrs
 from promptkit.tokens.tokenizer import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from promptkit.messages import Json, ToolCall, ToolDefinition
 
 Dialect: TypeAlias = Literal["functions", "tools"]

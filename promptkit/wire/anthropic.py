@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import attrs
 
@@ -15,6 +15,7 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
+    Json,
     Message,
     OpaquePart,
     Part,
@@ -41,18 +42,14 @@ from promptkit.wire.parts import (
 )
 from promptkit.wire.records import (
     AssistantContent,
+    WireMessage,
+    WireRecord,
     fields_part,
     omit_fields,
     read_call,
     read_content,
     read_records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.messages import Json
-    from promptkit.wire.records import WireMessage, WireRecord
 
 
 class AnthropicRequest(TypedDict):

@@ -9,9 +9,11 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     DocumentPart,
     ImagePart,
+    Json,
     Message,
     OpaquePart,
     Part,
+    Role,
     ToolCall,
     ToolDefinition,
     as_wire_object,
@@ -31,6 +33,8 @@ from promptkit.wire.parts import (
 )
 from promptkit.wire.records import (
     AssistantContent,
+    WireMessage,
+    WireRecord,
     fields_part,
     omit_fields,
     read_call,
@@ -40,9 +44,6 @@ from promptkit.wire.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from promptkit.messages import Json, Role
-    from promptkit.wire.records import WireMessage, WireRecord
 
 
 def to_chat(

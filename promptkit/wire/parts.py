@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -22,9 +22,6 @@ from promptkit.messages import (
     Part,
     copy_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
 """The wire format of a provider's API."""

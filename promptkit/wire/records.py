@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -12,6 +12,7 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
+    Json,
     Message,
     OpaquePart,
     Part,
@@ -25,9 +26,6 @@ from promptkit.messages import (
 from promptkit.tokens.tokenizer import find_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.messages import Json
     from promptkit.wire.parts import WireFormat
 
 WireMessage: TypeAlias = Mapping[str, object] | SdkObject

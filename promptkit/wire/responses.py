@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import attrs
 
@@ -32,17 +32,14 @@ from promptkit.wire.parts import (
 )
 from promptkit.wire.records import (
     AssistantContent,
+    WireMessage,
+    WireRecord,
     fields_part,
     omit_fields,
     read_call,
     read_content,
     read_records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from promptkit.wire.records import WireMessage, WireRecord
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
 """Opaque parts of these types belong to the content of a message. Parts of other types (reasoning,

@@ -12,12 +12,11 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
-from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
-    from promptkit.messages import Part
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
-from promptkit.agent.session.attachments import check_attachments, fit_attachments, read_attachments
+from promptkit.agent.session.attachments import (
+    Attachment,
+    check_attachments,
+    fit_attachments,
+    read_attachments,
+)
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
@@ -27,12 +32,13 @@ from promptkit.compaction.recall.tool import (
     build_recall_tool,
 )
 from promptkit.compaction.run.events import (
+    Events,
     ObservedModel,
     TurnEnded,
     TurnStarted,
     get_conversation_id,
 )
-from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
@@ -41,14 +47,13 @@ from promptkit.errors import (
     TurnInProgressError,
 )
 from promptkit.messages import Message, Part, Usage
-from promptkit.providers.model import Model, is_anthropic_name, with_options
-from promptkit.tools import parse_content
-from promptkit.transcript.log.entries import Reset
+from promptkit.providers.model import Model, Reply, is_anthropic_name, with_options
+from promptkit.tools import AnyTool, Tool, parse_content
+from promptkit.transcript.log.entries import Entry, Reset
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from promptkit.agent.session.attachments import Attachment
     from promptkit.agent.window.prompt import Prompt
     from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction.planning.selection import Keep
@@ -57,19 +62,14 @@ if TYPE_CHECKING:
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.controller import CompactionController
-    from promptkit.compaction.run.events import Events
     from promptkit.compaction.run.hooks import CompactionHooks
     from promptkit.compaction.storage.archives import ArchiveDirectory
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.elements.element import Child
-    from promptkit.providers.model import Reply
     from promptkit.rendering.renderer import Defaults
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tools import AnyTool, Tool
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore

@@ -11,19 +11,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import attrs
 
 from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
 from promptkit.compaction.run.events import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
-from promptkit.messages import as_mapping
-from promptkit.tools import ToolResult
-
-if TYPE_CHECKING:
-    from promptkit.messages import Message, ToolCall
-    from promptkit.tools import Tool, ToolOutput
+from promptkit.messages import Message, ToolCall, as_mapping
+from promptkit.tools import Tool, ToolOutput, ToolResult
 
 Output = TypeVar("Output")
 

@@ -16,11 +16,19 @@ from promptkit.compaction.run.branches import (
     switch_branch,
 )
 from promptkit.compaction.run.reset import reset
-from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
+from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
-from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
+from promptkit.transcript.log.entries import (
+    Checkpoint,
+    Edit,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Reset,
+    Setting,
+)
 from promptkit.transcript.log.quotes import restore_quotes
-from promptkit.transcript.log.transcript import LEAF_SETTING
+from promptkit.transcript.log.transcript import LEAF_SETTING, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +36,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import LastRequest
     from promptkit.compaction.run.controller import CompactionController
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry, EntryPayload
-    from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.stores.store import TranscriptStore
 
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.messages import Message
+from promptkit.messages import Message, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import CustomMessage, Edit, MessageEntry, Reset
+from promptkit.transcript.log.entries import CustomMessage, Edit, Entry, MessageEntry, Reset
 from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.compaction.run.controller import CompactionController
-    from promptkit.messages import ToolCall
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
 
 CUT_OFF = "cut_off"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
+from promptkit.agent.window.prompt import ConversationPrompt, ConversationView, Prompt
 from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.plan import LastRequest
@@ -24,9 +24,9 @@ from promptkit.compaction.summarizers.quirks import (
     find_quirks,
 )
 from promptkit.elements.chat import SystemMessage
-from promptkit.elements.element import flatten
+from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.messages import Message
+from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering.expand.build import show_message
@@ -34,21 +34,16 @@ from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Defaults, Renderer
 from promptkit.transcript.log.entries import Checkpoint
-from promptkit.wire import to_anthropic, to_chat, to_responses
+from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any
 
     from promptkit.agent.settings import WindowSettings
-    from promptkit.agent.window.prompt import Prompt
-    from promptkit.elements.element import Child
-    from promptkit.messages import OpaquePart, ToolDefinition
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import TranscriptView, ViewItem
-    from promptkit.wire import AnthropicRequest
 
 
 @attrs.frozen

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.policy.decisions import Compact, StartBackground
-from promptkit.compaction.policy.state import PolicyState
+from promptkit.compaction.policy.state import Phase, PolicyState
 
 if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.policy.usage import UsageByPart, UsageReading
     from promptkit.messages import Usage
     from promptkit.tokens.budget import ContextBudget

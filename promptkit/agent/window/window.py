@@ -25,7 +25,12 @@ from promptkit.agent.window.requests import (
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction.policy.usage import LeastSize, compacts_overflow, count_newest
+from promptkit.compaction.policy.usage import (
+    LeastSize,
+    UsageByPart,
+    compacts_overflow,
+    count_newest,
+)
 from promptkit.compaction.run.state import PendingRequest, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
@@ -33,7 +38,7 @@ from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
 from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.transcript.log.entries import MessageEntry, Setting
+from promptkit.transcript.log.entries import Entry, MessageEntry, Setting
 from promptkit.transcript.log.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -42,7 +47,6 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.presets.preset import Preset
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.controller import CompactionController
@@ -58,7 +62,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.tools import AnyTool
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import TranscriptView
     from promptkit.transcript.stores.store import TranscriptStore

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Message, OpaquePart, as_mapping, as_wire_object
+from promptkit.messages import Message, OpaquePart, Part, Usage, as_mapping, as_wire_object
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
 from promptkit.providers.model import Reply
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.wire.records import WireMessage, find_format
-
-if TYPE_CHECKING:
-    from promptkit.messages import Part, Usage
-    from promptkit.wire.records import WireRecord
+from promptkit.wire.records import WireMessage, WireRecord, find_format
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""

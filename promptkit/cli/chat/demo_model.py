@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from promptkit import Message, ToolCall, Usage
+from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
@@ -17,7 +17,6 @@ from promptkit.rendering.expand.sizing import Sizer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import ToolDefinition
     from promptkit.tokens import Tokenizer
 
 SCRIPTED = "scripted"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptkit import PromptKitError
+from promptkit import AgentSession, PromptKitError, Usage
 from promptkit.cli.chat.sandbox import Folder
 from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
-from promptkit.cli.chat.session import WINDOW, open_session
+from promptkit.cli.chat.session import WINDOW, ChatSession, open_session
 from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
@@ -28,8 +28,6 @@ from promptkit.errors import NoPendingMessageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit import AgentSession, Usage
-    from promptkit.cli.chat.session import ChatSession
 
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import AgentSession, ContextBudget, JsonlStore, SyncSession, Transcript
+from promptkit import AgentSession, ContextBudget, JsonlStore, SyncSession, Transcript, TurnResult
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
 from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
-from promptkit.compaction import ExtractiveSummarizer
+from promptkit.compaction import Events, ExtractiveSummarizer
 from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from promptkit import TurnResult
     from promptkit.cli.chat.sandbox import Folder
-    from promptkit.compaction import Events
 
 WINDOW = 6_000
 """The context window of the scripted model in tokens: small, so that a summary is made soon."""

@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING
 import attrs
 from rich.text import Text
 
-from promptkit import JsonlStore
+from promptkit import AgentSession, JsonlStore, Message
 from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript import Checkpoint, Edit
+from promptkit.transcript import Checkpoint, Edit, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit import AgentSession, Message
     from promptkit.agent import ContextUsage
     from promptkit.cli.chat.screen import Screen
     from promptkit.cli.chat.session import ChatSession
     from promptkit.rendering import Removal
-    from promptkit.transcript import Entry
 
 MAX_ROWS = 8
 """Rows of a list of messages or removals that are printed."""

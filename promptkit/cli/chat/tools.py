@@ -6,13 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit import Tool, ToolDefinition
-from promptkit.cli.chat.sandbox import MAX_READ_BYTES, RefusedError, refuse
+from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError, refuse
 from promptkit.cli.output.terminal import count_nouns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from promptkit.cli.chat.sandbox import Folder
     from promptkit.messages import Json
 
 MAX_NAMES = 300

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 import attrs
 import click
 
-from promptkit import ContextBudget, JsonlStore, Transcript
+from promptkit import ContextBudget, JsonlStore, Message, Transcript
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.terminal import (
     clip,
@@ -26,24 +26,22 @@ from promptkit.compaction import (
     ExtractiveSummarizer,
     FallbackSummarizer,
     FullSummarizer,
+    Plan,
     Replacement,
     SimpleSummarizer,
+    Summarizer,
 )
 from promptkit.compaction.planning.selection import select
 from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import tokenizer_for
-from promptkit.transcript import build_summary_message, build_view, entry_to_json
+from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.transcript import Entry, build_summary_message, build_view, entry_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from promptkit import Message
-    from promptkit.compaction import Plan, Summarizer
     from promptkit.compaction.run.compactor import DraftSummary
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import Entry
 
 DEFAULT_WINDOW = 128_000
 """Context window in tokens, if none is given and that of the model is unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,8 +22,6 @@ from promptkit.cli.output.terminal import escape_control_chars, show_spinner, us
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from promptkit import Fitted, Message
     from promptkit.messages import Json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,6 @@ from promptkit.cli.output.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
 

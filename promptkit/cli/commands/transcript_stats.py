@@ -11,10 +11,16 @@ import attrs
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, read_width
-from promptkit.lab.replay import LogOptions, log_conversation, log_path
+from promptkit.lab.replay import (
+    ConversationLog,
+    LoggedRequest,
+    LogOptions,
+    log_conversation,
+    log_path,
+)
 from promptkit.lab.replay.request_log import PARTS
 from promptkit.tokens import read_prices
-from promptkit.transcript import build_view
+from promptkit.transcript import Entry, build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
@@ -23,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit import Message
-    from promptkit.lab.replay import ConversationLog, LoggedRequest
-    from promptkit.transcript import Entry
 
 Figures = dict[str, Any]  # Any: figures, and groups of them
 

@@ -14,9 +14,18 @@ import attrs
 from rich.console import Console
 from rich.text import Text
 
-from promptkit import AgentSession, ContextBudget, Message, Tool, ToolDefinition, Transcript, Usage
+from promptkit import (
+    AgentSession,
+    ContextBudget,
+    Message,
+    Rendered,
+    Tool,
+    ToolDefinition,
+    Transcript,
+    Usage,
+)
 from promptkit.cli.output.terminal import clip, escape_control_chars
-from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction import Event, Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.run.events import CompactionCommitted, CompactionFailed, CompactionStarted
@@ -28,8 +37,6 @@ from promptkit.transcript import Checkpoint, InMemoryStore
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit import Rendered
-    from promptkit.compaction import Event
 
 TRANSCRIPT_NAME = "demo.jsonl"
 """The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not

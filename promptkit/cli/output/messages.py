@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from promptkit import OpaquePart
+from promptkit import Message, OpaquePart, Part, Rendered
 from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit import Message, Part, Rendered
     from promptkit.rendering import Removal
     from promptkit.tokens import Tokenizer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
@@ -12,8 +12,6 @@ from promptkit.bench.plot import format_size
 from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
     from promptkit.tokens import BilledTokens
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from promptkit import OpaquePart
+from promptkit import Message, OpaquePart, Part
 from promptkit.cli.output.terminal import (
     clip,
     describe_part,
@@ -26,6 +26,7 @@ from promptkit.transcript import (
     CustomEntry,
     CustomMessage,
     Edit,
+    Entry,
     Label,
     MessageEntry,
     Observation,
@@ -42,9 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from promptkit import Message, Part
     from promptkit.messages import Json
-    from promptkit.transcript import Entry
 
 STYLES = {
     "system": "magenta",

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.fitting.choose import split_blocks
-from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint, Entry
 from promptkit.transcript.log.entry_sequence import find_entry
-from promptkit.transcript.log.view import build_summary_message, build_view
+from promptkit.transcript.log.view import ViewItem, build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.view import ViewItem
 
 _OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
 

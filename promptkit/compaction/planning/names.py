@@ -9,12 +9,11 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Message, as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.messages import Message
 
 # The pattern matches every character at most once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w./~@+\-]+")

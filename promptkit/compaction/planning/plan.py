@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.tool_calls import FILE_RULES
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers.model import Model
     from promptkit.transcript.log.redaction import Redactor

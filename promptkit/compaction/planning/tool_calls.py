@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.messages import Json
+from promptkit.messages import Json, as_mapping, as_sequence
 
 FileUse: TypeAlias = Literal["read", "change", "search", "other"]
 """The use of files by a tool: it reads them, changes them (or deletes, moves and creates them),

@@ -32,10 +32,9 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.state import PolicyState
+from promptkit.compaction.policy.state import Phase, PolicyState
 
 if TYPE_CHECKING:
-    from promptkit.compaction.policy.state import Phase
     from promptkit.tokens.budget import ContextBudget
 
 # Triggers, as checkpoints in transcript files record them.

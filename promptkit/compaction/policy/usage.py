@@ -11,24 +11,21 @@ import attrs
 
 from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
 from promptkit.compaction.policy.decisions import Compact
-from promptkit.compaction.policy.state import PolicyState
+from promptkit.compaction.policy.state import PolicyState, Rereading
 from promptkit.errors import ContextWindowFullError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript.log.entries import Checkpoint, Edit, Entry, MessageEntry, Reset
 from promptkit.transcript.log.entry_sequence import find_entry
-from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
+from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES, TranscriptView, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import Rereading
     from promptkit.messages import Message, Usage
     from promptkit.tokens.budget import ContextBudget
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause

@@ -9,7 +9,7 @@ import attrs
 from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, KeepRecentTokens
 from promptkit.compaction.policy.break_even import PriceRatios, compact_at_break_even
-from promptkit.compaction.policy.rules import Thresholds, default_policy, first_match
+from promptkit.compaction.policy.rules import Policy, Thresholds, default_policy, first_match
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.run.replacement import Replacement
@@ -17,7 +17,6 @@ from promptkit.compaction.run.replacement import Replacement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.compaction.policy.rules import Policy
     from promptkit.tokens.budget import ContextBudget
 
 

@@ -18,7 +18,7 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.presets.pi import subtract_reserve
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import setting
-from promptkit.compaction.run.reset import DailyReset, IdleReset, ManualReset
+from promptkit.compaction.run.reset import DailyReset, IdleReset, ManualReset, ResetPolicy
 from promptkit.compaction.summarizers.defaults import (
     UNLIMITED,
     SummarizerContext,
@@ -29,7 +29,6 @@ from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.run.reset import ResetPolicy
     from promptkit.compaction.summarizers.summarizer import Summarizer
 
 

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing, KeepRecentTokens
+from promptkit.compaction.planning.selection import (
+    Keep,
+    KeepLastTurns,
+    KeepNothing,
+    KeepRecentTokens,
+)
 from promptkit.compaction.policy.rules import (
     compact_above,
     compact_on_demand,
@@ -23,7 +28,6 @@ from promptkit.compaction.summarizers.defaults import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.selection import Keep
     from promptkit.tokens.budget import ContextBudget
 
 

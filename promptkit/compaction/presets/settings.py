@@ -17,7 +17,7 @@ import functools
 import math
 import tomllib
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -30,7 +30,6 @@ from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
 
     from cattrs import Converter
 

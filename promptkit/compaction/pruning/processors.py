@@ -7,8 +7,8 @@ message and the ids of tool calls always stay the same.
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
@@ -18,14 +18,8 @@ from promptkit.fitting.choose import fit_history
 from promptkit.fitting.history import describe_omitted
 from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript.log.view import ViewItem
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.view import TranscriptView
+from promptkit.tokens.tokenizer import Tokenizer, count_message
+from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 STEP = 0.25
 """Share of the limit that is dropped at once. The next requests then begin with the same bytes, so

@@ -15,6 +15,8 @@ from promptkit.compaction.planning.blocks import count_unchanged, group_blocks, 
 from promptkit.compaction.planning.breadcrumb import remove_missing_call
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
+    FileCall,
+    FileRule,
     find_file_call,
     is_skill_tool,
     parse_arguments,
@@ -24,17 +26,20 @@ from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON, Checkpoint, Edit
-from promptkit.transcript.log.view import TranscriptView, ViewBuilder
+from promptkit.transcript.log.entries import (
+    PRUNED_REASON,
+    SUPERSEDED_REASON,
+    Checkpoint,
+    Edit,
+    Entry,
+)
+from promptkit.transcript.log.view import TranscriptView, ViewBuilder, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.tool_calls import FileCall, FileRule
     from promptkit.messages import Message, Part, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.view import ViewItem
 
 MIN_OUTPUT_TOKENS = 50
 """Outputs of fewer tokens are not pruned."""

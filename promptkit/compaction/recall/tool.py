@@ -14,11 +14,11 @@ from promptkit.compaction.planning.breadcrumb import format_call
 from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.recall.passages import find_passages
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.messages import ToolDefinition
+from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.tokens.models import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.log.entries import CustomMessage, MessageEntry
+from promptkit.transcript.log.entries import CustomMessage, Entry, MessageEntry
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.log.search import extract_words, list_lines
 from promptkit.transcript.stores.store import SearchableStore
@@ -26,9 +26,7 @@ from promptkit.transcript.stores.store import SearchableStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
-    from promptkit.messages import Json, Message, ToolCall
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import ViewItem

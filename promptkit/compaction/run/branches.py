@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
-from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import is_system
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.run.compactor import collect_facts
 from promptkit.compaction.run.redaction import redact_summary, redact_task
-from promptkit.compaction.summarizers.defaults import UNLIMITED
+from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer, SimpleSummarizer
 from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, check_length
-from promptkit.compaction.summarizers.summarizer import add_facts
+from promptkit.compaction.summarizers.summarizer import Summarizer, add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
@@ -26,24 +26,25 @@ from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
     CustomMessage,
+    Entry,
     MessageEntry,
     Observation,
     Setting,
 )
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.log.view import build_summary_message, build_view
+from promptkit.transcript.log.view import (
+    TranscriptView,
+    ViewItem,
+    build_summary_message,
+    build_view,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.planning.plan import LastRequest, Summary
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.view import TranscriptView, ViewItem
     from promptkit.transcript.stores.store import TranscriptStore
 
 BRANCH_TOKENS = 2_048

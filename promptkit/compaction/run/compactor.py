@@ -11,9 +11,15 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
-from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.planning.selection import KeepLastRound, select
-from promptkit.compaction.planning.tool_calls import FILE_RULES
+from promptkit.compaction.planning.plan import (
+    FailedAttempt,
+    LastRequest,
+    Plan,
+    Summary,
+    SummaryTask,
+)
+from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
@@ -35,11 +41,11 @@ from promptkit.compaction.run.hooks import (
     run_pre_compact,
 )
 from promptkit.compaction.run.redaction import redact_plan, redact_summary, redact_task
-from promptkit.compaction.run.replacement import Replacement
+from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.sections import check_length
-from promptkit.compaction.summarizers.summarizer import sum_usage, updated_facts
+from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage, updated_facts
 from promptkit.errors import (
     CompactionInProgressError,
     EmptyReplyError,
@@ -47,23 +53,16 @@ from promptkit.errors import (
     TranscriptConflictError,
 )
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Reset
-from promptkit.transcript.log.view import build_summary_message
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Reset
+from promptkit.transcript.log.view import TranscriptView, ViewItem, build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.compaction.planning.plan import FailedAttempt, LastRequest
-    from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.planning.tool_calls import FileRule
-    from promptkit.compaction.run.replacement import ReplacementMessages
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.log.view import TranscriptView, ViewItem
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
-from promptkit.compaction.planning.plan import SentRequest
+from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.policy.decisions import (
     HANDOFF,
@@ -17,6 +17,7 @@ from promptkit.compaction.policy.decisions import (
     WAIT_SECONDS,
     ApplySummary,
     Compact,
+    Decision,
     DiscardSummary,
     NoAction,
     Promote,
@@ -28,29 +29,33 @@ from promptkit.compaction.policy.decisions import (
 from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
     Attempts,
+    Phase,
     PolicyState,
     is_cache_warm,
     judge_attempt,
 )
-from promptkit.compaction.policy.usage import WindowUsage, describe_largest
-from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor, truncate_history
-from promptkit.compaction.pruning.tool_outputs import Pruning, prune_outputs
+from promptkit.compaction.policy.usage import UsageReading, WindowUsage, describe_largest
+from promptkit.compaction.pruning.processors import (
+    Processor,
+    RequestLimits,
+    ViewProcessor,
+    truncate_history,
+)
+from promptkit.compaction.pruning.tool_outputs import Pruning, ReduceToolResults, prune_outputs
 from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import DecisionMade
-from promptkit.compaction.run.state import ConversationState, PendingRequest, RequestState
+from promptkit.compaction.run.state import (
+    ConversationState,
+    PendingRequest,
+    RequestState,
+    RequestVersion,
+)
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.tokens.models import model_name
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.plan import LastRequest, Plan
-    from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import Phase
-    from promptkit.compaction.policy.usage import UsageReading
-    from promptkit.compaction.pruning.processors import Processor
-    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.run.compactor import Compactor
-    from promptkit.compaction.run.state import RequestVersion
     from promptkit.messages import Message
     from promptkit.providers.model import Model
     from promptkit.tokens.budget import ContextBudget

@@ -6,20 +6,16 @@ import itertools
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
-from promptkit.providers.model import with_options
+from promptkit.providers.model import Model, ModelOptions, Reply, with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Unpack
-
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.providers.model import Model, ModelOptions, Reply
     from promptkit.transcript.log.transcript import Transcript
 
 

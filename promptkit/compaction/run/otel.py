@@ -21,10 +21,12 @@ from promptkit.compaction.run.events import (
     CompactionFailed,
     CompactionStarted,
     DecisionMade,
+    Event,
     ReplyReceived,
     RequestFailed,
     RequestPruned,
     RequestSent,
+    Subscriber,
     SummaryAttemptFailed,
     SummaryDiscarded,
     ToolCalled,
@@ -32,7 +34,7 @@ from promptkit.compaction.run.events import (
     TurnEnded,
     TurnStarted,
 )
-from promptkit.messages import Usage
+from promptkit.messages import Json, Message, ToolDefinition, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span, Tracer
-
-    from promptkit.compaction.run.events import Event, Subscriber
-    from promptkit.messages import Json, Message, ToolDefinition
 
     Attributes = dict[str, str | int | float | bool | Sequence[str]]
 

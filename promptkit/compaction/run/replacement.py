@@ -31,6 +31,7 @@ from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import (
+    ViewItem,
     build_summary_message,
     escape_block_tags,
     escape_closing_tag,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.tool_calls import FileRule
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.view import ViewItem
 
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does

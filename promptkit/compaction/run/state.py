@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.compaction.policy.state import Attempts, Rereading
+from promptkit.compaction.policy.state import AttemptOutcome, Attempts, Rereading
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.models import tokenizer_for
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit.compaction.planning.plan import LastRequest, SentRequest
-    from promptkit.compaction.policy.state import AttemptOutcome
     from promptkit.providers.model import Model
     from promptkit.rendering.expand.render_cache import RequestRuns
     from promptkit.tokens.tokenizer import Tokenizer

@@ -9,14 +9,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from filelock import FileLock
 
 from promptkit.compaction.planning.blocks import find_covered_entries
-from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.files import replace_file
-from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint, Entry
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     Header,
@@ -27,10 +27,6 @@ from promptkit.transcript.stores.jsonl.format import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import BinaryIO
-
-    from promptkit.compaction.run.compactor import DraftSummary
-    from promptkit.transcript.log.entries import Entry
 
 
 class ArchiveDirectory:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -23,18 +23,15 @@ from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.compaction.summarizers.summarizer import MEMORIES
+from promptkit.compaction.summarizers.summarizer import MEMORIES, Summarizer
 from promptkit.files import replace_file
-from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript.log.entries import Checkpoint, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import date, datetime
     from pathlib import Path
 
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import Json
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.transcript import Transcript
     from promptkit.transcript.log.view import ViewItem

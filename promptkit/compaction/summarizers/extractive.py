@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from promptkit.compaction.planning.plan import Summary
+from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.sections import SECTIONS
@@ -24,7 +24,6 @@ from promptkit.tokens.models import tokenizer_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from promptkit.compaction.planning.plan import SummaryTask
     from promptkit.tokens.tokenizer import Tokenizer
 
 

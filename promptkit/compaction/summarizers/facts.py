@@ -19,20 +19,26 @@ from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
     FileCall,
+    FileRule,
     find_file_call,
     find_skill_name,
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER
 from promptkit.compaction.summarizers.quirks import is_thinking
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart, as_mapping
+from promptkit.messages import (
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    ToolCall,
+    as_mapping,
+)
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.redaction import redact_json
+from promptkit.transcript.log.redaction import Redactor, redact_json
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.tool_calls import FileRule
-    from promptkit.messages import Json, Message, ToolCall
-    from promptkit.transcript.log.redaction import Redactor
     from promptkit.transcript.log.view import ViewItem
 
 MAX_ENTRIES = 400

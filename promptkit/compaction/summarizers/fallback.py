@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from promptkit.compaction.planning.plan import FailedAttempt
-from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.compaction.planning.plan import FailedAttempt, Summary, SummaryTask
+from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
 from promptkit.errors import (
     EmptyReplyError,
     InvalidArgumentError,
@@ -21,8 +21,6 @@ from promptkit.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.compaction.summarizers.summarizer import Summarizer
 
 FAILURES_BEFORE_PAUSE = 3
 """Failures in a row after which a summarizer is skipped for a while."""

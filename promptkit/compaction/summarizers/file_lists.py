@@ -10,13 +10,12 @@ import attrs
 
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.summarizer import updated_facts
+from promptkit.compaction.summarizers.summarizer import Summarizer, updated_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
     SummaryInstructions,
@@ -36,8 +36,8 @@ from promptkit.errors import (
     SummaryError,
 )
 from promptkit.fitting.choose import split_blocks
-from promptkit.messages import Message
-from promptkit.providers.model import with_options
+from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.providers.model import Model, Reply, with_options
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import render_async
 from promptkit.tokens.models import tokenizer_for
@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from promptkit.compaction.planning.plan import SummaryTask
     from promptkit.elements.element import Child
-    from promptkit.messages import Json, ToolDefinition, Usage
-    from promptkit.providers.model import Model, Reply
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem

@@ -23,12 +23,7 @@ from promptkit.elements.template.template import Template
 from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
-from promptkit.messages import (
-    DocumentPart,
-    ImagePart,
-    Message,
-    Part,
-)
+from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.renderer import render_async
 from promptkit.transcript.log.view import build_summary_message
@@ -36,7 +31,6 @@ from promptkit.transcript.log.view import build_summary_message
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.messages import ToolDefinition
     from promptkit.rendering.result.rendered import Rendered
     from promptkit.tokens.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -17,8 +17,6 @@ from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from promptkit.tokens.tokenizer import Tokenizer
 
 REMINDER = (

@@ -9,13 +9,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
-from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
 from promptkit.errors import SummaryError
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens.tokenizer import Tokenizer
 
 PREFIX_SHARE = 5 / 13

@@ -10,21 +10,18 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
-from promptkit.compaction.planning.plan import Summary
+from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.sections import find_own_text
 from promptkit.errors import SummaryError, UnknownModelError
-from promptkit.messages import Usage
-from promptkit.providers.model import COMPACTION, with_options
+from promptkit.messages import Json, Message, Usage
+from promptkit.providers.model import COMPACTION, Model, Reply, with_options
 from promptkit.providers.openai.request import may_reason
 from promptkit.tokens.models import model_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from promptkit.compaction.planning.plan import SummaryTask
-    from promptkit.messages import Json, Message
-    from promptkit.providers.model import Model, Reply
     from promptkit.tokens.tokenizer import Tokenizer
     from promptkit.transcript.log.view import ViewItem
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.providers.anthropic.request import beta_headers, build_body
+from promptkit.providers.anthropic.request import Body, beta_headers, build_body
 from promptkit.providers.anthropic.response import MessageStream
 from promptkit.providers.sdk import Sdk, SdkModel, await_sdk
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
     from promptkit.messages import Message, ToolDefinition
-    from promptkit.providers.anthropic.request import Body
     from promptkit.providers.model import Reply
 
 

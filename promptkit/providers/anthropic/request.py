@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import attrs
 
-from promptkit.messages import OpaquePart
+from promptkit.messages import Message, OpaquePart, Part, ToolCall, ToolDefinition
 from promptkit.providers.anthropic.capabilities import (
+    Capabilities,
     capabilities_of,
     default_output_tokens,
     nearest_effort,
@@ -20,10 +21,6 @@ from promptkit.wire import to_anthropic, tools_to_anthropic
 from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, Part, ToolCall, ToolDefinition
-    from promptkit.providers.anthropic.capabilities import Capabilities
     from promptkit.providers.model import Effort, ModelOptions
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these

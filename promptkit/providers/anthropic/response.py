@@ -6,8 +6,7 @@ Every field of the JSON is checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -17,15 +16,10 @@ from promptkit.errors import (
     InvalidArgumentError,
     ModelUnavailableError,
 )
-from promptkit.messages import Message, Part, ToolCall, Usage, as_mapping, as_wire_object
+from promptkit.messages import Json, Message, Part, ToolCall, Usage, as_mapping, as_wire_object
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Finish, Reply, as_tokens
 from promptkit.wire.records import AssistantContent, omit_fields, read_content
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.messages import Json
 
 FINISHES: Mapping[str, Finish] = {
     "end_turn": "stop",

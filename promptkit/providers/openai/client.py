@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import attrs
 
 from promptkit.errors import ModelRequestError
-from promptkit.providers.model import COMPACTION
-from promptkit.providers.openai.compact import summary_from_compaction
-from promptkit.providers.openai.request import build_chat_body, build_responses_body
+from promptkit.providers.model import COMPACTION, Reply
+from promptkit.providers.openai.compact import CompactedInput, summary_from_compaction
+from promptkit.providers.openai.request import Body, build_chat_body, build_responses_body
 from promptkit.providers.openai.response import (
     ChatStream,
     ResponsesStream,
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from promptkit.messages import Message, ToolDefinition
-    from promptkit.providers.model import Reply
-    from promptkit.providers.openai.compact import CompactedInput
-    from promptkit.providers.openai.request import Body
 
 
 @attrs.frozen(eq=False)

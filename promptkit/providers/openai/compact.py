@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.messages import Message, OpaquePart, as_mapping, as_sequence, as_wire_object
+from promptkit.messages import Message, OpaquePart, Usage, as_mapping, as_sequence, as_wire_object
 from promptkit.providers.openai.response import INPUT_FIELDS, parse_usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from promptkit.messages import Usage
 
 PROVIDER = "responses"
 """The `provider` of its opaque parts: the wire format that they are for."""

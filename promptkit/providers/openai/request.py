@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from promptkit.messages import OpaquePart
+from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, ToolDefinition
     from promptkit.providers.model import ModelOptions
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these

@@ -5,8 +5,7 @@ Every field of the JSON is checked before it is used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -25,9 +24,6 @@ from promptkit.messages import (
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import Finish, Reply, as_tokens
 from promptkit.providers.openai.request import PHASE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CHAT_FINISHES: Mapping[str, Finish] = {
     "stop": "stop",

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from promptkit.elements.chat import AssistantMessage, MessageElement
-from promptkit.elements.element import PromptElement, flatten
+from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.elements.layout import Group
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.elements.text import Text, TextChunk
 from promptkit.errors import BadPropError, TreeError
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Message, OpaquePart
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+)
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
@@ -24,9 +32,6 @@ from promptkit.rendering.tree import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from promptkit.elements.element import Child
-    from promptkit.messages import Part, Role
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
 
 from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Children, PromptElement
+from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.elements.rounds import Rounds, describe_rounds
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
-from promptkit.rendering.expand.sizing import surely_fits_by_itself
+from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import is_empty, measure, read_text
 from promptkit.rendering.tree import (
@@ -36,11 +36,7 @@ from promptkit.rendering.tree import (
 from promptkit.tokens.truncation import list_shorter_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Hashable
-
-    from promptkit.elements.element import Sizing
     from promptkit.messages import Message
-    from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens.tokenizer import Tokenizer
 
 

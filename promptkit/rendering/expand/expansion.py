@@ -25,7 +25,7 @@ from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.rounds import iter_rounds
 from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, Message, Role
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -63,7 +63,6 @@ from promptkit.rendering.tree import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.messages import Message, Role
     from promptkit.rendering.expand.sizing import Sizer
 
 _ROLES: dict[type, Role] = {

@@ -17,6 +17,7 @@ from promptkit.rendering.tree import (
     Leaf,
     MessageItem,
     Node,
+    Run,
     is_literal,
 )
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from promptkit.elements.media import Reference
-    from promptkit.rendering.tree import Run
 
 
 class RenderTree:

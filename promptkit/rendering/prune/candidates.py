@@ -16,17 +16,18 @@ from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     MARKER,
     NEVER_REMOVED,
+    Candidate,
     Item,
     Leaf,
     MessageItem,
     Node,
+    Run,
     is_literal,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from promptkit.rendering.tree import Candidate, Run
 
 NO_TIE = float("-inf")
 """Replaces (compared by identity) the lowest priority of a direct child where no other candidate

@@ -21,14 +21,13 @@ from promptkit.rendering.prune.undo_log import (
     undo,
 )
 from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, RunStep, is_node_alive
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, RunStep, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removal_order import Step
-    from promptkit.rendering.tree import Run
 
 
 class Overhead(NamedTuple):

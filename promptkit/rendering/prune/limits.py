@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Final
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
 from promptkit.rendering.subtree import iter_message_places, measure
-from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, RunStep
+from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run, RunStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removal_order import RemovalOrder, Step
-    from promptkit.rendering.tree import Run
 
 _MOST_LEAVES: Final = 8
 """Largest number of leaves of a message that is counted again after each removal."""

@@ -12,7 +12,7 @@ import attrs
 
 from promptkit.messages import Message
 from promptkit.rendering.prune.counting import LONG
-from promptkit.rendering.prune.plans import ContainerPlan, LinesMessage, PlannedMessage
+from promptkit.rendering.prune.plans import ContainerPlan, Line, LinesMessage, Pair, PlannedMessage
 from promptkit.rendering.prune.text_joins import find_last_cut
 from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.tree import MessageItem
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.rendering.prune.plans import Line, Pair
 
 
 @attrs.frozen

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import attrs
 
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering.expand.sizing import set_token_bounds, surely_fits
+from promptkit.rendering.expand.sizing import Sizer, set_token_bounds, surely_fits
 from promptkit.rendering.paths import Paths, format_path
 from promptkit.rendering.prune.candidates import is_never_removed
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
-from promptkit.rendering.prune.removal_order import RemovalOrder, list_prefix
+from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix
 from promptkit.rendering.prune.removals import PrunedTree, list_removals
 from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
 from promptkit.rendering.result.assemble import assemble_messages
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Role
     from promptkit.rendering.expand.materialize import RenderTree
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.rendering.prune.removal_order import Step
 
 
 class Pruner:

@@ -27,6 +27,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.expand.materialize import (
+    RenderTree,
     has_content,
     has_removable_items,
     is_content,
@@ -51,11 +52,13 @@ from promptkit.rendering.prune.undo_log import (
 from promptkit.rendering.tree import (
     MARKER,
     NEVER_REMOVED,
+    CandidateSource,
     EntryTaken,
     Item,
     Leaf,
     MessageItem,
     Node,
+    Run,
     RunStep,
     is_literal,
 )
@@ -63,8 +66,6 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable
 
-    from promptkit.rendering.expand.materialize import RenderTree
-    from promptkit.rendering.tree import CandidateSource, Run
 
 Step: TypeAlias = "RunStep | list[Change]"
 """One step: the entry of a run that it takes, or the changes that it makes."""

@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.elements.text import Truncate
 from promptkit.rendering.paths import Paths
-from promptkit.rendering.prune.undo_log import CallRemoved, ItemRemoved, SubtreeRemoved
+from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
     Leaf,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.counting import BackwardScan
     from promptkit.rendering.prune.removal_order import Step
-    from promptkit.rendering.prune.undo_log import Change
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.paths import PATH_SEPARATOR, format_path
 from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.subtree import (
@@ -19,8 +19,6 @@ from promptkit.rendering.tree import Leaf, MessageItem, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from promptkit.messages import Message
 
 
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:

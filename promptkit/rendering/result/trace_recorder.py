@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from attrs import evolve
 
-from promptkit.messages import Message
+from promptkit.messages import Message, Part, Role
 from promptkit.rendering.expand.flex import resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
-from promptkit.rendering.prune.pruner import RemovalRounding
+from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
 from promptkit.rendering.prune.removals import (
     PrunedTree,
     count_removed,
@@ -45,10 +45,8 @@ from promptkit.tracing.trace import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.messages import Part, Role
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.counting import BackwardScan
-    from promptkit.rendering.prune.pruner import Pruner
 
 
 class TraceRecorder:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import OpaquePart
+from promptkit import OpaquePart, ToolCall
 from promptkit.messages import as_mapping
 from promptkit.providers.anthropic.request import is_thinking
-from promptkit.testing.server.anthropic_validation import sign_thinking
-from promptkit.testing.server.encoding import JsonObject, split_deltas
+from promptkit.testing.server.anthropic_validation import CheckedMessages, sign_thinking
+from promptkit.testing.server.encoding import JsonObject, ServerReply, split_deltas
 from promptkit.wire.parts import parse_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit import ToolCall
-    from promptkit.testing.server.anthropic_validation import CheckedMessages
-    from promptkit.testing.server.encoding import ServerReply
     from promptkit.testing.server.replies import HttpAnswer
 
 _STOP_REASONS: Mapping[str, str] = {

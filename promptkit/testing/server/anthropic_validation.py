@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from promptkit.messages import as_mapping, as_sequence
-from promptkit.providers.anthropic.capabilities import capabilities_of
+from promptkit.providers.anthropic.capabilities import Capabilities, capabilities_of
 from promptkit.providers.anthropic.request import BINDING_BETA
 from promptkit.testing.server.validation import load_parameters, refuse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.providers.anthropic.capabilities import Capabilities
 
 _RESULTS = (
     "server_tool_use",

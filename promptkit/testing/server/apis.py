@@ -14,20 +14,19 @@ from promptkit.testing.server.anthropic_encoding import (
 )
 from promptkit.testing.server.anthropic_validation import CheckedMessages, check_messages
 from promptkit.testing.server.encoding import (
+    JsonObject,
+    ServerReply,
     encode_chat,
     encode_chat_chunks,
     encode_response,
     encode_response_events,
 )
-from promptkit.testing.server.journal import CHAT, COUNT_TOKENS, MESSAGES
+from promptkit.testing.server.journal import CHAT, COUNT_TOKENS, MESSAGES, Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from promptkit.testing.server.encoding import JsonObject, ServerReply
-    from promptkit.testing.server.journal import Exchange
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -25,12 +25,15 @@ from promptkit.testing.server.journal import (
 )
 from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
 from promptkit.testing.server.replies import (
+    Answer,
     ConnectionReset,
     Delay,
+    Fault,
     HttpAnswer,
     MalformedBody,
     Rule,
     ScriptedReply,
+    Step,
     TruncatedBody,
     api_error,
     normalize_answer,
@@ -39,10 +42,6 @@ from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from promptkit.testing.server.replies import Answer, Fault, Step
-
     Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
 
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from promptkit import OpaquePart
-from promptkit.messages import as_mapping, as_sequence
+from promptkit import Message, OpaquePart, Usage
+from promptkit.messages import Json, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit import Message, Usage
-    from promptkit.messages import Json
     from promptkit.testing.server.journal import Exchange
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Json, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
-from promptkit.testing.server.anthropic_validation import convert_messages_to_chat
+from promptkit.testing.server.anthropic_validation import CheckedMessages, convert_messages_to_chat
 from promptkit.testing.server.validation import convert_to_chat, extract_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit import Usage
-    from promptkit.messages import Json
-    from promptkit.testing.server.anthropic_validation import CheckedMessages
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

@@ -28,14 +28,13 @@ from promptkit import ImagePart, ToolDefinition
 from promptkit.messages import as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.tool_schemas import format_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from promptkit.tokens import Tokenizer
 
 MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Self
 
 from promptkit.testing.server.backend import Backend
 from promptkit.testing.server.http_handler import Listener
-from promptkit.testing.server.replies import normalize_answer
+from promptkit.testing.server.replies import Answer, Fault, Rule, Step, normalize_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from promptkit.testing.server.journal import Exchange, Stats
-    from promptkit.testing.server.replies import Answer, Fault, Rule, Step
 
 
 def serve(  # noqa: PLR0913  # the settings of a server

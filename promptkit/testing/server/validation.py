@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import attrs
 
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Json, as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-
-    from promptkit.messages import Json
 
 
 @attrs.frozen

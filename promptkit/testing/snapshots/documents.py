@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
 
 import attrs
 
-from promptkit import BudgetExceededError, PromptElement, Rendered, render
+from promptkit import (
+    BudgetExceededError,
+    Child,
+    Message,
+    PromptElement,
+    Rendered,
+    ToolDefinition,
+    render,
+)
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.testing.snapshots.markdown import (
     describe_base64,
@@ -27,17 +35,14 @@ from promptkit.testing.snapshots.markdown import (
     iter_outside_fences,
     map_tool_names,
 )
-from promptkit.testing.snapshots.stabilize import stabilize_tokenizer
-from promptkit.tokens import tokenizer_for
+from promptkit.testing.snapshots.stabilize import Stabilizer, stabilize_tokenizer
+from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from promptkit import Child, Message, ToolDefinition
     from promptkit.rendering.renderer import Defaults
-    from promptkit.testing.snapshots.stabilize import Stabilizer
-    from promptkit.tokens import Tokenizer
 
 WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
 """The format of `to_openai`, `to_responses` or `to_anthropic` of a Rendered."""

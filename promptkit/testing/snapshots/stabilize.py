@@ -12,20 +12,18 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
+from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 from promptkit.tokens import Count, Tokenizer
 from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from promptkit import ToolDefinition
     from promptkit.messages import Json, Role
 
 ReplaceText: TypeAlias = Callable[[str], str]

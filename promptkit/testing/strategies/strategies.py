@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from hypothesis import strategies as st
 
-from promptkit import DocumentPart, ImagePart, Message, ToolCall
+from promptkit import Child, DocumentPart, ImagePart, Message, Part, ToolCall
 from promptkit.messages import Role
 from promptkit.testing.strategies.generate import Feature, PromptGenerator
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
-    from promptkit import Child, Part
 
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 """What a prompt may have beside messages, text and containers with priorities."""

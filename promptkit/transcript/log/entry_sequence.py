@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter, eq, itemgetter
 from typing import TYPE_CHECKING, cast, overload
 
 from promptkit.errors import TranscriptError
-from promptkit.transcript.log.entries import Edit
+from promptkit.transcript.log.entries import Edit, Entry, EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from promptkit.transcript.log.entries import Entry, EntryKind
     from promptkit.transcript.stores.store import EarlierEntries
 
 PAGE = 128

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.transcript.log.entries import MessageEntry, Quote
+from promptkit.transcript.log.entries import Entry, MessageEntry, Quote
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry
 
 QUOTE_MARK = "[…]"
 """Stands in the stored text for each quote."""

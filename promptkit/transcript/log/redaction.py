@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from promptkit.messages import Json, Message, Part
+from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part
 
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import Usage
-from promptkit.transcript.log.entries import Checkpoint, MessageEntry, UnknownEntry
+from promptkit.messages import Message, Usage
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-
-    from promptkit.messages import Message
-    from promptkit.transcript.log.entries import Entry
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
-from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label, Setting
+from promptkit.transcript.log.entries import (
+    BranchSummary,
+    Checkpoint,
+    Edit,
+    Entry,
+    EntryKind,
+    EntryPayload,
+    Label,
+    Setting,
+)
 from promptkit.transcript.log.entry_sequence import (
     EntryNumbers,
     EntrySequence,
@@ -18,14 +27,18 @@ from promptkit.transcript.log.entry_sequence import (
     find_kinds,
 )
 from promptkit.transcript.log.quotes import quote_sources
-from promptkit.transcript.stores.store import IndexedStore, InMemoryStore, ReadProblem
+from promptkit.transcript.stores.store import (
+    IndexedStore,
+    InMemoryStore,
+    LoadedEntries,
+    ReadProblem,
+    TranscriptStore,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Json, Message
-    from promptkit.transcript.log.entries import EntryKind, EntryPayload
-    from promptkit.transcript.stores.store import LoadedEntries, TranscriptStore
 
 MAX_CONFLICTS = 1_000
 """Other writers that may append first before `append` gives up. Each of them means that the

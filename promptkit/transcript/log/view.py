@@ -24,6 +24,7 @@ from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomMessage,
     Edit,
+    Entry,
     MessageEntry,
     Reset,
 )
@@ -32,7 +33,6 @@ from promptkit.transcript.log.quotes import find_sources, restore_quotes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from promptkit.transcript.log.entries import Entry
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the

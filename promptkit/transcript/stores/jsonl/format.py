@@ -12,7 +12,7 @@ append rewrites them and keeps the old file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -23,8 +23,6 @@ from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.transcript.stores.jsonl.records import entry_from_json, entry_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.messages import Json
     from promptkit.transcript.log.entries import Entry
 

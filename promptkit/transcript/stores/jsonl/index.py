@@ -21,14 +21,14 @@ import stat
 import threading
 import weakref
 import zlib
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import create_beside, remove_leftovers
-from promptkit.transcript.log.entries import UnknownEntry
+from promptkit.transcript.log.entries import Entry, EntryKind, UnknownEntry
 from promptkit.transcript.stores.jsonl.format import (
     VERSION,
     EntryLine,
@@ -41,10 +41,7 @@ from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from promptkit.transcript.log.entries import Entry, EntryKind
 
     _Lock = Callable[[float], AbstractContextManager[None]]
 

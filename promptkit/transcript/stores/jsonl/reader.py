@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import attrs
 
@@ -21,6 +21,9 @@ from promptkit.transcript.stores.jsonl.format import (
     VERSION,
     EntryLine,
     Header,
+    Migrations,
+    Record,
+    TranscriptArchive,
     check_version,
     encode_header,
     header_from_line,
@@ -34,10 +37,8 @@ from promptkit.transcript.stores.store import ReadProblem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.jsonl.format import Migrations, Record, TranscriptArchive
 
 MAX_HEADER_BYTES = 1 << 24
 """The longest first line of a transcript, in bytes. A longer line is not read into memory."""

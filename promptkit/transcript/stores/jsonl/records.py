@@ -31,6 +31,7 @@ from promptkit.transcript.log.entries import (
     Checkpoint,
     CustomEntry,
     Entry,
+    EntryPayload,
     Observation,
     Setting,
     UnknownEntry,
@@ -39,7 +40,6 @@ from promptkit.transcript.log.entries import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from promptkit.transcript.log.entries import EntryPayload
 
 PART_CLASSES = {
     "image": ImagePart,

@@ -22,9 +22,9 @@ import logging
 import os
 import stat
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import attrs
 from filelock import FileLock, Timeout
@@ -36,6 +36,7 @@ from promptkit.transcript.stores.jsonl.format import (
     MIGRATIONS,
     VERSION,
     Header,
+    Migrations,
     TranscriptArchive,
     encode_batch,
     encode_header,
@@ -45,11 +46,8 @@ from promptkit.transcript.stores.store import LoadedEntries, ReadProblem, archiv
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from typing import BinaryIO
 
     from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.jsonl.format import Migrations
 
 _logger = logging.getLogger(__name__)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Label
+from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.transcript.log.entries import Entry
     from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
 
