@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message, Usage
-    from promptkit.tracing.trace import Trace
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.tracing import Trace
+    from promptkit.transcript import Entry
 
 __all__ = [
     "BadChildError",

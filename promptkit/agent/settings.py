@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
-from promptkit.compaction.config import CompactionConfig
+from promptkit.compaction import (
+    ArchiveDirectory,
+    CompactionConfig,
+    CompactionHooks,
+    Events,
+    ReduceToolResults,
+)
 from promptkit.compaction.planning.selection import Keep
-from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-from promptkit.compaction.run.events import Events
-from promptkit.compaction.run.hooks import CompactionHooks
-from promptkit.compaction.storage.archives import ArchiveDirectory
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
-from promptkit.providers.model import Model
+from promptkit.providers import Model
 from promptkit.rendering.renderer import Defaults
 from promptkit.tools import AnyTool, Tool, as_tool, parse_content, tool_definitions
-from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.elements.element import Child
     from promptkit.messages import Message, Part
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)

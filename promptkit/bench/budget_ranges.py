@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NoReturn
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
-from promptkit.tokens.budget import parse_tokens
+from promptkit.tokens import parse_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

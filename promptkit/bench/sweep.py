@@ -22,19 +22,19 @@ import attrs
 from promptkit.bench.budget_ranges import check_budgets
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
+from promptkit.rendering import Renderer
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Defaults, Renderer
-from promptkit.tokens.estimates import CalibratedTokenizer
+from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, model_info, tokenizer_for
 from promptkit.tokens.images import find_image_rule
-from promptkit.tokens.models import DEFAULT_ENCODING, model_info, tokenizer_for
-from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+from promptkit.tokens.models import DEFAULT_ENCODING
 
 if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.tracing.trace import Trace
+    from promptkit.rendering import Rendered
+    from promptkit.rendering.renderer import Defaults
+    from promptkit.tokens import Tokenizer
+    from promptkit.tracing import Trace
 
 PATH_SEPARATOR = " > "
 """Separates the steps of an element path."""

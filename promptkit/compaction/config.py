@@ -28,7 +28,7 @@ from promptkit.compaction.run.state import ConversationState
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
 from promptkit.errors import InvalidArgumentError
-from promptkit.providers.model import Model
+from promptkit.providers import Model
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, Tool, tool_definitions
 
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.tokens import ContextBudget, Tokenizer
+    from promptkit.transcript import Redactor, Transcript
 
 REPLAYED_SHARE = 4
 """The open requests that a compaction repeats may have a quarter of what a conversation may have;

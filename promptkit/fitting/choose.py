@@ -32,12 +32,13 @@ from promptkit.fitting.shorten import (
     measure_content,
     shorten_message,
 )
-from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message
+from promptkit.tokens.tokenizer import count_frame, count_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from promptkit.messages import Message, Role
+    from promptkit.tokens import Tokenizer
 
 Order = Literal["newest", "oldest", "requests"]
 """Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest

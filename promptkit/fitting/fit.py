@@ -21,9 +21,10 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.pairing import pair_tool_calls
-from promptkit.tokens.budget import ContextBudget, resolve_render_budget
-from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
-from promptkit.tokens.tokenizer import Count, Tokenizer, count_message, is_exact
+from promptkit.tokens import ContextBudget, Count, NamedModel, Tokenizer, tokenizer_for
+from promptkit.tokens.budget import resolve_render_budget
+from promptkit.tokens.models import model_name
+from promptkit.tokens.tokenizer import count_message, is_exact
 from promptkit.tools import AnyTool, tool_definitions
 from promptkit.wire import (
     messages_from_anthropic,

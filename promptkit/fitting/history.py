@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 
+from promptkit.elements import Metadata
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
@@ -25,7 +25,10 @@ from promptkit.fitting.shorten import shorten_message
 from promptkit.messages import Message, Role
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering.expand.build import show_message
-from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message
+from promptkit.tokens.tokenizer import count_frame, count_message
+
+if TYPE_CHECKING:
+    from promptkit.tokens import Tokenizer
 
 
 def _freeze(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import attrs
 
-from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message, count_part
+from promptkit.tokens.tokenizer import count_frame, count_message, count_part
 from promptkit.tokens.tool_schemas import compact_arguments
 from promptkit.tokens.truncation import truncate_text
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from promptkit.messages import Json, Message, Part, ToolCall
+    from promptkit.tokens import Tokenizer
 
 CUT_MARKER = "\n[… cut …]\n"
 """Replaces the omitted part of a shortened text."""

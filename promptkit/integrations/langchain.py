@@ -36,9 +36,9 @@ from promptkit.messages import (
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.model import Model, Reply
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import NamedModel, model_info, model_name
+from promptkit.providers import Model, Reply
+from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens.models import model_name
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
@@ -68,12 +68,10 @@ if TYPE_CHECKING:
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
 
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
     Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response

@@ -15,8 +15,8 @@ from promptkit.errors import BudgetExceededError, ContextLengthExceededError, Un
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import NamedModel, model_info, model_name
+from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens.models import model_name
 
 try:
     import litellm
@@ -30,7 +30,7 @@ except ImportError as error:
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
 
 __all__ = ["FitHook"]

@@ -40,9 +40,9 @@ from promptkit.messages import (
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.model import Model, Reply
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import NamedModel, model_info, model_name
+from promptkit.providers import Model, Reply
+from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens.models import model_name
 
 try:
     from llama_index.core.base.llms.types import (
@@ -71,11 +71,9 @@ if TYPE_CHECKING:
 
     from llama_index.core.storage.chat_store import BaseChatStore
 
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.compaction import Events, Preset, Summarizer
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Transcript
 
 __all__ = ["WindowMemory"]
 

@@ -13,7 +13,8 @@ import json
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-from promptkit.agent.session.attachments import Attachment, TextAttachment, parse_attachment
+from promptkit.agent import Attachment, TextAttachment
+from promptkit.agent.session.attachments import parse_attachment
 from promptkit.errors import InvalidArgumentError, ToolError
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.tools import Tool, ToolResult

@@ -18,8 +18,8 @@ from promptkit.integrations.windows import (
     ThreadWindows,
 )
 from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
-from promptkit.tokens.models import NamedModel, model_name
-from promptkit.transcript.log.entries import CustomEntry
+from promptkit.tokens.models import model_name
+from promptkit.transcript import CustomEntry
 from promptkit.wire import to_responses
 from promptkit.wire.responses import group_responses
 
@@ -41,13 +41,10 @@ if TYPE_CHECKING:
     from agents import Agent
     from agents.items import TResponseInputItem
 
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.compaction import Events, Preset, Summarizer
+    from promptkit.providers import Model
+    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
+    from promptkit.transcript import Transcript
 
     Data: TypeAlias = CallModelData[Any]  # Any: the program's context
     Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]

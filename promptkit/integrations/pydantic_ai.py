@@ -26,7 +26,7 @@ from promptkit.integrations.windows import (
     match_calls,
 )
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, Usage
-from promptkit.tokens.models import NamedModel, model_name
+from promptkit.tokens.models import model_name
 
 try:
     from pydantic_ai import RunContext
@@ -56,14 +56,11 @@ except ImportError as error:
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.providers import Model
+    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
+    from promptkit.transcript import Transcript
 
 Context: TypeAlias = RunContext[Any]  # Any: the program's dependencies
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 import anyio
 import attrs
 
+from promptkit.agent import ContextWindow
 from promptkit.agent.loop_thread import LoopThread
-from promptkit.agent.window.window import ContextWindow
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
-from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.log.transcript import Transcript
+from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
+from promptkit.tokens.budget import budget_after_overflow
+from promptkit.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from promptkit.agent import WindowRequest
     from promptkit.agent.settings import WindowSettings
-    from promptkit.agent.window.requests import WindowRequest
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
 
 T = TypeVar("T")

@@ -19,14 +19,13 @@ from promptkit.messages import (
     Part,
     ToolDefinition,
 )
-from promptkit.wire.anthropic import tools_to_anthropic
+from promptkit.wire import tools_to_anthropic, tools_to_responses
 from promptkit.wire.parts import parse_data_url
-from promptkit.wire.responses import tools_to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.rendering.result.rendered import Rendered
+    from promptkit.rendering import Rendered
 
 
 async def count_exact(

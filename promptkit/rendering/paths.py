@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from promptkit.elements import Chunk, Group, KeepWith, Tag
 from promptkit.elements.element import ElementDocs, PromptElement, signature_names
-from promptkit.elements.layout import Chunk, Group, KeepWith
 from promptkit.elements.rounds import Rounds
-from promptkit.elements.text import Tag
 from promptkit.rendering.tree import Item, Leaf, Node
 
 if TYPE_CHECKING:

@@ -27,17 +27,18 @@ from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
-from promptkit.tokens.budget import ContextBudget, resolve_render_budget
-from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
+from promptkit.tokens import ContextBudget, NamedModel, tokenizer_for
+from promptkit.tokens.budget import resolve_render_budget
+from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
 
 if TYPE_CHECKING:
-    from promptkit.elements.media import Reference
+    from promptkit.elements import Reference
     from promptkit.messages import Message
     from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.rendering.tree import Node
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,

@@ -41,10 +41,11 @@ from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
-from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
+from promptkit.tokens import NamedModel, tokenizer_for
+from promptkit.tokens.models import model_name
 
 if TYPE_CHECKING:
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 _VERSION = 1
 """The version of the format."""

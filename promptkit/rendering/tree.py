@@ -32,9 +32,9 @@ from promptkit.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+    from promptkit.elements import Reference
     from promptkit.elements.chat import MessageElement
     from promptkit.elements.element import Children, PromptElement
-    from promptkit.elements.media import Reference
 
 HIGHEST_PRIORITY = 2**53 - 1
 """The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""

@@ -17,8 +17,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 
 if TYPE_CHECKING:
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import ContextBudget, Tokenizer
 
 
 @attrs.frozen(kw_only=True)

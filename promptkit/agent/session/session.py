@@ -32,13 +32,12 @@ from promptkit.compaction.recall.tool import (
     build_recall_tool,
 )
 from promptkit.compaction.run.events import (
-    Events,
     ObservedModel,
     TurnEnded,
     TurnStarted,
     get_conversation_id,
 )
-from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
+from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
@@ -47,32 +46,35 @@ from promptkit.errors import (
     TurnInProgressError,
 )
 from promptkit.messages import Message, Part, Usage
-from promptkit.providers.model import Model, Reply, is_anthropic_name, with_options
+from promptkit.providers import Model, Reply, with_options
+from promptkit.providers.model import is_anthropic_name
 from promptkit.tools import AnyTool, Tool, parse_content
-from promptkit.transcript.log.entries import Entry, Reset
+from promptkit.transcript import Entry, Reset
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.window.prompt import Prompt
     from promptkit.agent.window.usage import ContextUsage
+    from promptkit.compaction import (
+        ArchiveDirectory,
+        CompactionController,
+        CompactionHooks,
+        Events,
+        LeastSize,
+        MemoryDirectory,
+        Policy,
+        Preset,
+        ReduceToolResults,
+        Summarizer,
+    )
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.usage import LeastSize
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-    from promptkit.compaction.run.controller import CompactionController
-    from promptkit.compaction.run.hooks import CompactionHooks
-    from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
+    from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.elements.element import Child
+    from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.stores.store import TranscriptStore
+    from promptkit.tokens import ContextBudget, Tokenizer
+    from promptkit.transcript import Redactor, Transcript, TranscriptStore
 
 
 @attrs.frozen(kw_only=True)

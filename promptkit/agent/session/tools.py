@@ -16,7 +16,8 @@ from typing import TypeVar
 import attrs
 
 from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
-from promptkit.compaction.run.events import Events, ToolCalled, ToolReturned
+from promptkit.compaction import Events
+from promptkit.compaction.run.events import ToolCalled, ToolReturned
 from promptkit.errors import ToolError
 from promptkit.messages import Message, ToolCall, as_mapping
 from promptkit.tools import Tool, ToolOutput, ToolResult

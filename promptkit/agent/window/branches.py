@@ -9,16 +9,12 @@ import attrs
 
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction.run.branches import (
-    SummaryWriter,
-    handoff,
-    make_handoff_summarizer,
-    switch_branch,
-)
+from promptkit.compaction import SummarizerContext, SummaryWriter, handoff, switch_branch
+from promptkit.compaction.run.branches import make_handoff_summarizer
 from promptkit.compaction.run.reset import reset
-from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     Checkpoint,
     Edit,
     Entry,
@@ -26,18 +22,18 @@ from promptkit.transcript.log.entries import (
     MessageEntry,
     Reset,
     Setting,
+    Transcript,
 )
 from promptkit.transcript.log.quotes import restore_quotes
-from promptkit.transcript.log.transcript import LEAF_SETTING, Transcript
+from promptkit.transcript.log.transcript import LEAF_SETTING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.planning.plan import LastRequest
-    from promptkit.compaction.run.controller import CompactionController
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
+    from promptkit.compaction import CompactionController, LastRequest, MemoryDirectory
+    from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.messages import Message
-    from promptkit.transcript.stores.store import TranscriptStore
+    from promptkit.transcript import TranscriptStore
 
 
 @attrs.frozen(kw_only=True)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.elements import Metadata
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.media import Metadata
 from promptkit.elements.rounds import Rounds
-from promptkit.fitting.history import RecordedMessages, describe_omitted
+from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.pairing import pair_tool_calls
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import attrs
 
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView, Prompt
 from promptkit.agent.window.wire import is_recorded
+from promptkit.compaction import LastRequest, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
-from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.policy.usage import count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.run.events import RequestPruned
 from promptkit.compaction.summarizers.defaults import UNLIMITED
@@ -23,27 +23,27 @@ from promptkit.compaction.summarizers.quirks import (
     count_added_tokens,
     find_quirks,
 )
-from promptkit.elements.chat import SystemMessage
+from promptkit.elements import SystemMessage
 from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
+from promptkit.rendering import Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Defaults, Renderer
-from promptkit.transcript.log.entries import Checkpoint
+from promptkit.transcript import Checkpoint
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.agent.settings import WindowSettings
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.log.view import TranscriptView, ViewItem
+    from promptkit.rendering import Rendered
+    from promptkit.rendering.renderer import Defaults
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Transcript, TranscriptView, ViewItem
 
 
 @attrs.frozen

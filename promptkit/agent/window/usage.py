@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.policy.decisions import Compact, StartBackground
-from promptkit.compaction.policy.state import Phase, PolicyState
+from promptkit.compaction import Compact, PolicyState, StartBackground
 
 if TYPE_CHECKING:
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.usage import UsageByPart, UsageReading
+    from promptkit.compaction import Policy, UsageByPart, UsageReading
+    from promptkit.compaction.policy.state import Phase
     from promptkit.messages import Usage
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
 """The phases of a turn in which a policy may compact because of the size alone."""

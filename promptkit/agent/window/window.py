@@ -25,46 +25,43 @@ from promptkit.agent.window.requests import (
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction.policy.usage import (
-    LeastSize,
-    UsageByPart,
-    compacts_overflow,
-    count_newest,
-)
+from promptkit.compaction import LeastSize, UsageByPart
+from promptkit.compaction.policy.usage import compacts_overflow, count_newest
 from promptkit.compaction.run.state import PendingRequest, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import BudgetExceededError, NoPendingMessageError
 from promptkit.providers.errors import overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
-from promptkit.tokens.budget import ContextBudget, budget_after_overflow, resolve_budget
-from promptkit.tokens.models import model_name, tokenizer_for
-from promptkit.transcript.log.entries import Entry, MessageEntry, Setting
-from promptkit.transcript.log.transcript import Transcript
+from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
+from promptkit.tokens.budget import budget_after_overflow
+from promptkit.tokens.models import model_name
+from promptkit.transcript import Entry, MessageEntry, Setting, Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from promptkit.agent.window.prompt import Prompt
+    from promptkit.compaction import (
+        ArchiveDirectory,
+        CompactionController,
+        CompactionHooks,
+        Events,
+        MemoryDirectory,
+        Policy,
+        Preset,
+        ReduceToolResults,
+        Summarizer,
+    )
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-    from promptkit.compaction.run.controller import CompactionController
-    from promptkit.compaction.run.events import Events
-    from promptkit.compaction.run.hooks import CompactionHooks
-    from promptkit.compaction.storage.archives import ArchiveDirectory
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
-    from promptkit.compaction.summarizers.summarizer import Summarizer
+    from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
-    from promptkit.providers.model import Model
+    from promptkit.providers import Model
+    from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
     from promptkit.tools import AnyTool
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.view import TranscriptView
-    from promptkit.transcript.stores.store import TranscriptStore
+    from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""

@@ -10,8 +10,8 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Part, Usage, as_mapping, as_wire_object
+from promptkit.providers import Reply
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
-from promptkit.providers.model import Reply
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.records import WireMessage, WireRecord, find_format

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.fitting.choose import split_blocks
-from promptkit.transcript.log.entries import Checkpoint, Entry
+from promptkit.transcript import Checkpoint, Entry, ViewItem, build_summary_message, build_view
 from promptkit.transcript.log.entry_sequence import find_entry
-from promptkit.transcript.log.view import ViewItem, build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Json, Message, ToolDefinition, Usage
-    from promptkit.providers.model import Model
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.providers import Model
+    from promptkit.transcript import Redactor, ViewItem
 
 TARGET_SHARE = 4
 """The target length of a summary is its maximum divided by this."""

@@ -30,8 +30,8 @@ from promptkit.rendering.expand.sizing import Sizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.view import TranscriptView, ViewItem
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import TranscriptView, ViewItem
 
 
 @attrs.frozen(kw_only=True)

@@ -11,12 +11,13 @@ from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.log.view import ViewItem, escape_block_tags
+from promptkit.transcript.log.view import escape_block_tags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import ViewItem
 
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""

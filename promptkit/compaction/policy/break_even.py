@@ -17,14 +17,14 @@ import attrs
 
 from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.policy.decisions import Reason, StartBackground
-from promptkit.tokens.prices import Price, PriceError, read_prices
+from promptkit.tokens import Price, PriceError, read_prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.policy.rules import Rule
     from promptkit.compaction.policy.state import PolicyState
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 QUESTION_TOKENS = 600
 """Tokens of the question that requests a summary."""

@@ -35,7 +35,7 @@ from promptkit.compaction.policy.decisions import (
 from promptkit.compaction.policy.state import Phase, PolicyState
 
 if TYPE_CHECKING:
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"

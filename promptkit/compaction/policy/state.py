@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 if TYPE_CHECKING:
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 Phase: TypeAlias = Literal[
     "before_render",

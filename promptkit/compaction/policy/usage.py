@@ -14,18 +14,25 @@ from promptkit.compaction.policy.decisions import Compact
 from promptkit.compaction.policy.state import PolicyState, Rereading
 from promptkit.errors import ContextWindowFullError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import Checkpoint, Edit, Entry, MessageEntry, Reset
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    MessageEntry,
+    Reset,
+    TranscriptView,
+    ViewItem,
+)
 from promptkit.transcript.log.entry_sequence import find_entry
-from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES, TranscriptView, ViewItem
+from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from promptkit.compaction.policy.rules import Policy
     from promptkit.messages import Message, Usage
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.tokens import ContextBudget, Tokenizer
+    from promptkit.transcript import Transcript
 
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause

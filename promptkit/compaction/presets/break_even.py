@@ -17,7 +17,7 @@ from promptkit.compaction.run.replacement import Replacement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from promptkit.compaction.planning.selection import KeepNothing
@@ -20,7 +22,10 @@ from promptkit.compaction.summarizers.defaults import (
     make_full_summarizer,
     make_inline_summarizer,
 )
-from promptkit.tokens.budget import ContextBudget, resolve_threshold
+from promptkit.tokens.budget import resolve_threshold
+
+if TYPE_CHECKING:
+    from promptkit.tokens import ContextBudget
 
 PREFACE = "A model worked on this before you, and left this summary of what it did. Build on it, and do not do the same again:\n"
 

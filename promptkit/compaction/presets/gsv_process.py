@@ -23,7 +23,7 @@ from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 
 if TYPE_CHECKING:
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,7 @@ A larger model is used first, and old tool outputs are pruned before anything is
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -27,7 +27,10 @@ from promptkit.compaction.pruning.processors import remove_images
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.branches import make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import make_fallback_factory
-from promptkit.tokens.budget import ContextBudget, fit_reserve, resolve_threshold
+from promptkit.tokens.budget import fit_reserve, resolve_threshold
+
+if TYPE_CHECKING:
+    from promptkit.tokens import ContextBudget
 
 RESERVE_SHARE = 0.15
 """Lowest share of the context window that is kept free."""

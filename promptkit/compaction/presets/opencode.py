@@ -28,7 +28,7 @@ from promptkit.compaction.summarizers.defaults import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 
 @attrs.frozen(kw_only=True)

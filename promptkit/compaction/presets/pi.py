@@ -6,6 +6,7 @@ The newest messages stay, turns may be split, files are listed.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -26,7 +27,10 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
-from promptkit.tokens.budget import ContextBudget, fit_reserve
+from promptkit.tokens.budget import fit_reserve
+
+if TYPE_CHECKING:
+    from promptkit.tokens import ContextBudget
 
 
 @attrs.frozen(kw_only=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.pruning.processors import Processor
     from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 
 def without_safety_share(budget: ContextBudget) -> ContextBudget:

@@ -13,7 +13,7 @@ from promptkit.compaction.summarizers import defaults
 
 if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens.budget import ContextBudget
+    from promptkit.tokens import ContextBudget
 
 
 @attrs.frozen(kw_only=True)

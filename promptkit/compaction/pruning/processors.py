@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.pruning.tool_outputs import cap_result
+from promptkit.fitting import describe_omitted
 from promptkit.fitting.choose import fit_history
-from promptkit.fitting.history import describe_omitted
 from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.tokenizer import Tokenizer, count_message
-from promptkit.transcript.log.view import TranscriptView, ViewItem
+from promptkit.tokens.tokenizer import count_message
+from promptkit.transcript import TranscriptView, ViewItem
+
+if TYPE_CHECKING:
+    from promptkit.tokens import Tokenizer
 
 STEP = 0.25
 """Share of the limit that is dropped at once. The next requests then begin with the same bytes, so

@@ -26,20 +26,15 @@ from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.entries import (
-    PRUNED_REASON,
-    SUPERSEDED_REASON,
-    Checkpoint,
-    Edit,
-    Entry,
-)
-from promptkit.transcript.log.view import TranscriptView, ViewBuilder, ViewItem
+from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
+from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
+from promptkit.transcript.log.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from promptkit.messages import Message, Part, ToolCall
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 MIN_OUTPUT_TOKENS = 50
 """Outputs of fewer tokens are not pruned."""

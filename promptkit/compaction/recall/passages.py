@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.transcript.log.search import extract_words, list_lines
+from promptkit.transcript import extract_words
+from promptkit.transcript.log.search import list_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Entry
 
 CONTEXT_LINES = 1
 """Lines before and after a matching line."""

@@ -16,20 +16,17 @@ from promptkit.compaction.recall.passages import find_passages
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
-from promptkit.tokens.models import tokenizer_for
+from promptkit.tokens import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript.log.entries import CustomMessage, Entry, MessageEntry
+from promptkit.transcript import CustomMessage, Entry, MessageEntry, SearchableStore, extract_words
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
-from promptkit.transcript.log.search import extract_words, list_lines
-from promptkit.transcript.stores.store import SearchableStore
+from promptkit.transcript.log.search import list_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Redactor, Transcript, ViewItem
 
 RECALL = ToolDefinition(
     name="recall",

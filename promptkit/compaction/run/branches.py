@@ -21,8 +21,8 @@ from promptkit.compaction.summarizers.summarizer import Summarizer, add_facts
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.estimates import HeuristicTokenizer
-from promptkit.transcript.log.entries import (
+from promptkit.tokens import HeuristicTokenizer
+from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
     CustomMessage,
@@ -30,9 +30,7 @@ from promptkit.transcript.log.entries import (
     MessageEntry,
     Observation,
     Setting,
-)
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.log.view import (
+    Transcript,
     TranscriptView,
     ViewItem,
     build_summary_message,
@@ -42,10 +40,9 @@ from promptkit.transcript.log.view import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.providers.model import Model
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.stores.store import TranscriptStore
+    from promptkit.providers import Model
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Redactor, TranscriptStore
 
 BRANCH_TOKENS = 2_048
 """Token limit of a branch's summary. Source: pi."""

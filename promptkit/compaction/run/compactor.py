@@ -53,16 +53,23 @@ from promptkit.errors import (
     TranscriptConflictError,
 )
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Reset
-from promptkit.transcript.log.view import TranscriptView, ViewItem, build_summary_message
+from promptkit.transcript import (
+    BranchSummary,
+    Checkpoint,
+    Edit,
+    Entry,
+    Reset,
+    TranscriptView,
+    ViewItem,
+    build_summary_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from promptkit.messages import Json, Message, ToolDefinition, Usage
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -57,11 +57,9 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.run.compactor import Compactor
     from promptkit.messages import Message
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.view import TranscriptView
+    from promptkit.providers import Model
+    from promptkit.tokens import ContextBudget, Tokenizer
+    from promptkit.transcript import Entry, TranscriptView
 
 
 @attrs.frozen(kw_only=True)

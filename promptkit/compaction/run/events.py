@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
-from promptkit.providers.model import Model, ModelOptions, Reply, with_options
+from promptkit.providers import Model, ModelOptions, Reply, with_options
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript import Transcript
 
 
 class Events:

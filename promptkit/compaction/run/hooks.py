@@ -13,8 +13,7 @@ import attrs
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript import Entry, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.summarizers.facts import redact_facts
-from promptkit.transcript.log.redaction import Redactor, redact_message
+from promptkit.transcript import Redactor, redact_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.transcript import ViewItem
 
 
 def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:

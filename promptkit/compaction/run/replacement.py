@@ -30,20 +30,16 @@ from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript.log.view import (
-    ViewItem,
-    build_summary_message,
-    escape_block_tags,
-    escape_closing_tag,
-)
+from promptkit.transcript import ViewItem, build_summary_message
+from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.compaction.planning.tool_calls import FileRule
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.redaction import Redactor
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import Redactor
 
 CARRIED_SHARE = 30
 """The user's earlier messages take at most a thirtieth of what a conversation may have, and so does

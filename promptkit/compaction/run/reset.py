@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.log.entries import Entry, MessageEntry, Reset
-from promptkit.transcript.log.view import build_view
-from promptkit.transcript.stores.store import ArchivingStore
+from promptkit.transcript import ArchivingStore, Entry, MessageEntry, Reset, build_view
 
 if TYPE_CHECKING:
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript import Transcript
 
 _LOGGER = logging.getLogger("promptkit")
 HOURS = range(24)

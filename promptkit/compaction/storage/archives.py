@@ -16,7 +16,7 @@ from filelock import FileLock
 from promptkit.compaction.planning.blocks import find_covered_entries
 from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.files import replace_file
-from promptkit.transcript.log.entries import Checkpoint, Entry
+from promptkit.transcript import Checkpoint, Entry
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     Header,

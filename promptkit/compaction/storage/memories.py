@@ -25,16 +25,14 @@ from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import MEMORIES, Summarizer
 from promptkit.files import replace_file
-from promptkit.transcript.log.entries import Checkpoint, Entry
+from promptkit.transcript import Checkpoint, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from promptkit.messages import Json
-    from promptkit.transcript.log.redaction import Redactor
-    from promptkit.transcript.log.transcript import Transcript
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.transcript import Redactor, Transcript, ViewItem
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""

@@ -15,15 +15,14 @@ from promptkit.compaction.summarizers.model_summarizers import (
     SimpleSummarizer,
 )
 from promptkit.errors import UnknownModelError
-from promptkit.tokens.models import model_info
+from promptkit.tokens import model_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.providers import Model
+    from promptkit.tokens import ContextBudget, Tokenizer
 
 UNLIMITED = 1 << 40
 """Context window in tokens for models whose window is unknown."""

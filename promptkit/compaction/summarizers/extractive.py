@@ -11,20 +11,18 @@ from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.sections import SECTIONS
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
-from promptkit.elements.chat import UserMessage
+from promptkit.elements import Chunk, Isolate, TextChunk, TokenLimit, Truncate, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import Chunk, Isolate, TokenLimit
-from promptkit.elements.text import TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
-from promptkit.rendering.renderer import render
-from promptkit.tokens.models import tokenizer_for
+from promptkit.rendering import render
+from promptkit.tokens import tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)

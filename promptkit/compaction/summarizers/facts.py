@@ -36,10 +36,10 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.redaction import Redactor, redact_json
+from promptkit.transcript import Redactor, redact_json
 
 if TYPE_CHECKING:
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.transcript import ViewItem
 
 MAX_ENTRIES = 400
 """Entries of each list. The oldest are removed first."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)

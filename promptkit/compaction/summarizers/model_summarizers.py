@@ -28,7 +28,7 @@ from promptkit.compaction.summarizers.summarizer import (
     sum_usage,
     summary_from_reply,
 )
-from promptkit.elements.chat import UserMessage
+from promptkit.elements import UserMessage
 from promptkit.errors import (
     ContextLengthExceededError,
     EmptyReplyError,
@@ -37,20 +37,20 @@ from promptkit.errors import (
 )
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Json, Message, ToolDefinition, Usage
-from promptkit.providers.model import Model, Reply, with_options
+from promptkit.providers import Model, Reply, with_options
+from promptkit.rendering import render_async
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import render_async
-from promptkit.tokens.models import tokenizer_for
-from promptkit.transcript.log.redaction import redact_message
+from promptkit.tokens import tokenizer_for
+from promptkit.transcript import redact_message
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from promptkit.elements.element import Child
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.rendering import Rendered
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import ViewItem
 
 SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less

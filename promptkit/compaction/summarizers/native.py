@@ -9,15 +9,14 @@ import attrs
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.summarizer import Summarizer, collect_dropped_items, sum_usage
 from promptkit.messages import Message, OpaquePart
-from promptkit.transcript.log.entries import Checkpoint, Entry
-from promptkit.transcript.log.view import build_summary_message, build_view
+from promptkit.transcript import Checkpoint, Entry, build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.providers.openai.compact import CompactedInput
-    from promptkit.transcript.log.transcript import Transcript
+    from promptkit.transcript import Transcript
 
 
 class CompactingModel(Protocol):

@@ -13,26 +13,36 @@ from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     get_previous_summary,
 )
-from promptkit.elements.chat import SystemMessage, UserMessage
+from promptkit.elements import (
+    Chunk,
+    Group,
+    Isolate,
+    Metadata,
+    PrioritizedList,
+    Reserve,
+    SystemMessage,
+    Tag,
+    Template,
+    TextChunk,
+    TokenLimit,
+    Truncate,
+    UserMessage,
+    element_from_message,
+)
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.from_message import element_from_message
-from promptkit.elements.layout import Chunk, Group, Isolate, PrioritizedList, Reserve, TokenLimit
-from promptkit.elements.media import Metadata
-from promptkit.elements.template.template import Template
-from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.rendering.renderer import render_async
-from promptkit.transcript.log.view import build_summary_message
+from promptkit.rendering import render_async
+from promptkit.transcript import build_summary_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from promptkit.rendering.result.rendered import Rendered
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.rendering import Rendered
+    from promptkit.tokens import Tokenizer
 
 NEW_CONTENT = "new in this summary"
 """Metadata value of each chunk that is to be summarized. If none of them is left after pruning,

@@ -17,7 +17,7 @@ from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 
 if TYPE_CHECKING:
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "

@@ -15,8 +15,9 @@ from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.summarizer import summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage, as_mapping
+from promptkit.providers import Reply
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.model import COMPACTION, PURPOSE_HEADER, Reply
+from promptkit.providers.model import COMPACTION, PURPOSE_HEADER
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from openai import DefaultAsyncHttpxClient
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 MAX_RESPONSE_BYTES = 4_000_000
 """Largest accepted response body, in bytes."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Summary
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
 """A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a

@@ -14,7 +14,7 @@ from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
 from promptkit.errors import SummaryError
 
 if TYPE_CHECKING:
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 PREFIX_SHARE = 5 / 13
 """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve beside

@@ -15,15 +15,16 @@ from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.sections import find_own_text
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Json, Message, Usage
-from promptkit.providers.model import COMPACTION, Model, Reply, with_options
+from promptkit.providers import Model, Reply, with_options
+from promptkit.providers.model import COMPACTION
 from promptkit.providers.openai.request import may_reason
-from promptkit.tokens.models import model_info
+from promptkit.tokens import model_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from promptkit.tokens.tokenizer import Tokenizer
-    from promptkit.transcript.log.view import ViewItem
+    from promptkit.tokens import Tokenizer
+    from promptkit.transcript import ViewItem
 
 ANALYSIS_TOKENS = 2_000
 """Output tokens of a summary request for the analysis before the summary, besides as many as the

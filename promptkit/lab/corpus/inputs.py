@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.lab.recordings.reading.remote import is_remote, list_remote
-from promptkit.transcript.stores.addresses import is_conversation, list_transcripts
+from promptkit.transcript import list_transcripts
+from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

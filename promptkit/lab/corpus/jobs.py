@@ -14,22 +14,22 @@ import cattrs
 
 from promptkit.errors import PromptKitError, TranscriptWriteError
 from promptkit.fitting.fit import fit, format_ranges
-from promptkit.lab.recordings.exporting import to_anthropic_json, to_openai_json
-from promptkit.lab.recordings.importing import AUTO, import_recording, read_recording
-from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.replay.recordings import Recording, read_recordings
-from promptkit.lab.replay.results import FileResult, result_rows
-from promptkit.lab.replay.runner import (
-    ReplayOptions,
-    hash_recording,
-    replay_conversations,
-    sum_results,
+from promptkit.lab.recordings import (
+    AUTO,
+    import_recording,
+    read_recording,
+    to_anthropic_json,
+    to_openai_json,
 )
-from promptkit.tokens.models import tokenizer_for
+from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
+from promptkit.lab.replay.results import result_rows
+from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript.stores.addresses import is_url, open_store
-from promptkit.wire.anthropic import tools_to_anthropic
-from promptkit.wire.chat import tools_to_chat
+from promptkit.transcript import open_store
+from promptkit.transcript.stores.addresses import is_url
+from promptkit.wire import tools_to_anthropic, tools_to_chat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

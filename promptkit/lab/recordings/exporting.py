@@ -8,13 +8,19 @@ import attrs
 
 from promptkit.lab.recordings.reading.json_values import dump_json
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
-from promptkit.transcript.log.entries import Checkpoint, Edit, Entry, Reset
-from promptkit.transcript.log.redaction import redact_json, redact_message
-from promptkit.transcript.log.view import build_view
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    Reset,
+    build_view,
+    entry_from_json,
+    entry_to_json,
+    redact_json,
+    redact_message,
+)
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.stores.jsonl.records import entry_from_json, entry_to_json
-from promptkit.wire.anthropic import AnthropicRequest, to_anthropic
-from promptkit.wire.chat import to_chat
+from promptkit.wire import AnthropicRequest, to_anthropic, to_chat
 from promptkit.wire.parts import Payload, WireFormat, parse_arguments
 
 if TYPE_CHECKING:

@@ -28,13 +28,15 @@ from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
     CustomMessage,
     Entry,
+    JsonlStore,
     MessageEntry,
     Observation,
+    ReadProblem,
 )
 from promptkit.transcript.stores.addresses import (
     create_conversation,
@@ -43,8 +45,6 @@ from promptkit.transcript.stores.addresses import (
     open_reader,
 )
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptError
-from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
@@ -23,11 +23,9 @@ from promptkit.lab.replay.request_log import (
 from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.pairing import pair_tool_calls
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens, Price, PriceError, Prices
-from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, Reset
-from promptkit.transcript.log.view import ViewBuilder, ViewItem
+from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
+from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
+from promptkit.transcript.log.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,12 @@ import attrs
 
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript.stores.jsonl.records import message_to_json
+from promptkit.transcript import message_to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True, eq=False)

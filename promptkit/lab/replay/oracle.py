@@ -21,7 +21,7 @@ import attrs
 
 from promptkit.compaction.policy.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
-from promptkit.tokens.prices import BilledTokens, Price
+from promptkit.tokens import BilledTokens, Price
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

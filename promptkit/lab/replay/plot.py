@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from promptkit.bench import PlotError
 from promptkit.bench.plot import (
-    PlotError,
     Section,
     Table,
     check_drawable,

@@ -15,7 +15,7 @@ import math
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.recordings.importing import read_recording
+from promptkit.lab.recordings import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.transcript.log.entries import CustomEntry, Entry, EntryPayload, MessageEntry, Setting
+from promptkit.transcript import CustomEntry, Entry, EntryPayload, MessageEntry, Setting
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from promptkit.lab.replay.message_counts import MessageCount
     from promptkit.lab.replay.simulate import SentRequest
     from promptkit.messages import Message
-    from promptkit.tokens.prices import BilledTokens, Price
+    from promptkit.tokens import BilledTokens, Price
 
 PARTS: tuple[str, ...] = (
     "system",

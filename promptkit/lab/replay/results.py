@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.lab.replay.retention import RetentionCounts
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from promptkit.tokens.prices import Price
+    from promptkit.tokens import Price
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""

@@ -26,9 +26,7 @@ from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
 from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.messages import Message, Usage
-from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.prices import BilledTokens, Price
+from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,7 +173,7 @@ class Simulation:
         terms: ReplayTerms,
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
-        from promptkit.providers.openai.client import OpenAIModel
+        from promptkit.providers import OpenAIModel
 
         # Other servers that speak OpenAI's protocol mostly have only the older of its two
         # endpoints.

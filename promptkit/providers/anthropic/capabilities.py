@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.errors import UnknownModelError
-from promptkit.tokens.models import model_info
+from promptkit.tokens import model_info
 
 if TYPE_CHECKING:
     from promptkit.providers.model import Effort

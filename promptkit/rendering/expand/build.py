@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from promptkit.elements.chat import AssistantMessage, MessageElement
+from promptkit.elements import AssistantMessage, Document, Group, Image, Opaque, Text, TextChunk
 from promptkit.elements.element import Child, PromptElement, flatten
-from promptkit.elements.layout import Group
-from promptkit.elements.media import Document, Image, Opaque
-from promptkit.elements.text import Text, TextChunk
 from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -32,6 +29,8 @@ from promptkit.rendering.tree import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from promptkit.elements.chat import MessageElement
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:

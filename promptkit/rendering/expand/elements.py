@@ -37,7 +37,7 @@ from promptkit.tokens.truncation import list_shorter_texts
 
 if TYPE_CHECKING:
     from promptkit.messages import Message
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 class ElementContext(Protocol):

@@ -18,12 +18,19 @@ from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
-from promptkit.elements.chat import AssistantMessage, MessageElement, SystemMessage, UserMessage
+from promptkit.elements import (
+    AssistantMessage,
+    CacheBreakpoint,
+    Expandable,
+    KeepWith,
+    Metadata,
+    Reference,
+    SystemMessage,
+    UserMessage,
+)
+from promptkit.elements.chat import MessageElement
 from promptkit.elements.element import Child, Children, PromptElement, Sizing, flatten
-from promptkit.elements.layout import CacheBreakpoint, KeepWith
-from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.rounds import iter_rounds
-from promptkit.elements.text import Expandable
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message, Role
 from promptkit.rendering.expand.build import (

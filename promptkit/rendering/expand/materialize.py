@@ -24,7 +24,7 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from promptkit.elements.media import Reference
+    from promptkit.elements import Reference
 
 
 class RenderTree:

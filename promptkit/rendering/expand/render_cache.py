@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from promptkit.elements.element import Children, PromptElement, Sizing
     from promptkit.rendering.tree import MessageItem
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 
 class ComponentRun:

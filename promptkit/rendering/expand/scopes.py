@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.elements.chat import AssistantMessage
+from promptkit.elements import AssistantMessage, KeepWith
 from promptkit.elements.element import PromptElement
-from promptkit.elements.layout import KeepGroup, KeepWith
+from promptkit.elements.layout import KeepGroup
 from promptkit.elements.writing import Provided
 
 if TYPE_CHECKING:

@@ -15,14 +15,8 @@ from itertools import pairwise
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from promptkit.elements.chat import (
-    AssistantMessage,
-    MessageElement,
-    SystemMessage,
-    ToolMessage,
-    UserMessage,
-)
-from promptkit.elements.text import TextChunk
+from promptkit.elements import AssistantMessage, SystemMessage, TextChunk, ToolMessage, UserMessage
+from promptkit.elements.chat import MessageElement
 from promptkit.errors import TreeError
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
 from promptkit.rendering.expand.elements import is_plain_container

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.elements.text import Truncate
+from promptkit.elements import Truncate
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import measure

@@ -14,7 +14,7 @@ from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf
 if TYPE_CHECKING:
     import re
 
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.tokens import Tokenizer
 
 # characters at the end of a text in which the last safe cut is looked for first
 _SEARCH_LENGTH = 48

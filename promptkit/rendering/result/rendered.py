@@ -13,17 +13,18 @@ from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removal
 from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import HIGHEST_PRIORITY
-from promptkit.tokens.budget import RenderBudget, read_budget
-from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_part, is_exact
+from promptkit.tokens.budget import read_budget
+from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.wire.parts import WireFormat, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.elements.media import Reference
+    from promptkit.elements import Reference
     from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tracing.trace import Trace
+    from promptkit.tokens import RenderBudget, Tokenizer
+    from promptkit.tracing import Trace
 
 
 @attrs.frozen(kw_only=True)

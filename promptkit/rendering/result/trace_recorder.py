@@ -32,7 +32,7 @@ from promptkit.rendering.tree import (
     Node,
     read_given_priority,
 )
-from promptkit.tracing.trace import (
+from promptkit.tracing import (
     Trace,
     TraceCall,
     TraceFlexGroup,

@@ -24,7 +24,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_stream import JsonPath

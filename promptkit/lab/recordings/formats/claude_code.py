@@ -40,7 +40,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.messages import Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
     CustomMessage,
@@ -48,10 +48,10 @@ from promptkit.transcript.log.entries import (
     EntryPayload,
     Label,
     MessageEntry,
+    ReadProblem,
     Setting,
 )
 from promptkit.transcript.log.transcript import LEAF_SETTING
-from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource

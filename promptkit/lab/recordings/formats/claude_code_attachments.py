@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from promptkit.lab.recordings.reading.json_values import JsonObject, as_object, as_objects, as_text
 from promptkit.lab.recordings.reading.messages import read_anthropic_content
 from promptkit.messages import ImagePart, Json, Message, Part
-from promptkit.transcript.log.entries import CustomMessage, MessageEntry
+from promptkit.transcript import CustomMessage, MessageEntry
 
 QUEUED = "queued_command"
 

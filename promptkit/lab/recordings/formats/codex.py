@@ -27,15 +27,15 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
     Entry,
     EntryPayload,
     MessageEntry,
+    ReadProblem,
     Setting,
 )
-from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource

@@ -36,8 +36,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import mark_error
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry, Setting
-from promptkit.transcript.stores.store import ReadProblem
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource

@@ -20,7 +20,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
-from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,12 +29,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
-from promptkit.transcript.log.entries import (
-    CustomEntry,
-    EntryPayload,
-    MessageEntry,
-    Observation,
-)
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

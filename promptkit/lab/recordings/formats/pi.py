@@ -28,7 +28,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
     CustomEntry,
@@ -36,9 +36,9 @@ from promptkit.transcript.log.entries import (
     EntryPayload,
     Label,
     MessageEntry,
+    ReadProblem,
     Setting,
 )
-from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource

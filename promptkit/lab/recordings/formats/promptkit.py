@@ -6,13 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.format import Batch, FileHead
-from promptkit.transcript.log.entries import (
-    BranchSummary,
-    Checkpoint,
-    CustomMessage,
-    Entry,
-    MessageEntry,
-)
+from promptkit.transcript import BranchSummary, Checkpoint, CustomMessage, Entry, MessageEntry
 from promptkit.transcript.stores.jsonl.format import header_from_line
 from promptkit.transcript.stores.jsonl.reader import (
     LineScanner,
@@ -25,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.stores.store import ReadProblem
+    from promptkit.transcript import ReadProblem
 
 
 class PromptkitFormat:

@@ -13,7 +13,7 @@ from promptkit.lab.recordings.reading.conversations import (
 from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import JsonObject, as_text, omit_fields
 from promptkit.messages import Message
-from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

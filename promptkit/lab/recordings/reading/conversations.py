@@ -12,15 +12,15 @@ from promptkit.lab.recordings.reading.format import Batch
 from promptkit.lab.recordings.reading.json_stream import JsonPath, split_members
 from promptkit.lab.recordings.reading.json_values import JsonObject, as_object
 from promptkit.lab.recordings.reading.messages import read_chat_message
-from promptkit.transcript.log.entries import (
+from promptkit.transcript import (
     CustomEntry,
     Entry,
     EntryPayload,
     Label,
     MessageEntry,
+    ReadProblem,
     Setting,
 )
-from promptkit.transcript.stores.store import ReadProblem
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource

@@ -14,8 +14,7 @@ from promptkit.lab.recordings.reading.json_values import JsonObject, parse_json
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.store import ReadProblem
+    from promptkit.transcript import Entry, ReadProblem
 
 
 class RecordingFormat(Protocol):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from promptkit.messages import Json
-from promptkit.transcript.log.entries import CustomEntry
+from promptkit.transcript import CustomEntry
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""

@@ -31,7 +31,7 @@ from promptkit.messages import (
 )
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript.log.entries import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 
 CHAT = "chat"
 ROLES: Mapping[str, Role] = {

@@ -13,16 +13,12 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.summarizers.defaults import (
-    SummarizerContext,
-    make_fallback_factory,
-    make_simple_summarizer,
-)
+from promptkit.compaction import Plan, SummarizerContext, SummaryTask
+from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 from promptkit.errors import SummaryError
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
 from promptkit.messages import Message, Usage
-from promptkit.transcript.log.view import ViewItem
+from promptkit.transcript import ViewItem
 
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""

@@ -11,32 +11,33 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.window.requests import WindowRequest, match_items
-from promptkit.agent.window.window import ContextWindow
+from promptkit.agent import ContextWindow, ConversationView, WindowRequest
+from promptkit.agent.window.prompt import ConversationPrompt
+from promptkit.agent.window.requests import match_items
+from promptkit.compaction import (
+    Compact,
+    Event,
+    Events,
+    ExtractiveSummarizer,
+    FallbackSummarizer,
+    SummarizerContext,
+    Wait,
+)
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.compaction.policy.decisions import Compact, Wait
-from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Event, Events
-from promptkit.compaction.summarizers.defaults import SummarizerContext
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.elements.from_message import element_from_message
-from promptkit.elements.layout import Group
+from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
+from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
 from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayTerms, SummaryCall
 from promptkit.messages import Message, ToolDefinition, Usage
-from promptkit.providers.model import Reply
+from promptkit.providers import Reply
 from promptkit.providers.openai.compact import CompactedInput
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.prices import BilledTokens
-from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.store import InMemoryStore
+from promptkit.tokens import BilledTokens
+from promptkit.transcript import InMemoryStore, Transcript
 
 if TYPE_CHECKING:
-    from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
-    from promptkit.compaction.presets.preset import Preset
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.compaction import LastRequest, Preset, Summarizer, Summary, SummaryTask
+    from promptkit.tokens import Tokenizer
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import attrs
 
-from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.presets.settings import load_settings
+from promptkit.compaction import PRESETS, Preset, load_settings
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
 from promptkit.lab.replay.policies.promptkit import PresetPolicy

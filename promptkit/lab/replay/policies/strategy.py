@@ -10,10 +10,8 @@ import attrs
 if TYPE_CHECKING:
     from promptkit.lab.replay.message_counts import MessageCounts
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.providers.model import Model
-    from promptkit.tokens.budget import ContextBudget
-    from promptkit.tokens.prices import BilledTokens
-    from promptkit.tokens.tokenizer import Tokenizer
+    from promptkit.providers import Model
+    from promptkit.tokens import BilledTokens, ContextBudget, Tokenizer
 
 TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
 """The path of the transcript that breadcrumbs name, for policies that keep a transcript."""
