@@ -399,7 +399,7 @@ def _check_types(kind: str, props: Mapping[str, object]) -> None:
 
 
 def _build_element(
-    # Any: JSON that somebody may have changed; of a wrong value, building an element fails
+    # Any: JSON that a program may have changed; of a wrong value, building an element fails
     record: Mapping[str, Any],
     built: Mapping[int, PromptElement],
     scope: object,
