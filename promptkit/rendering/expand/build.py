@@ -133,8 +133,7 @@ def build_round(messages: Sequence[Message]) -> MessageItem:
     first = messages[0]
     item = MessageItem(None, first.role, "", HIGHEST_PRIORITY)
     item.sources = tuple(messages)
-    shown = [show_message(message) for message in messages]
-    item.messages = tuple([message for message in shown if message is not None])
+    item.messages = tuple(filter(None, map(show_message, messages)))
     item.text = item.messages[0].text if item.messages else ""
     return item
 
