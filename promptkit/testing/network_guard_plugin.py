@@ -51,6 +51,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what fixtures tried."""
+    return (yield from _report_refusals(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what the test tried."""
+    return (yield from _report_refusals(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Report what fixtures tried at the end, and what threads tried since."""
+    return (yield from _report_refusals(item))
+
+
 def _is_on(item: pytest.Item) -> bool:
     marker = item.get_closest_marker(_MARKER)
     if marker is None:
@@ -58,7 +76,6 @@ def _is_on(item: pytest.Item) -> bool:
     return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
 def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:
     """Run a phase of a test, and fail it if anything was refused that no earlier phase has reported."""
     __tracebackhide__ = True
@@ -73,10 +90,6 @@ def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:
         raise
     _fail_on_refusals(item)
     return result
-
-
-# What fixtures tried, what the test tried, and what fixtures and threads tried at the end.
-pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _report_refusals
 
 
 def _fail_on_refusals(item: pytest.Item) -> None:
